@@ -66,6 +66,26 @@ fn what_is_live_is_not_known_after_a_detach_and_nothing_is_judged() {
 }
 
 #[test]
+fn what_was_live_when_a_detached_process_ended_is_not_known() {
+    let scratch = Scratch::new();
+    let mut visited = Visited::start(0);
+    let pid = visited.pid();
+    told(&scratch, "attach", pid, &["--interval", "1"]);
+    visited.tell("hold 200");
+    told(&scratch, "detach", pid, &[]);
+    drop(visited);
+    let listed = told(&scratch, "list", pid, &[]);
+    assert_eq!(listed.list("profiles")[0].at("live"), &null());
+    assert_eq!(told(&scratch, "report", pid, &[]).at("live"), &null());
+    let report = said(&scratch, &["report"], pid);
+    has(&report, "; live at exit not known\n");
+    has(&report, "not complete: detached before it ended: ");
+    has(&report, "no inuse_space is known: detached. --sample-index alloc_space ");
+    lacks(&report, "Wait");
+    has(&said(&scratch, &["leaks"], pid), "cannot be judged: ");
+}
+
+#[test]
 fn a_second_attach_counts_from_itself_and_says_which_settings_it_left() {
     let scratch = Scratch::new();
     let visited = Visited::start(0);

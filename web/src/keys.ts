@@ -4,7 +4,8 @@ import { switchTheme } from "./parts/canvas";
 import { copy } from "./parts/notice";
 import { isPaused } from "./state/documents";
 import { current } from "./state/live";
-import { keptMoments } from "./state/series";
+import { momentsOf, wordOf } from "./screens/diff/read";
+import { keptMoments, lastMomentNs } from "./state/series";
 import { change, go, param, place, SCREENS } from "./state/route";
 
 export const showsKeys = signal(false);
@@ -56,7 +57,7 @@ export function commandOf(): string {
     case "timeline":
       return `ramson timeline ${of}`;
     case "diff":
-      return `ramson diff ${of}@-${param("a", "300")}s ${param("b", "0") === "0" ? of : `${of}@-${param("b")}s`}${filters}`;
+      return diffOf(of) + filters;
     case "suspects":
       return `ramson leaks ${at}`;
     case "allocator":
@@ -64,6 +65,13 @@ export function commandOf(): string {
     default:
       return `ramson report ${at}${filters}`;
   }
+}
+
+/** Of the moments that Diff compares. */
+function diffOf(of: string): string {
+  const [moments, entry] = [momentsOf() ?? { old: 300, new: 0 }, current()];
+  const at = (seconds: number) => (seconds === 0 || entry === null ? of : `${of}@${wordOf(seconds, entry, lastMomentNs.value)}`);
+  return `ramson diff ${at(moments.old)} ${at(moments.new)}`;
 }
 
 /** To the moment of the history before or after the one that is shown; behind the last is now. */

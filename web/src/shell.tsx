@@ -3,6 +3,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { listen } from "./keys";
 import { Header } from "./parts/header";
+import { SamplingNotice } from "./parts/lacks";
 import { Link } from "./parts/link";
 import { CommandLine, Notice, toast } from "./parts/notice";
 import { TimeBar } from "./parts/timebar";
@@ -34,10 +35,14 @@ const SHOWN = {
   source: SourceScreen,
 };
 const WIDE = new Set(["flame", "table", "source"]);
+/** Screens that use all of a wide window, within margins. */
+const USES_ALL = new Set(["timeline", "diff"]);
 /** Screens that have something to say of several processes together. */
 const OF_SUMS = new Set(["overview", "flame", "table"]);
 /** Screens whose name is only said, not seen: the tab has it. */
 const WITHOUT_TITLE = new Set(["flame", "table", "allocator", "source"]);
+/** Screens that say what the profile lacks. */
+const SAYS_LACKS = new Set(["overview", "suspects"]);
 const showsLast = signal(false);
 
 export function Shell() {
@@ -58,11 +63,12 @@ export function Shell() {
       </a>
       <Header />
       {isShown && screen !== "overview" && screen !== "timeline" ? <TimeBar /> : null}
-      <main id="main" class={isWide ? "wide" : ""} tabIndex={-1}>
+      <main id="main" class={isWide ? "wide" : isShown && USES_ALL.has(screen) ? "all" : ""} tabIndex={-1}>
         {isLockedOut.value ? <Enter /> : isGone ? <Gone /> : entry === null ? <Choose /> : (
           <>
             {WITHOUT_TITLE.has(screen) ? <h1 class="hidden-label">{`${screen} of ${entry.name}`}</h1> : null}
             <States />
+            {SAYS_LACKS.has(screen) ? null : <SamplingNotice entry={entry} />}
             {entry.processes && !OF_SUMS.has(screen) ? null : <Screen key={`${screen} ${entry.id}`} entry={entry} />}
           </>
         )}

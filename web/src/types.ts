@@ -16,6 +16,7 @@ export interface SourceEntry {
   state: string | null;
   is_running: boolean;
   rss: number | null;
+  /** `null`: not known, as the process was detached from. */
   live: Estimate | null;
   command: string[];
   /** How many processes are added up here; none in a file, and where it is one. */
@@ -34,6 +35,8 @@ export interface Rss {
   live_is_counted: boolean;
   live_by_profile: Estimate;
   allocator: string;
+  /** What the allocator holds, or else the other anonymous memory, may be live. */
+  may_hold_live: boolean;
 }
 
 export interface End {
@@ -62,7 +65,8 @@ export interface Subject {
   is_running?: boolean;
   end?: End | null;
   rss?: Rss | null;
-  live?: Estimate;
+  /** `null`: not known, as the process was detached from. */
+  live?: Estimate | null;
   history?: { time_unix_ns: number } | null;
   recording?: { interval_bytes: number; configured_interval_bytes: number; overhead_ppm: number };
   health?: Record<string, number>;
@@ -77,6 +81,16 @@ export interface FrameName {
   line: number;
 }
 
+/** One of several processes. */
+export interface Member {
+  pid: number;
+  name: string;
+  command_line: string[];
+  is_running: boolean;
+  rss: Rss | null;
+  live: Estimate | null;
+}
+
 export interface TopRow extends FrameName {
   flat: Estimate;
   cum: Estimate;
@@ -89,6 +103,7 @@ export interface Top extends Subject {
   whole: Estimate;
   unit: Unit;
   rows: TopRow[];
+  processes?: Member[];
 }
 
 export interface StackRow {
@@ -149,6 +164,10 @@ export interface Leaks extends Subject {
     undecided: number;
     undecided_share: number;
     judged_in_ns: number | null;
+    /** And is sampled. */
+    is_running: boolean;
+    /** How long ago, where it has. */
+    sampling_ended_ns: number | null;
   };
   suspects: Suspect[];
   groups: Group[];

@@ -12,7 +12,9 @@ try {
   await place.profiled(program, "1500", "60");
   const shop = String(await place.pid("shop"));
   place.ramsonInBackground("record", shop, "--every", "1s");
-  await new Promise((wake) => setTimeout(wake, GROWS_MS));
+  await new Promise((wake) => setTimeout(wake, GROWS_MS / 2));
+  await place.ramson("mark", shop, "deploy");
+  await new Promise((wake) => setTimeout(wake, GROWS_MS / 2));
   const server = await place.serve(shop, "--source-root", join(root, "web/test/programs"));
   browser = await Browser.open();
   const page = await browser.page(server.address, { height: 760 });
@@ -32,6 +34,7 @@ try {
   ]) {
     await page.goto(`${server.origin}/${path}`);
     await settled(page);
+    if (name === "timeline") await page.getByRole("img", { name: /^Over the window: / }).first().waitFor();
     // What a canvas shows follows a frame later.
     await page.waitForTimeout(500);
     await page.screenshot({ path: join(to, `${name}.png`) });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { Firefox } from "./firefox.mjs";
-import { Browser, Place, settled, violations } from "./serving.mjs";
+import { Browser, Place, settled, violations, violationsInBothThemes } from "./serving.mjs";
 
 const SCREENS = ["overview", "flame", "table", "timeline", "diff", "suspects", "allocator", "source"];
 
@@ -17,10 +17,13 @@ before(async () => {
   const program = await place.compile("shop.cc", "shop");
   await place.profiled(program, "6000");
   shop = await place.pid("shop");
-  const recorder = place.ramsonInBackground("record", String(shop), "--every", "1s");
   const grows = await place.profiled(program, "500", "200");
+  const both = (await place.profiles()).map((entry) => String(entry.pid));
+  const recorder = place.ramsonInBackground("record", ...both, "--every", "1s");
   await place.ramson("export", String(shop), "-f", "pprof", "-o", place.path("shop.pb.gz"));
-  await new Promise((wake) => setTimeout(wake, 3500));
+  await new Promise((wake) => setTimeout(wake, 1500));
+  await place.ramson("mark", String(shop), "deploy");
+  await new Promise((wake) => setTimeout(wake, 2000));
   recorder.kill("SIGINT");
   grows.kill("SIGTERM");
   server = await place.serve(String(shop), place.path("shop.pb.gz"), ...(await ended()));
@@ -82,18 +85,16 @@ function bytes(value) {
 
 const text = async (page, of = "main") => (await page.locator(of).innerText()).replaceAll(/[\u00a0\u202f]/g, " ");
 
-for (const theme of ["light", "dark"]) {
-  for (const kind of ["live", "file", "dead"]) {
-    test(`every screen of a ${kind} profile is whole in the ${theme} theme`, async () => {
-      const page = await open(`/?id=${ids[kind]}`, { theme });
-      for (const screen of SCREENS) {
-        await visit(page, `/${screen}?id=${ids[kind]}${screen === "diff" && kind === "live" ? "&a=2-0" : ""}`);
-        assert.deepEqual(await violations(page), [], `${screen} ${kind} ${theme}`);
-      }
-      await page.context().close();
-      clean();
-    });
-  }
+for (const kind of ["live", "file", "dead"]) {
+  test(`every screen of a ${kind} profile is whole in both themes`, async () => {
+    const page = await open(`/?id=${ids[kind]}`);
+    for (const screen of SCREENS) {
+      await visit(page, `/${screen}?id=${ids[kind]}${screen === "diff" && kind === "live" ? "&a=2-0" : ""}`);
+      assert.deepEqual(await violationsInBothThemes(page), [], `${screen} ${kind}`);
+    }
+    await page.context().close();
+    clean();
+  });
 }
 
 test("no screen scrolls sideways from 400 to 2560 pixels", async () => {
@@ -201,6 +202,45 @@ test("the differential graph is of the diff's moments, and swapping it shows wha
   await page.waitForURL(/swap=1/);
   await settled(page);
   await page.getByRole("application").waitFor();
+  clean();
+});
+
+test("a window is typed as a time of day, a time ago or since a mark", async () => {
+  const { rows } = await place.json("timeline", String(shop), "--rows", "0");
+  const page = await open(`/timeline?id=${ids.live}`);
+  const field = page.getByLabel("Window A");
+  const typed = async (window) => {
+    await field.fill(window);
+    await field.press("Enter");
+  };
+  await typed("@-2s..-1s");
+  await page.waitForURL((url) => url.searchParams.get("a") === "2-1");
+  const [from, to] = (await field.inputValue()).split("–");
+  await page.getByRole("button", { name: "Clear" }).click();
+  await page.waitForURL((url) => !url.searchParams.has("a"));
+  await typed(`${from}–${to}`);
+  await page.waitForURL((url) => /^\d+-\d+$/.test(url.searchParams.get("a") ?? ""));
+  await typed("@mark:deploy..");
+  await page.waitForURL((url) => /^\d+-0$/.test(url.searchParams.get("a") ?? ""));
+  const since = Number(new URL(page.url()).searchParams.get("a").split("-")[0]);
+  assert.ok(since >= (Date.now() * 1e6 - rows.at(-1).time_unix_ns) / 1e9 - 5, `${since}`);
+  assert.match(await text(page), /Markers.*deploy since then/s);
+  await typed("@mark:nosuch..");
+  await page.getByRole("alert").waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.getByLabel("Window B").fill("@-1s..");
+  await page.getByLabel("Window B").press("Enter");
+  await page.getByRole("link", { name: "Compare A with B" }).click();
+  await page.waitForURL(/\/diff\?.*b=1-0/);
+  clean();
+});
+
+// Of a program that is gone, so that a window of seconds before now would be another.
+test("what moved in a window has its change, and a curve of the moments that a history keeps", async () => {
+  const page = await open(`/timeline?id=${ids.dead}&a=3-0`);
+  await page.getByRole("img", { name: /^Over the window: [\d.]+ .iB, / }).first().waitFor();
+  assert.match(await text(page), /open_session\s.*▲ \+[\d.]+ MiB\s+±[\d.]+ .iB/s);
+  assert.deepEqual(await violations(page), []);
   clean();
 });
 

@@ -1,9 +1,9 @@
 // Programs under ramson, the server, and a browser in which every error is a failure.
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { copyFile, mkdir, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { chromium } from "playwright-core";
 
@@ -36,8 +36,9 @@ export class Place {
   }
 
   async compile(source, name) {
-    const compiler = source.endsWith(".c") ? "gcc" : "g++";
-    await run(compiler, ["-g", "-O1", "-o", this.path(name), resolve(here, "programs", source)]);
+    const compiler = { c: "gcc", cc: "g++", rs: "rustc" }[source.split(".").at(-1)];
+    const optimised = compiler === "rustc" ? "-O" : "-O1";
+    await run(compiler, ["-g", optimised, "-o", this.path(name), resolve(here, "programs", source)]);
     return this.path(name);
   }
 
@@ -70,16 +71,56 @@ export class Place {
   /** The same with another interval and another line. */
   async sampled(interval, isReady, ...words) {
     const child = this.spawn(ramsonProgram, ["run", "--interval", interval, "--max-overhead", "0", "--", ...words]);
-    await line(child, isReady);
+    await heard(child, isReady);
     return child;
   }
 
   /** Runs a program under ramson to its end, whatever that is; its profile. */
-  async died(...words) {
-    const child = spawn(ramsonProgram, ["run", "--interval", "16K", "--max-overhead", "0", "--", ...words], { env: this.environment, stdio: "ignore" });
+  died(...words) {
+    return this.diedBelow([], ...words);
+  }
+
+  /** The same in a control group with a limit. */
+  diedOfLimit(limit, ...words) {
+    return this.diedBelow([join(root, "docs/tutorials/limited.sh"), limit], ...words);
+  }
+
+  async diedBelow(before, ...words) {
+    const [program, ...rest] = [...before, ramsonProgram, "run", "--interval", "16K", "--max-overhead", "0", "--", ...words];
+    const child = spawn(program, rest, { env: this.environment, stdio: "ignore" });
     await once(child, "exit");
     const found = (await this.json("list")).profiles.find((entry) => !entry.is_running && entry.command.join(" ") === words.join(" "));
     return found.profile;
+  }
+
+  /** Starts a postmaster as its user, waits until it answers, and has a backend work; its process ID. */
+  async postgres() {
+    const home = this.path("postgres");
+    await mkdir(join(home, "profiles"), { recursive: true });
+    await run("chmod", ["0711", this.directory]);
+    await run("chmod", ["0700", join(home, "profiles")]);
+    for (const file of [ramsonProgram, library]) await copyFile(file, join(home, basename(file)));
+    await run("chown", ["-R", "postgres:", home]);
+    const versions = await readdir("/usr/lib/postgresql");
+    const bin = join("/usr/lib/postgresql", versions.sort().at(-1), "bin");
+    const as = ["-u", "postgres", "--", "env", "-C", home, `RAMSON_DIR=${join(home, "profiles")}`, `RAMSON_LIBRARY=${join(home, basename(library))}`];
+    await run("runuser", [...as, join(bin, "initdb"), "-D", "data", "-U", "postgres", "-A", "trust", "--no-sync"]);
+    const server = this.spawn("runuser", [...as, join(home, basename(ramsonProgram)), "run", "--interval", "16K", "--", join(bin, "postgres"), "-D", "data", "-k", home, "-c", "listen_addresses="]);
+    server.stdout.resume();
+    const query = (text) => run("runuser", [...as, join(bin, "psql"), "-h", home, "-d", "postgres", "-c", text]);
+    for (let tries = 0; ; tries += 1) {
+      try {
+        await query("select 1");
+        break;
+      } catch (error) {
+        if (tries > 100) throw error;
+        await new Promise((wake) => setTimeout(wake, 100));
+      }
+    }
+    const pid = Number((await readFile(join(home, "data/postmaster.pid"), "utf8")).split("\n")[0]);
+    // It goes away with the server.
+    query("select count(md5(n::text)), pg_sleep(600) from generate_series(1, 1000) n").catch(() => undefined);
+    return pid;
   }
 
   /** Profiles of programs that were made here; other tests run at the same time. */
@@ -95,7 +136,7 @@ export class Place {
 
   async serve(...words) {
     const child = this.spawn(ramsonProgram, ["serve", "--listen", "127.0.0.1:0", ...words]);
-    const address = await line(child, /^http.*#token=/);
+    const address = await heard(child, /^http.*#token=/);
     return { address, origin: new URL(address).origin, token: address.split("#token=")[1], child };
   }
 
@@ -110,7 +151,7 @@ export class Place {
 }
 
 /** The first line that a program prints which matches. */
-function line(child, pattern) {
+export function heard(child, pattern) {
   return new Promise((found, failed) => {
     let text = "";
     child.stdout.on("data", (bytes) => {
@@ -164,9 +205,21 @@ export async function settled(page) {
 let axeSource;
 
 /** What axe finds wrong on a page. */
-export async function violations(page) {
+export async function violations(page, rules) {
   axeSource ??= await readFile(join(here, "../node_modules/axe-core/axe.min.js"), "utf8");
-  await page.evaluate(axeSource);
-  const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(axeSource);
+  const found = await page.evaluate((only) => globalThis.axe.run(document, { resultTypes: ["violations"], ...(only ? { runOnly: only } : {}) }), rules);
   return found.violations.map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | ")}`);
+}
+
+/** What it finds in either theme: they differ in nothing but their colours. */
+export async function violationsInBothThemes(page) {
+  const found = [];
+  for (const rules of [undefined, ["color-contrast"]]) {
+    const theme = await page.evaluate(() => document.documentElement.dataset.theme);
+    found.push(...(await violations(page, rules)).map((one) => `${theme}: ${one}`));
+    await page.getByRole("button", { name: "Theme:" }).click();
+    await page.waitForFunction((before) => document.documentElement.dataset.theme !== before, theme);
+  }
+  return found;
 }

@@ -3,9 +3,11 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { copyFile, readFile, rm, writeFile } from "node:fs/promises";
+import { connect } from "node:net";
+import { createInterface } from "node:readline";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
-import { Browser, Place, settled, violations } from "./serving.mjs";
+import { Browser, heard, Place, settled, violations, violationsInBothThemes } from "./serving.mjs";
 
 const run = promisify(execFile);
 let place;
@@ -22,9 +24,13 @@ before(async () => {
   const whole = await readFile(paths.segv);
   await writeFile(paths.cut, whole.subarray(0, whole.length / 2), { mode: 0o600 });
   await copyFile(paths.segv, paths.gone);
+  paths.oom = await place.diedOfLimit("64M", await place.compile("shop.cc", "shop"), "2000", "6000");
   await place.sampled("512M", /ready/, quiet);
+  await rustServer();
   const redis = await redisAfterDeletes();
-  server = await place.serve(paths.huge, paths.cut, paths.gone, String(await place.pid("quiet")), String(redis));
+  paths.postmaster = await place.postgres();
+  const running = [await place.pid("quiet"), await place.pid("kv"), redis].map(String);
+  server = await place.serve(paths.huge, paths.cut, paths.gone, paths.oom, ...running, `tree:${paths.postmaster}`);
   const reply = await fetch(`${server.origin}/api/v1/sources`, { headers: { Authorization: `Bearer ${server.token}` } });
   list = (await reply.json()).sources;
   browser = await Browser.open();
@@ -35,28 +41,48 @@ after(async () => {
   await place?.end();
 });
 
+/** Sets 4,000 values of 1,000 bytes. */
+async function rustServer() {
+  const socket = place.path("kv.sock");
+  await place.profiled(await place.compile("kv.rs", "kv"), socket);
+  const client = connect(socket);
+  const answers = createInterface({ input: client });
+  for (let at = 0; at < 4000; at += 1) client.write(`SET key${at} 1000\n`);
+  client.end();
+  await once(answers, "close");
+}
+
+/** A redis-server, as what to start. */
+function redis(socket) {
+  return ["redis-server", ["--port", "0", "--unixsocket", place.path(socket), "--save", "", "--enable-debug-command", "yes"]];
+}
+
+async function say(socket, ...words) {
+  return (await run("redis-cli", ["-s", place.path(socket), ...words])).stdout;
+}
+
+const populate = (socket, prefix) => say(socket, "debug", "populate", "60000", prefix, "300");
+
 /** Of every twenty values one is left: what was between them is free, and pinned. */
 async function redisAfterDeletes() {
-  const socket = place.path("redis.sock");
-  await place.sampled("64K", /Ready to accept connections|The server is now ready/, "redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--enable-debug-command", "yes");
-  const say = (...words) => run("redis-cli", ["-s", socket, ...words]);
-  await say("debug", "populate", "60000", "key", "300");
-  await say("eval", "for i = 0, 59999 do if i % 20 ~= 0 then redis.call('del', 'key:' .. i) end end", "0");
-  const { stdout } = await say("info", "server");
-  return Number(/process_id:(\d+)/.exec(stdout)[1]);
+  const [program, words] = redis("redis.sock");
+  await place.sampled("64K", /ready to accept connections/i, program, ...words);
+  await populate("redis.sock", "key");
+  await say("redis.sock", "eval", "for i = 0, 59999 do if i % 20 ~= 0 then redis.call('del', 'key:' .. i) end end", "0");
+  return Number(/process_id:(\d+)/.exec(await say("redis.sock", "info", "server"))[1]);
 }
 
 const idOf = (source) => list.find((entry) => entry.source === source || entry.name === source).id;
 const text = async (page) => (await page.locator("main").innerText()).replaceAll(/[\u00a0\u202f]/g, " ");
 
-/** What every screen of a source says, in the theme; each is whole. */
-async function shown(id, theme, screens = ["overview", "flame", "table", "timeline", "diff", "suspects", "allocator"]) {
-  const page = await browser.page(server.address, { theme });
+/** What every screen of a source says; each is whole in both themes. */
+async function shown(id, screens = ["overview", "flame", "table", "timeline", "diff", "suspects", "allocator"]) {
+  const page = await browser.page(server.address);
   const found = {};
   for (const screen of screens) {
     await page.goto(`${server.origin}/${screen}?id=${id}`);
     await settled(page);
-    assert.deepEqual(await violations(page), [], `${screen} ${theme}`);
+    assert.deepEqual(await violationsInBothThemes(page), [], screen);
     found[screen] = await text(page);
   }
   await page.context().close();
@@ -64,37 +90,66 @@ async function shown(id, theme, screens = ["overview", "flame", "table", "timeli
   return found;
 }
 
-for (const theme of ["light", "dark"]) {
-  test(`a program that died as it got no memory says so, and with what, in the ${theme} theme`, async () => {
-    const { overview, allocator } = await shown(idOf(paths.huge), theme);
-    assert.match(overview, /Died \(SIGABRT\): out of memory\. An allocation of 1\.00 PiB had failed\./);
-    assert.match(overview, /site_held holds/);
-    assert.match(overview, /The process is gone, and its memory with it/);
-    assert.match(allocator, /The process is gone,/);
-  });
+test("a program that died as it got no memory says so, and with what", async () => {
+  const { overview, allocator } = await shown(idOf(paths.huge));
+  assert.match(overview, /Died \(SIGABRT\): out of memory\. An allocation of 1\.00 PiB had failed\./);
+  assert.match(overview, /site_held holds/);
+  assert.match(overview, /The process is gone, and its memory with it/);
+  assert.match(allocator, /The process is gone,/);
+});
 
-  test(`without a sample there is a command with a smaller interval, and nothing is made up, in the ${theme} theme`, async () => {
-    const { overview, suspects } = await shown(idOf("quiet"), theme);
-    assert.match(overview, /No sample yet\..*one interval of 512 MiB/s);
-    assert.match(overview, /ramson run --interval 64K/);
-    assert.match(overview, /Not known yet\s+No sampled memory is live/);
-    assert.match(overview, /The program mapped it itself/);
-    assert.match(suspects, /None grows without bound\. 0 functions/);
-  });
+test("without a sample there is a command with a smaller interval, and nothing is made up", async () => {
+  const { overview, suspects } = await shown(idOf("quiet"));
+  assert.match(overview, /No sample yet\..*one interval of 512 MiB/s);
+  assert.match(overview, /ramson run --interval 64K/);
+  assert.match(overview, /Not known yet\s+No sampled memory is live/);
+  assert.match(overview, /The program mapped it itself/);
+  assert.match(suspects, /None grows without bound\. 0 functions/);
+});
 
-  test(`a profile that is cut says what is missing on every screen that counts, in the ${theme} theme`, async () => {
-    const { overview, suspects } = await shown(idOf(paths.cut), theme);
-    for (const screen of [overview, suspects]) assert.match(screen, /Not whole:\s+the file is cut: \d+ bytes/);
-  });
+test("a profile that is cut says what is missing on every screen that counts", async () => {
+  const { overview, suspects } = await shown(idOf(paths.cut));
+  for (const screen of [overview, suspects]) assert.match(screen, /Not whole:\s+the file is cut: \d+ bytes/);
+});
 
-  test(`an allocator that cannot be read is named, and what it holds is a part of RSS, in the ${theme} theme`, async () => {
-    const { overview, allocator } = await shown(idOf("redis-server"), theme, ["overview", "allocator"]);
-    assert.match(overview, /held by jemalloc\s+[\d.]+ %/);
-    assert.match(overview, /The allocator holds it/);
-    assert.match(allocator, /is held by jemalloc beyond the live blocks.*ramson doctor --ask \d+/s);
-    assert.match(allocator, /cannot be read from outside/);
-  });
-}
+test("an allocator that cannot be read is named, and what it holds is a part of RSS", async () => {
+  const { overview, allocator } = await shown(idOf("redis-server"), ["overview", "allocator"]);
+  assert.match(overview, /held by jemalloc\s+[\d.]+ %/);
+  assert.match(overview, /The allocator holds it/);
+  assert.match(allocator, /is held by jemalloc beyond the live blocks.*ramson doctor --ask \d+/s);
+  assert.match(allocator, /cannot be read from outside/);
+});
+
+test("a program that the OOM killer ended says so, with its limit, and what it held", async () => {
+  const { overview, suspects } = await shown(idOf(paths.oom), ["overview", "flame", "table", "suspects", "allocator"]);
+  assert.match(overview, /■ SIGKILL, OOM killer/);
+  assert.match(overview, /Killed by the OOM killer at \d\d:\d\d:\d\d\. RSS [\d.]+ MiB/);
+  assert.match(overview, /The limit of its control group \S+ is 64\.0 MiB\./);
+  assert.match(overview, /acme::\S+ holds/);
+  assert.match(overview, /0 of 0 functions judged grow without bound; \d+ not judged yet/);
+  assert.match(suspects, /not enough data yet/);
+});
+
+test("a Rust server is shown by its own functions, with the command line's figures", async () => {
+  const found = await shown(idOf("kv"), ["overview", "flame", "table"]);
+  const top = await place.json("report", String(await place.pid("kv")), "--view", "top");
+  const [set, note] = ["kv::Store::set", "kv::Store::note"].map((name) => top.rows.find((row) => row.function === name));
+  assert.ok(set.flat.value > 3e6 && note.flat.value > 3e5, JSON.stringify(top.rows.slice(0, 5)));
+  assert.match(found.overview, /kv::Store::set holds [\d.]+ MiB/);
+  assert.match(found.flame, /kv::Store::set/);
+  assert.match(found.table, /kv::Store::set\s*kv\.rs:\d+/);
+  assert.match(found.table, /kv::Store::note/);
+  for (const screen of Object.values(found)) assert.doesNotMatch(screen, /17h[0-9a-f]{16}E|_ZN|_R[NC]/);
+});
+
+test("PostgreSQL as a tree is one row per process, and what is not live is said first", async () => {
+  const { overview, flame } = await shown(idOf(`tree:${paths.postmaster}`), ["overview", "flame", "table"]);
+  assert.match(overview, /of RSS is (shared memory|code, data, files)/);
+  assert.match(overview, /shared memory\s+[\d.]+ %/);
+  assert.match(overview, new RegExp(`postgres ${paths.postmaster} `));
+  assert.match(overview, /postgres: checkpointer/);
+  assert.match(flame, /The sum of \d+ processes/);
+});
 
 test("a profile that is removed while it is looked at is gone by its name, and the others stay", async () => {
   const id = idOf(paths.gone);
@@ -112,25 +167,58 @@ test("a profile that is removed while it is looked at is gone by its name, and t
   assert.deepEqual(browser.errors.splice(0), []);
 });
 
-test("a process that was attached to says when recording has ended, and when it has ended itself", async () => {
+test("a process that was attached to says when sampling is off, when recording has ended, and when it has ended itself", async () => {
   const program = place.spawn(await place.compile("shop.cc", "attached"), ["500", "200"]);
   await once(program.stdout, "data");
   await place.ramson("attach", "--interval", "16K", String(program.pid));
   const own = await place.serve(String(program.pid));
   const page = await browser.page(own.address);
   await settled(page);
-  assert.match(await text(page), /allocated before the attach, or not seen\s+[\d.]+ %/);
+  assert.match(await text(page), /allocated before the attach or not seen\s+[\d.]+ %/);
+  await place.ramson("set", "--off", String(program.pid));
+  await page.getByText(/^Sampling has been off for/).waitFor({ timeout: 20_000 });
+  assert.match(await text(page), new RegExp(`New allocations are not recorded:\\s+ramson set ${program.pid} --on`));
+  assert.doesNotMatch(await text(page), /Not known any more|No sample yet/);
+  await page.goto(`${own.origin}/flame`);
+  await page.getByText("Sampling is off.").waitFor();
   await place.ramson("detach", String(program.pid));
   await page.getByText("Recording has ended.").waitFor({ timeout: 20_000 });
+  await page.goto(`${own.origin}/overview`);
+  await page.getByText("Recording has ended.").waitFor();
+  await settled(page);
   const then = await text(page);
   assert.match(then, /Not known any more/);
-  assert.doesNotMatch(then, /No sample yet|Nothing grows/);
+  assert.doesNotMatch(then, /No sample yet|Nothing grows|Sampling is off/);
   assert.deepEqual(await violations(page), []);
   program.kill("SIGTERM");
   await page.getByText("This is the last picture.").waitFor({ timeout: 20_000 });
   await page.getByText("What a trim returns now").waitFor({ state: "detached" });
-  assert.match(await text(page), /The process is gone, and its memory with it/);
+  await page.getByText("Recording ended before the process did.").waitFor();
+  const last = await text(page);
+  assert.match(last, /The process is gone, and its memory with it/);
+  assert.match(last, /Which blocks were still live is not known/i);
+  assert.doesNotMatch(last, /\b0 B live|No sample yet|live by the profile/);
   assert.deepEqual(await violations(page), []);
+  await page.context().close();
+  assert.deepEqual(browser.errors.splice(0), []);
+});
+
+test("what another allocator held before an attach is not called free", async () => {
+  const program = place.spawn(...redis("attached.sock"));
+  await heard(program, /ready to accept connections/i);
+  await populate("attached.sock", "before");
+  await place.ramson("attach", "--interval", "64K", String(program.pid));
+  await populate("attached.sock", "after");
+  const own = await place.serve(String(program.pid));
+  const page = await browser.page(own.address);
+  await settled(page);
+  const { rss } = await place.json("report", String(program.pid));
+  assert.equal(rss.may_hold_live, true);
+  assert.match(await text(page), /held by jemalloc: allocated before the attach, or free\s+[\d.]+ %/);
+  assert.match(await text(page), /live since the attach/);
+  await page.goto(`${own.origin}/allocator`);
+  await settled(page);
+  assert.doesNotMatch(await text(page), /beyond the live blocks/);
   await page.context().close();
   assert.deepEqual(browser.errors.splice(0), []);
 });

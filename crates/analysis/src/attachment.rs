@@ -33,24 +33,21 @@ fn sampling(set: u32, until_ns: u64, now_ns: u64) -> Option<Sampling> {
     }
 }
 
-/// Sampling of a running process has ended, for good or for now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// So long before the recording was read.
-    pub ago_ns: u64,
-    /// Frees are not seen any more either: which blocks are live is not known.
-    pub is_detached: bool,
+/// Sampling of a running process has ended, for good or for now: how long before the recording was read.
+pub fn ended_ago_ns(recording: &Recording) -> Option<u64> {
+    match sampling_of(recording)? {
+        Sampling::Attached => None,
+        Sampling::Ended | Sampling::Off | Sampling::Detached => {
+            Some(recording.read_ns.saturating_sub(ended_ns(recording)))
+        }
+    }
 }
 
-/// Whether and when it has.
-pub fn ended(recording: &Recording) -> Option<Ended> {
-    let is_detached = match sampling_of(recording)? {
-        Sampling::Attached => return None,
-        Sampling::Ended | Sampling::Off => false,
-        Sampling::Detached => true,
-    };
-    let ago_ns = recording.read_ns.saturating_sub(ended_ns(recording));
-    Some(Ended { ago_ns, is_detached })
+/// The process, running or dead, was detached from: frees were not seen any more, so which blocks are live, or were at its end, is not
+/// known.
+pub fn is_detached(recording: &Recording) -> bool {
+    let set = recording.snapshot.header.flags;
+    set & flags::ATTACHED != 0 && set & flags::HOOKED == 0
 }
 
 /// Of one whose sampling has ended: when, on the clock of its times.
@@ -64,7 +61,7 @@ fn ended_ns(recording: &Recording) -> u64 {
 
 /// The last moment that a running process's samples are of.
 pub fn last_ns(recording: &Recording) -> u64 {
-    recording.read_ns.saturating_sub(ended(recording).map_or(0, |ended| ended.ago_ns))
+    recording.read_ns.saturating_sub(ended_ago_ns(recording).unwrap_or(0))
 }
 
 /// How a running process is sampled, in a few words; `None`: as ever.
@@ -90,7 +87,7 @@ pub fn what_is_missing(recording: &Recording) -> Vec<String> {
         lines.push(format!("what was allocated before the attach{ago} is not attributed"));
     }
     let pid = recording.pid();
-    let ago = format_duration(ended(recording).map_or(0, |ended| ended.ago_ns));
+    let ago = format_duration(ended_ago_ns(recording).unwrap_or(0));
     lines.extend(sampling_of(recording).and_then(|sampling| match sampling {
         Sampling::Attached => None,
         Sampling::Ended => Some(format!(
@@ -103,6 +100,9 @@ pub fn what_is_missing(recording: &Recording) -> Vec<String> {
             "sampling has been off for {ago}; new allocations are not recorded: ramson set {pid} --on"
         )),
     }));
+    if recording.running.is_none() && is_detached(recording) {
+        lines.push("detached before it ended: which blocks were still live is not known".into());
+    }
     lines
 }
 

@@ -156,7 +156,7 @@ impl Entry {
             start_unix_ns: header.start_realtime_ns,
             last_unix_ns: end_ns.unwrap_or_else(|| header.unix_ns(header.last_monotonic_ns)),
             interval_bytes: header.interval_bytes,
-            live: (!attachment::ended(recording).is_some_and(|ended| ended.is_detached))
+            live: (!attachment::is_detached(recording))
                 .then(|| extents::live_heap(&recording.snapshot)),
         }
     }

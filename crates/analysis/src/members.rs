@@ -92,7 +92,7 @@ impl Row {
         if row.command_line.is_empty() {
             row.command_line.clone_from(&summary.command);
         }
-        Self { live: Some(summary.live), ..row }
+        Self { live: summary.live, ..row }
     }
 
     /// Of a running process of which no more is known.

@@ -1,6 +1,6 @@
 //! What every answer says of its source: the process, where its RSS is, what recording cost, and what the profile lacks.
 
-use crate::attachment::{self, Ended};
+use crate::attachment;
 use crate::coverage::Coverage;
 use crate::end::{self, End};
 use crate::extents::{self, MmapSums};
@@ -63,8 +63,8 @@ pub struct Summary {
     pub rss_and_live: String,
     /// `None` where there is no process to ask.
     pub rss: Option<Rss>,
-    /// Live bytes of the heap, by the profile.
-    pub live: Estimate,
+    /// Live bytes of the heap, by the profile; null: not known, as the process was detached from.
+    pub live: Option<Estimate>,
     /// What the program mapped itself.
     pub mmap: MmapSums,
     /// How much of the anonymous memory the profile explains; `None` where there is no process to ask.
@@ -79,9 +79,9 @@ pub struct Summary {
     /// From the first record to the moment that is shown.
     #[serde(skip)]
     pub profiled_ns: u64,
-    /// Sampling of the process, which runs, has ended.
+    /// Sampling of the process, which runs, has ended: how long ago.
     #[serde(skip)]
-    pub ended: Option<Ended>,
+    pub ended_ago_ns: Option<u64>,
     /// The interval, and the one that was asked for where it is another.
     #[serde(skip)]
     pub interval: String,
@@ -96,9 +96,8 @@ impl Summary {
         let mut rss = recording
             .running
             .and_then(|pid| Rss::read(pid, &recording.origin, snapshot, &mut None));
-        let ended = attachment::ended(recording);
         // After a detach no block is known that would tell the allocator's memory from the rest.
-        let is_detached = ended.is_some_and(|ended| ended.is_detached);
+        let is_detached = attachment::is_detached(recording);
         let known = rss.as_ref().filter(|_| !is_detached);
         let coverage =
             known.zip(recording.running).map(|(rss, pid)| Coverage::of(pid, rss, snapshot));
@@ -116,7 +115,7 @@ impl Summary {
             end: End::of(recording),
             fate: end::sentence(recording),
             rss_and_live: end::rss_and_live_text(recording, live),
-            live,
+            live: (!is_detached).then_some(live),
             mmap: MmapSums::of(snapshot),
             coverage,
             recording: Cost::of(
@@ -128,7 +127,7 @@ impl Summary {
             health: recording::health(header),
             samples: (header.health[Health::Samples as usize], snapshot.live.len()),
             profiled_ns: time_unix_ns.saturating_sub(header.start_realtime_ns),
-            ended,
+            ended_ago_ns: attachment::ended_ago_ns(recording),
             interval: intervals.to_string(),
             rss,
         }

@@ -2,6 +2,7 @@
 
 use crate::flags::{ExportFlags, NameFlags};
 use crate::serve;
+use ramson_analysis::end::state_of;
 use ramson_analysis::flame::{Graph, Question, Shown, Wanted};
 use ramson_analysis::report::unit;
 use ramson_analysis::stack_table::{StackRow, StackTable};
@@ -52,7 +53,7 @@ struct Source {
     source: String,
     name: String,
     pid: Option<u32>,
-    state: Option<&'static str>,
+    state: Option<String>,
     is_running: bool,
     rss: Option<u64>,
     live: Option<Estimate>,
@@ -118,10 +119,11 @@ impl Saving<'_> {
             source: sources.clone(),
             name: process.map_or(sources, |recording| recording.name().to_owned()),
             pid: process.map(|recording| recording.pid()),
-            state: process.map(|_| if is_running { "running" } else { "ended" }),
+            // How it is now says nothing of a moment of the past.
+            state: process.filter(|it| it.past.is_none()).map(state_of),
             is_running,
             rss: summary.as_ref().and_then(|it| it.rss.as_ref()).map(|rss| rss.bytes),
-            live: summary.as_ref().map(|it| it.live),
+            live: summary.as_ref().and_then(|it| it.live),
             command: summary.map(|it| it.command).unwrap_or_default(),
         };
         put(page, "sources", None, &Sources { sources: [source], unreadable: [] })?;

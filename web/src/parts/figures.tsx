@@ -47,6 +47,11 @@ export function Under({ share, isLeft = false }: { share: number; isLeft?: boole
   );
 }
 
+/** A sentence begins with it. */
+export function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 export function Heading({ title, says, children }: { title: string; says?: ComponentChildren; children?: ComponentChildren }) {
   return (
     <header>

@@ -65,8 +65,13 @@ function Tab({ screen }: { screen: Screen }) {
     if (path !== null) prefetch(path);
   };
   const isHere = place.value.screen === screen;
+  const tab = useRef<HTMLAnchorElement>(null);
+  // Where not all tabs have room.
+  useEffect(() => {
+    if (isHere) tab.current?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [isHere]);
   return (
-    <a href={hrefOf(screen)} onClick={followed(screen)} onMouseEnter={warm} aria-current={isHere ? "page" : undefined}>
+    <a ref={tab} href={hrefOf(screen)} onClick={followed(screen)} onMouseEnter={warm} aria-current={isHere ? "page" : undefined}>
       {TITLES[screen]}
       {screen === "suspects" && suspectCount.value > 0 ? <span class="count">{suspectCount.value}</span> : null}
     </a>

@@ -1,5 +1,5 @@
 // The terms of RSS in the order and with the names of the command line, joined to the parts of the bar.
-import type { Estimate, Rss, SourceEntry } from "../types";
+import type { Estimate, Rss } from "../types";
 
 export interface Term {
   name: string;
@@ -7,12 +7,15 @@ export interface Term {
   of: Estimate;
 }
 
+/** What is called by name, of which kind it is, and which terms it is the sum of. */
 const TERMS: [string, string, string[]][] = [
   ["live", "live", ["live"]],
-  ["allocated before the attach, or not seen", "unseen", ["allocated_before_the_attach_or_not_seen"]],
+  ["allocated before the attach or not seen", "unseen", ["allocated_before_the_attach_or_not_seen"]],
   ["free in the allocator, or held by it", "free", ["free_in_allocator", "held_by_allocator"]],
+  ["inherited from parent", "inherited", ["inherited_from_parent"]],
   ["mmap", "extents", ["mmap"]],
   ["code, data, files", "files", ["code_and_data", "files"]],
+  ["shared memory", "shared", ["shared_memory"]],
   ["stacks", "stacks", ["stacks"]],
   ["ramson", "ramson", ["ramson"]],
 ];
@@ -25,20 +28,20 @@ function sum(all: (Estimate | undefined)[]): Estimate {
   };
 }
 
-/** Recording began, or ended, while the process ran: its profile does not know all that is live. */
-export function isPartly(entry: SourceEntry): boolean {
-  return entry.is_running && /^(attached|detached|ended)/.test(entry.state ?? "");
+/** What is free, and what another allocator holds. Where the profile does not know all that is live, neither is known to be free. */
+function nameOf(kind: string, name: string, rss: Rss): string {
+  const isHeld = (rss.terms["free_in_allocator"]?.value ?? 0) === 0 && (rss.terms["held_by_allocator"]?.value ?? 0) > 0;
+  if (kind === "free" && !isHeld) return `free in ${rss.allocator}`;
+  if (kind === "free") return `held by ${rss.allocator}${rss.may_hold_live ? ": allocated before the attach, or free" : ""}`;
+  return kind === "other" && rss.may_hold_live && rss.allocator !== "malloc" ? `other anonymous, ${rss.allocator}’s among it` : name;
 }
 
-/** Parts that sum to RSS; *other* is the remainder. `knowsAll`: what is live. */
-export function terms(rss: Rss, knowsAll: boolean): Term[] {
-  const isHeld = (rss.terms["free_in_allocator"]?.value ?? 0) === 0 && (rss.terms["held_by_allocator"]?.value ?? 0) > 0;
-  const held = `held by ${rss.allocator}${knowsAll ? "" : ", live or free"}`;
-  const nameOf = (name: string, kind: string) => (kind === "free" ? (isHeld ? held : `free in ${rss.allocator}`) : name);
-  const known = TERMS.map(([name, kind, of]) => ({ name: nameOf(name, kind), kind, of: sum(of.map((term) => rss.terms[term])) }));
+/** Parts that sum to RSS; *other* is the remainder. */
+export function terms(rss: Rss): Term[] {
   const used = new Set(TERMS.flatMap(([, , of]) => of));
-  const rest = Object.entries(rss.terms).filter(([name]) => !used.has(name)).map(([, of]) => of);
-  return [...known, { name: "other", kind: "other", of: sum(rest) }].filter((term) => term.of.value !== 0 || term.kind === "live");
+  const rest = Object.keys(rss.terms).filter((name) => !used.has(name));
+  const all = [...TERMS, ["other", "other", rest] as (typeof TERMS)[number]];
+  return all.map(([name, kind, of]) => ({ name: nameOf(kind, name, rss), kind, of: sum(of.map((term) => rss.terms[term])) })).filter((term) => term.of.value !== 0);
 }
 
 /** Bytes by kind. */

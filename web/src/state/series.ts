@@ -1,6 +1,7 @@
 // RSS and live over time: what a history keeps, then what this page has seen.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { isDetached } from "../parts/lacks";
 import { partsOf, type Parts } from "../parts/rss";
 import type { SourceEntry, Step, Timeline, TimelineRow } from "../types";
 import { useDocument, type Loaded } from "./documents";
@@ -25,6 +26,8 @@ export interface Series {
 
 /** What can be asked of the server as it was: what a history keeps, in ns. */
 export const keptMoments = signal<number[]>([]);
+/** Of the process that is shown: when it was last seen. */
+export const lastMomentNs = signal(0);
 
 function partsOfRow(row: TimelineRow): Parts | null {
   const free = row.free_in_allocator ?? row.held_by_allocator;
@@ -45,15 +48,21 @@ export function useSeries(entry: SourceEntry): Series {
   useEffect(() => {
     keptMoments.value = rows.map((row) => row.time_unix_ns);
   }, [loaded.value]);
-  const last = kept.at(-1)?.unix_ns ?? 0;
+  const lastKept = kept.at(-1)?.unix_ns ?? 0;
   // What the server has seen tells more parts apart.
   const isSplit = (moment: { terms: unknown }) => moment.terms !== null;
   const firstSplit = moments.value.find(isSplit)?.unix_ns ?? Infinity;
   for (const point of kept) if (point.unix_ns >= firstSplit) point.parts = null;
-  const seen = moments.value.filter((moment) => moment.unix_ns > last || isSplit(moment));
-  const points = kept.concat(seen.map((moment) => ({ unix_ns: moment.unix_ns, rss: moment.rss, live: moment.live, half: moment.half, parts: moment.terms === null ? null : partsOf(moment.terms) })));
+  // After a detach the profile has none, which says nothing.
+  const isKnown = !isDetached(entry);
+  const seen = moments.value.filter((moment) => moment.unix_ns > lastKept || isSplit(moment));
+  const points = kept.concat(seen.map((moment) => ({ unix_ns: moment.unix_ns, rss: moment.rss, live: isKnown || moment.live !== 0 ? moment.live : null, half: moment.half, parts: moment.terms === null ? null : partsOf(moment.terms) })));
   // The server's clock may be behind this machine's.
   points.sort((a, b) => a.unix_ns - b.unix_ns);
+  const last = points.at(-1)?.unix_ns ?? 0;
+  useEffect(() => {
+    lastMomentNs.value = last;
+  }, [last]);
   const marks = (loaded.value?.marks ?? []).map((mark) => ({ name: mark.name, unix_ns: mark.time_unix_ns }));
   return { points, marks, loaded };
 }

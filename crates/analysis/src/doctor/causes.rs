@@ -77,13 +77,17 @@ const OTHERS: [(&str, &[Part], &str); 13] = [
     ),
 ];
 
-/// The largest first; never empty.
+/// The largest first; what grows counts as all that is live, and is said before the rest of that. Never empty.
 pub fn causes(finding: &Finding) -> Vec<Cause> {
     let rss = finding.rss.bytes;
     let mut all: Vec<Cause> = growing(finding).into_iter().collect();
     all.extend([live(finding), free(finding), held(finding)].into_iter().flatten());
     all.extend(OTHERS.iter().filter_map(|other| of_parts(finding, other)));
-    all.sort_by(|a, b| b.bytes.value.total_cmp(&a.bytes.value));
+    let size = |cause: &Cause| match cause.cause {
+        "growing" => cause.bytes.value.max(finding.rss.term(Term::Live).value),
+        _ => cause.bytes.value,
+    };
+    all.sort_by(|a, b| size(b).total_cmp(&size(a)));
     let least = (rss as f64 * LEAST_SHARE).max(LEAST_BYTES as f64);
     let told = all.iter().filter(|cause| cause.bytes.value >= least).count();
     all.truncate(told.clamp(1, MOST_CAUSES));

@@ -71,7 +71,7 @@ pub fn examine(
         _ => None,
     };
     // What is not sampled any more is not judged.
-    let has_sampling_ended = profile.is_some_and(|it| attachment::ended(it).is_some());
+    let has_sampling_ended = profile.is_some_and(|it| attachment::ended_ago_ns(it).is_some());
     let judged = profile.filter(|_| !has_sampling_ended);
     let leaks = judged.map(|recording| Leaks::of(recording, names, own_frames)).transpose()?;
     let mut rss = Rss::of(&reading, snapshot, Some(&allocators));

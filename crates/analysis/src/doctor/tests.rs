@@ -81,6 +81,11 @@ fn each_cause_is_one_sentence_the_largest_first_and_a_leak_is_named() {
              knows how much of it is free: ramson doctor --ask 42.",
         ]
     );
+    // Before the rest of what is live, also where that is more.
+    let found = finding(Some(leaks(0.0, &["open_session"])), None);
+    let [growing, rest, ..] = sentences(&found)[..] else { panic!("{:?}", sentences(&found)) };
+    assert!(growing.contains(" is live and growing by "), "{growing}");
+    assert!(rest.starts_with("50.0 MiB (41.7 %) more is live: "), "{rest}");
     for (of, words) in [
         (None, "Whether it grows is not known without a profile."),
         (Some(leaks(10.0, &[])), "No stack is known to grow."),

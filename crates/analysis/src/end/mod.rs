@@ -178,7 +178,11 @@ pub fn rss_and_live_text(recording: &Recording, live: Estimate) -> String {
     let end = end_of(recording);
     let when = if is_copy(end.as_ref()) { "then" } else { "at exit" };
     let lost = lost_text(&recording.snapshot);
-    format!("{}; live {when} {}{lost}", rss_text(end.as_ref()), live_text(live))
+    let live = match attachment::is_detached(recording) {
+        true => "not known".into(),
+        false => live_text(live),
+    };
+    format!("{}; live {when} {live}{lost}", rss_text(end.as_ref()))
 }
 
 /// RSS as it was last seen, and where that is from.

@@ -93,7 +93,7 @@ impl DatedRecording {
 pub fn moment_ns(recording: &Recording) -> u64 {
     let last_ns = recording.snapshot.header.last_monotonic_ns;
     match recording.running {
-        Some(_) if attachment::ended(recording).is_some() => attachment::last_ns(recording),
+        Some(_) if attachment::ended_ago_ns(recording).is_some() => attachment::last_ns(recording),
         Some(_) => last_ns.max(recording.read_ns),
         None => last_ns,
     }

@@ -248,14 +248,14 @@ fn unix_ns_of(courses: &[Course]) -> u64 {
 }
 
 fn is_running(courses: &[Course]) -> bool {
-    let is_sampled = |recording: &Recording| attachment::ended(recording).is_none();
+    let is_sampled = |recording: &Recording| attachment::ended_ago_ns(recording).is_none();
     let mut all = courses.iter().map(|course| &course.moment.recording);
     all.any(|recording| recording.running.is_some() && is_sampled(recording))
 }
 
 /// How long ago sampling ended in the last of them in which it did, if it did in all.
 fn ended_ns(courses: &[Course]) -> Option<u64> {
-    let ended = courses.iter().map(|course| attachment::ended(&course.moment.recording));
+    let ended = courses.iter().map(|course| attachment::ended_ago_ns(&course.moment.recording));
     let all: Option<Vec<_>> = ended.collect();
-    all?.iter().map(|ended| ended.ago_ns).min()
+    all?.into_iter().min()
 }

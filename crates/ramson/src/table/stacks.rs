@@ -104,7 +104,7 @@ fn nothing(report: &Report, of: &StackTable) -> String {
     let interval = format_bytes(report.interval_bytes as f64);
     let nothing = nothing_sampled(report, of.sample_type);
     if report.is_of_mmap
-        || matches!(&report.subject, Subject::Recording(summary) if summary.ended.is_some())
+        || matches!(&report.subject, Subject::Recording(summary) if summary.ended_ago_ns.is_some() || summary.live.is_none())
     {
         return nothing;
     }

@@ -80,10 +80,7 @@ fn push_rows(out: &mut String, rows: &[Row]) {
 }
 
 fn of_recording(summary: &Summary) -> String {
-    let live = match summary.ended.is_some_and(|ended| ended.is_detached) {
-        true => "not known".into(),
-        false => live_text(summary.live),
-    };
+    let live = summary.live.map_or("not known".into(), live_text);
     let mut out = String::new();
     let first = match (&summary.history, &summary.rss, summary.is_running) {
         (Some(past), ..) => past_line(past, &live),
@@ -122,17 +119,18 @@ pub fn nothing_sampled(report: &Report, sample_type: impl Display) -> String {
     if report.is_of_mmap {
         return "no mappings of 1 MiB or more".into();
     }
-    let ended = match &report.subject {
-        Subject::Recording(summary) => summary.ended,
-        Subject::Foreign(_) | Subject::Sum(_) => None,
+    let Subject::Recording(summary) = &report.subject else {
+        return format!("no {sample_type} sampled yet");
     };
-    let Some(ended) = ended else { return format!("no {sample_type} sampled yet") };
-    let ago = format_duration(ended.ago_ns);
-    match ended.is_detached {
-        true => format!(
-            "no {sample_type} is known: detached {ago} ago. --sample-index alloc_space shows what was allocated before"
+    let ago = summary.ended_ago_ns.map(|ns| format!(" {} ago", format_duration(ns)));
+    let is_live = sample_type.to_string().starts_with("inuse");
+    match (is_live && summary.live.is_none(), ago) {
+        (true, ago) => format!(
+            "no {sample_type} is known: detached{}. --sample-index alloc_space shows what was allocated before",
+            ago.unwrap_or_default()
         ),
-        false => format!("no {sample_type} was sampled; sampling ended {ago} ago"),
+        (false, Some(ago)) => format!("no {sample_type} was sampled; sampling ended{ago}"),
+        (false, None) => format!("no {sample_type} sampled yet"),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{
     blocks, columns, most, name_and_place, push_prose, push_rest, push_terms, stack, subject,
 };
+use ramson_analysis::summary::Subject;
 use ramson_analysis::suspects::{Answer, Group, LineShare, Suspect, Suspects};
 use ramson_leaks::Verdict;
 use ramson_profile::format::{
@@ -53,6 +54,9 @@ fn block(found: &Suspects, rows: usize) -> String {
 fn answer(found: &Suspects) -> String {
     let ended = found.answer.sampling_ended_ns.map(format_duration);
     match (ended, found.suspects.is_empty()) {
+        (None, true) if is_detached(&found.subject) => {
+            "cannot be judged: which blocks were live when it ended is not known".into()
+        }
         (None, _) => answer_of(found),
         (Some(ago), true) => format!(
             "cannot be judged: sampling ended {ago} ago, and nothing that was sampled is known to be live"
@@ -61,6 +65,10 @@ fn answer(found: &Suspects) -> String {
             format!("as of {ago} ago, when sampling ended: {}", answer_of(found))
         }
     }
+}
+
+fn is_detached(subject: &Subject) -> bool {
+    matches!(subject, Subject::Recording(summary) if summary.live.is_none())
 }
 
 fn answer_of(found: &Suspects) -> String {

@@ -1,5 +1,6 @@
 // Why it is not coming back: the allocator's own count, what a trim returns, what pins the rest, and what to do.
-import { Figure, Heading } from "../../parts/figures";
+import { capital, Figure, Heading } from "../../parts/figures";
+import { isDetached } from "../../parts/lacks";
 import { Link } from "../../parts/link";
 import { CommandLine, Notice, Skeleton, Trouble } from "../../parts/notice";
 import { useDocument } from "../../state/documents";
@@ -34,9 +35,11 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
               {cause.sentence}
             </p>
           ))}
-          <p>
-            The profile, of requested sizes: <Figure of={rss.live_by_profile} />.
-          </p>
+          {isDetached(entry) ? null : (
+            <p>
+              The profile, of requested sizes: <Figure of={rss.live_by_profile} />.
+            </p>
+          )}
         </div>
         <div>
           <h2>a trim returns now</h2>
@@ -46,7 +49,7 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
         <div>
           <h2>cannot be returned</h2>
           <p class="headline">{isGlibc ? bytes(kept) : "–"}</p>
-          <p>{isGlibc ? "free, but on pages that still hold live blocks" : `${bytes(rss.terms["held_by_allocator"]?.value)} is held beyond the live blocks`}</p>
+          <p>{isGlibc ? "free, but on pages that still hold live blocks" : `${bytes(rss.terms["held_by_allocator"]?.value)} is held${rss.may_hold_live ? ": allocated before the attach, or free" : " beyond the live blocks"}`}</p>
         </div>
       </div>
       {doctor.statistics !== null && doctor.statistics.map.length > 0 ? <HeapMap of={doctor.statistics.map} arenas={doctor.statistics.arenas} /> : null}
@@ -112,13 +115,13 @@ function Step({ of, rank, rss }: { of: Advice; rank: number; rss: number }) {
       <span class="rank">{rank}</span>
       <div>
         <p>
-          <b>{says.charAt(0).toUpperCase() + says.slice(1)}</b>
+          <b>{capital(says)}</b>
         </p>
         <p class="quiet">{of.evidence}.</p>
         {of.risk === "none" ? null : <p class="dim">Risk: {of.risk}.</p>}
         {of.cause === "leaks" || of.cause === "growing" ? <Link to="suspects">Suspects</Link> : null}
         {command === null ? null : <CommandLine text={command} />}
-        {also === "" ? null : <p class="quiet">{also.charAt(0).toUpperCase() + also.slice(1)}</p>}
+        {also === "" ? null : <p class="quiet">{capital(also)}</p>}
       </div>
       <div class="saves">
         {of.saving === null ? (

@@ -12,17 +12,17 @@ import { coloursOf } from "../flame/colours";
 import { Detail } from "../flame/detail";
 import { GraphView } from "../flame/graph";
 import { layout, type Cell } from "../flame/layout";
-import type { Moments } from "./read";
+import { wordOf, type Moments } from "./read";
 
 const STEP = 200;
 
-export function DiffGraph({ entry, moments, isSwapped }: { entry: SourceEntry; moments: Moments; isSwapped: boolean }) {
+export function DiffGraph({ entry, moments, lastNs, isSwapped }: { entry: SourceEntry; moments: Moments; lastNs: number; isSwapped: boolean }) {
   const [area, width] = useWidth<HTMLDivElement>();
   const path = param("p");
   const [old, at] = isSwapped ? [moments.new, moments.old] : [moments.old, moments.new];
   const words = {
-    old: old === 0 ? "now" : `-${old}s`,
-    at: at === 0 ? undefined : `-${at}s`,
+    old: wordOf(old, entry, lastNs),
+    at: at === 0 ? undefined : wordOf(at, entry, lastNs),
     width: Math.min(10_000, Math.max(200, Math.ceil(width / STEP) * STEP)),
     path,
     "sample-index": sample(),

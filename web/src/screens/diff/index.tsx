@@ -53,7 +53,7 @@ export function DiffScreen({ entry }: { entry: SourceEntry }) {
       </div>
       <Trouble failed={loaded.failed} />
       {diff === null ? loaded.failed === null ? <Skeleton height={300} /> : null : <Rows diff={diff} />}
-      <DiffGraph entry={entry} moments={moments} isSwapped={isSwapped} />
+      {points.length === 0 ? null : <DiffGraph entry={entry} moments={moments} lastNs={last} isSwapped={isSwapped} />}
     </>
   );
 }

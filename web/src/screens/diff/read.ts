@@ -2,13 +2,20 @@
 import { useDocument, type Loaded } from "../../state/documents";
 import { pathOf, sample } from "../../state/paths";
 import { param } from "../../state/route";
+import { useSeries } from "../../state/series";
 import { windowOf } from "../../parts/timebar";
 import type { Diff, SourceEntry } from "../../types";
 
-/** Seconds before the last moment; 0: now. */
+/** Seconds before the last moment; 0: that. */
 export interface Moments {
   old: number;
   new: number;
+}
+
+/** A moment as the server and the command line understand it: before now, or before what a process that is gone was last seen. */
+export function wordOf(seconds: number, entry: SourceEntry, lastNs: number): string {
+  if (seconds === 0) return "now";
+  return entry.is_running ? `-${seconds}s` : new Date(Math.ceil(lastNs / 1e6 - seconds * 1000)).toISOString();
 }
 
 export function momentsOf(): Moments | null {
@@ -22,8 +29,10 @@ export function momentsOf(): Moments | null {
 export function useDiff(entry: SourceEntry): { loaded: Loaded<Diff>; moments: Moments | null } {
   const moments = momentsOf();
   const isSwapped = param("swap") === "1";
-  const words = moments === null ? {} : { old: `-${moments.old}s`, at: moments.new === 0 ? undefined : `-${moments.new}s`, rows: 0, "sample-index": sample() };
-  const loaded = useDocument<Diff>(moments === null ? null : pathOf(entry, "diff", words), `diff ${moments?.old} ${moments?.new}`);
+  const last = useSeries(entry).points.at(-1)?.unix_ns;
+  const word = (seconds: number) => wordOf(seconds, entry, last ?? 0);
+  const words = moments === null ? {} : { old: word(moments.old), at: moments.new === 0 ? undefined : word(moments.new), rows: 0, "sample-index": sample() };
+  const loaded = useDocument<Diff>(moments === null || last === undefined ? null : pathOf(entry, "diff", words), `diff ${moments?.old} ${moments?.new}`);
   return { loaded: isSwapped && loaded.value !== null ? { ...loaded, value: swapped(loaded.value) } : loaded, moments };
 }
 

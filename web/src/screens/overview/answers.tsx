@@ -1,7 +1,8 @@
 // Three sentences, and the screen that has the evidence for each.
+import { isDetached } from "../../parts/lacks";
 import { Link } from "../../parts/link";
-import { isPartly } from "../../parts/rss";
-import type { Doctor, Leaks, SourceEntry, Suspect, Top } from "../../types";
+import { terms } from "../../parts/rss";
+import type { Doctor, Leaks, Rss, SourceEntry, Suspect, Top } from "../../types";
 import { absolute, amount, bytes, clock, duration, relative, share, shortName } from "../../units";
 
 interface Of {
@@ -22,15 +23,21 @@ export function Answers(of: Of) {
       <div>
         <h2>Since when?</h2>
         <When {...of} />
-        <Link to="timeline">Timeline</Link>
+        {of.entry.pid === null ? null : <Link to="timeline">Timeline</Link>}
       </div>
       <div>
         <h2>Why isn’t it coming back?</h2>
         <Why {...of} />
-        <Link to={of.leaks && of.leaks.answer.leak_suspects > 0 ? "suspects" : "allocator"}>Evidence</Link>
+        <Evidence {...of} />
       </div>
     </div>
   );
+}
+
+/** Of a process that is gone only what grew is left. */
+function Evidence({ leaks, entry }: Of) {
+  if (leaks !== null && leaks.answer.leak_suspects > 0) return <Link to="suspects">Evidence</Link>;
+  return entry.pid === null || !entry.is_running ? null : <Link to="allocator">Evidence</Link>;
 }
 
 /** The function whose callees hold most without being the program's outermost ones: the deepest with more than half. */
@@ -39,32 +46,34 @@ function largest(top: Top) {
   return [...top.rows].sort((a, b) => (b.flat.value ?? 0) - (a.flat.value ?? 0)).find((row) => (row.flat.value ?? 0) > 0 && total > 0);
 }
 
-const hasEnded = (entry: SourceEntry) => entry.is_running && /^(detached|ended)/.test(entry.state ?? "");
-
 function What({ top, doctor, entry }: Of) {
   const rss = doctor?.rss ?? top.rss ?? null;
   const row = largest(top);
   const isLive = top.sample_type.startsWith("inuse");
-  if (isLive && hasEnded(entry)) {
+  if (isLive && isDetached(entry)) {
     return (
       <>
-        <p class="headline">Not known any more</p>
-        <p>Recording has ended: the profile does not say which blocks are still live.</p>
+        <p class="headline">{entry.is_running ? "Not known any more" : "Not known"}</p>
+        <p>
+          Recording {entry.is_running ? "has ended" : "ended before the process did"}: the profile does not say which blocks {entry.is_running ? "are" : "were"} still live.{" "}
+          <Link to="flame" params={{ si: "alloc_space" }}>What was allocated until then</Link>
+        </p>
       </>
     );
   }
-  const free = rss?.terms["free_in_allocator"] ?? null;
+  const isHeld = rss !== null && !rss.may_hold_live && (rss.terms["free_in_allocator"]?.value ?? 0) === 0;
+  const free = rss?.terms[isHeld ? "held_by_allocator" : "free_in_allocator"] ?? null;
   if (rss !== null && free !== null && top.sample_type === "inuse_space" && (free.value ?? 0) > Math.max(0.5 * rss.bytes, top.total.value ?? 0)) {
     return (
       <>
         <p class="headline">
-          {bytes(free.value)} free
+          {bytes(free.value)} {isHeld ? `held by ${rss.allocator}` : "free"}
           <span class="pm">
             {relative(free)} · {share(free.value, rss.bytes)} of RSS
           </span>
         </p>
         <p>
-          The program freed it, and {rss.allocator} keeps it. Live is <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span>
+          {isHeld ? "It is beyond the live blocks: free memory, metadata and rounding." : `The program freed it, and ${rss.allocator} keeps it.`} Live is <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span>
           {row === undefined ? "" : ", most of it "}
           {row === undefined ? null : (
             <>
@@ -76,10 +85,26 @@ function What({ top, doctor, entry }: Of) {
       </>
     );
   }
+  const isAttached = entry.is_running && entry.state === "attached";
+  const unseen = rss?.terms["allocated_before_the_attach_or_not_seen"]?.value ?? 0;
+  if (rss !== null && top.sample_type === "inuse_space" && unseen > (top.total.value ?? 0)) {
+    return (
+      <>
+        <p class="headline">
+          {bytes(unseen)} live, not seen
+          <span class="pm">{share(unseen, rss.bytes)} of RSS</span>
+        </p>
+        <p>
+          It was allocated before the attach, or is not seen: no stack is known. Of what was allocated since, <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span> is live.
+        </p>
+      </>
+    );
+  }
   return (
     <>
       <p class="headline">
         {amount(top.total.value, top.unit)} {isLive ? "live" : "allocated"}
+        {isAttached ? " since the attach" : ""}
         <span class="pm">
           {relative(top.total)}
           {rss === null ? "" : ` · ${share(top.total.value, rss.bytes)} of RSS`}
@@ -92,7 +117,19 @@ function What({ top, doctor, entry }: Of) {
           <code>{shortName(row.function)}</code> holds <b>{amount(row.flat.value, top.unit)}</b> <span class="pm">{relative(row.flat)}</span>, {share(row.flat.value, top.total.value)} of it.
         </p>
       )}
+      {rss === null || top.sample_type !== "inuse_space" ? null : <Larger rss={rss} />}
     </>
+  );
+}
+
+/** What live bytes are next to nothing beside. */
+function Larger({ rss }: { rss: Rss }) {
+  const [first] = terms(rss).sort((a, b) => (b.of.value ?? 0) - (a.of.value ?? 0));
+  if (first === undefined || first.kind === "live" || first.kind === "unseen") return null;
+  return (
+    <p>
+      {2 * (first.of.value ?? 0) > rss.bytes ? "Most" : "The largest part"} of RSS is {first.name}: <b>{bytes(first.of.value)}</b>, {share(first.of.value, rss.bytes)}.
+    </p>
   );
 }
 
@@ -102,10 +139,20 @@ function oldest(suspects: Suspect[]): number | null {
   return known.length === 0 ? null : Math.min(...known);
 }
 
-function When({ leaks, doctor, entry }: Of) {
+function When(of: Of) {
+  const endedNs = of.leaks?.answer.sampling_ended_ns ?? null;
+  return (
+    <>
+      <Since {...of} />
+      {endedNs === null || isDetached(of.entry) ? null : <p>As of {duration(endedNs)} ago, when sampling ended.</p>}
+    </>
+  );
+}
+
+function Since({ leaks, doctor, entry }: Of) {
   if (entry.processes) return <p class="verdict">Each process says it of itself.</p>;
   if (entry.pid === null) return <p class="verdict">The file does not say: it is one moment of a process.</p>;
-  if (hasEnded(entry)) return <p class="verdict">What has happened since recording ended is not known.</p>;
+  if (isDetached(entry)) return <p class="verdict">What has happened since recording ended is not known.</p>;
   if (leaks === null) return <p class="dim">Looking at the ages of what is live …</p>;
   const { answer } = leaks;
   if (answer.leak_suspects > 0) {
@@ -145,7 +192,7 @@ function When({ leaks, doctor, entry }: Of) {
         <p class="headline">Too early to tell</p>
         <p>
           {share(answer.undecided_share, 1)} of live memory cannot be judged yet
-          {answer.judged_in_ns === null || !entry.is_running ? "" : `; the largest in about ${duration(answer.judged_in_ns)}`}.
+          {answer.judged_in_ns === null || !answer.is_running ? "" : `; the largest in about ${duration(answer.judged_in_ns)}`}.
         </p>
       </>
     );
@@ -158,13 +205,14 @@ function When({ leaks, doctor, entry }: Of) {
       </>
     );
   }
+  const judged = answer.findings - answer.undecided;
   const hasGrown = leaks.suspects.some((one) => one.growth?.is_significant && (one.growth.bytes_per_hour.value ?? 0) > 0);
   const old = leaks.suspects.find((one) => one.first_seen_unix_ns !== null);
   return (
     <>
       <p class="headline">{hasGrown ? "Nothing grows without bound" : "Nothing grows"}</p>
       <p>
-        Of {answer.findings} functions judged, none grows without bound.
+        Of {judged} function{judged === 1 ? "" : "s"} judged, none grows without bound.{answer.undecided === 0 ? "" : ` ${answer.undecided}, with ${share(answer.undecided_share, 1)} of live, cannot be judged yet.`}
         {old?.first_seen_unix_ns ? ` The largest was first seen at ${clock(old.first_seen_unix_ns)}.` : ""}
       </p>
     </>
@@ -192,8 +240,8 @@ const TITLES: Record<string, string> = {
 };
 
 /** Where the profile does not know all that is live, neither is what the allocator holds known to be free. */
-function titleOf(cause: string, entry: SourceEntry): string {
-  return cause === "held" && isPartly(entry) ? "It is live or free: the allocator holds it" : (TITLES[cause] ?? "The largest part");
+function titleOf(cause: string, rss: Rss): string {
+  return cause === "held" && rss.may_hold_live ? "It is live or free: the allocator holds it" : (TITLES[cause] ?? "The largest part");
 }
 
 function Why({ doctor, entry, leaks }: Of) {
@@ -208,7 +256,7 @@ function Why({ doctor, entry, leaks }: Of) {
   return (
     <>
       <p class="headline">
-        {titleOf(cause.cause, entry)}
+        {titleOf(cause.cause, doctor.rss)}
         <span class="pm">{share(cause.bytes.value, doctor.rss.bytes)} of RSS</span>
       </p>
       <p>{cause.sentence}</p>

@@ -1,7 +1,8 @@
 // What uses the memory, since when, and why it is not coming back.
 import { AgeBars } from "../../parts/ages";
-import { Heading } from "../../parts/figures";
+import { capital, Heading } from "../../parts/figures";
 import { Link } from "../../parts/link";
+import { Lacks, samplingOf } from "../../parts/lacks";
 import { CommandLine, Notice, Skeleton, Trouble } from "../../parts/notice";
 import { Trend } from "../../parts/trend";
 import { suspectCount } from "../../state/found";
@@ -12,6 +13,7 @@ import type { Doctor, End, Leaks, SourceEntry, Subject, Top } from "../../types"
 import { base, bytes, clock, count, relative } from "../../units";
 import { Answers } from "./answers";
 import { Largest } from "./largest";
+import { Members } from "./members";
 import { RssBar } from "./rssbar";
 import { TopSuspect } from "./topsuspect";
 
@@ -35,11 +37,12 @@ export function Overview({ entry }: { entry: SourceEntry }) {
       {isProcess || entry.processes ? <RssBar rss={doctor.value?.rss ?? subject?.rss ?? null} entry={entry} /> : null}
       <Trouble failed={doctor.failed} />
       <div class="columns">
+        {entry.processes ? <Members of={top.value?.processes ?? null} all={entry.processes} /> : null}
         <section>
           <Heading title="Largest functions" says="their own allocations; library frames charged to their caller">
             <Link to="table">All</Link>
           </Heading>
-          {top.value === null ? <Skeleton height={240} /> : <Largest top={top.value} leaks={leaks.value} />}
+          {top.value === null ? <Skeleton height={240} /> : <Largest top={top.value} leaks={leaks.value} hasTimes={isProcess} />}
         </section>
         <div>
           {series.points.length < 2 ? null : (
@@ -52,7 +55,7 @@ export function Overview({ entry }: { entry: SourceEntry }) {
           )}
           {leaks.value?.ages ? (
             <section class="suspect-like">
-              <Heading title="Age of live bytes" says="by doublings; the profile's estimate">
+              <Heading title="Age of live bytes" says="by doublings">
                 <Link to="flame" params={{ c: "age" }}>
                   Flame graph by age
                 </Link>
@@ -95,7 +98,7 @@ function Who({ entry, of, doctor }: { entry: SourceEntry; of: Subject | null; do
       <div class="who">
         <h1>{base(entry.name)}</h1>
         {entry.pid === null ? <span class="dim">{entry.processes ? `${entry.processes} processes` : (of?.format ?? "file")}</span> : <span class="dim">pid {entry.pid}</span>}
-        {entry.state === null ? null : <span class={`pill ${kind}`}>{entry.is_running ? "● Running" : `■ ${entry.state}`}</span>}
+        {entry.state === null ? null : <span class={`pill ${kind}`}>{entry.is_running ? `● ${capital(entry.state)}` : `■ ${entry.state}${of?.end?.cause && of.end.cause !== "unknown" ? `, ${of.end.cause}` : ""}`}</span>}
         {entry.command.length === 0 ? null : <code>{entry.command.join(" ")}</code>}
       </div>
       <dl class="facts">
@@ -131,27 +134,10 @@ function Missing({ of, entry }: { of: Top | null; entry: SourceEntry }) {
       </Notice>,
     );
   }
-  if (of.defects.length === 1) said.push(<Notice kind="part" fact="Not whole:">{of.defects[0]}</Notice>);
-  else if (of.defects.length > 1) {
+  if (of.defects.length > 0) said.push(<Lacks key="lacks" defects={of.defects} entry={entry} />);
+  if (samplingOf(entry) === null && entry.pid !== null && (of.total.value ?? 0) === 0 && of.health?.["samples"] === 0) {
     said.push(
-      <Notice kind="part" fact="Not whole:">
-        <ul>
-          {of.defects.map((defect) => (
-            <li key={defect}>{defect}</li>
-          ))}
-        </ul>
-      </Notice>,
-    );
-  }
-  if (entry.is_running && /^(detached|ended)/.test(entry.state ?? "")) {
-    said.push(
-      <Notice key="ended" fact="Recording has ended." command={`ramson attach ${entry.pid}`}>
-        The program runs on, and nothing of it is recorded any more. To begin again:
-      </Notice>,
-    );
-  } else if (entry.pid !== null && (of.total.value ?? 0) === 0 && of.health?.["samples"] === 0) {
-    said.push(
-      <Notice fact="No sample yet." command={`ramson run --interval 64K -- ${entry.command.join(" ")}`}>
+      <Notice key="none" fact="No sample yet." command={smaller(entry, of.interval_bytes)}>
         It has allocated less than about one interval of {bytes(of.interval_bytes)}. A smaller one sees more:
       </Notice>,
     );
@@ -159,9 +145,18 @@ function Missing({ of, entry }: { of: Top | null; entry: SourceEntry }) {
   return said.length === 0 ? null : <div style={{ marginTop: "12px" }}>{said}</div>;
 }
 
+/** Recording with an eighth of the interval, 64 KiB at most. */
+function smaller(entry: SourceEntry, interval: number): string {
+  const bytes = Math.max(1, Math.min(64 << 10, Math.floor(interval / 8)));
+  const text = bytes % 1024 === 0 ? `${bytes / 1024}K` : `${bytes}`;
+  return entry.state === "attached" ? `ramson set ${entry.pid} --interval ${text}` : `ramson run --interval ${text} -- ${entry.command.join(" ")}`;
+}
+
 /** A signal of its own is no kill. */
 function factOf(end: End, entry: SourceEntry): string {
   if (end.cause === "" || end.cause === "unknown") return `${entry.state}:`;
+  const when = end.time_unix_ns === null ? "" : ` at ${clock(end.time_unix_ns)}`;
+  if (end.cause === "OOM killer") return `Killed by the OOM killer${when}.`;
   return end.signal === 9 ? `Killed: ${end.cause}.` : `Died (${entry.state}): ${end.cause}.`;
 }
 
@@ -169,8 +164,8 @@ function evidenceOf(end: End): string {
   const said = [];
   if (end.failed_allocation_bytes !== null) said.push(`An allocation of ${bytes(end.failed_allocation_bytes)} had failed.`);
   else if (end.lack_of_memory === "abort") said.push("It gave up as no more memory could be had.");
-  if (end.last_rss !== null) said.push(`RSS ${bytes(end.last_rss)} ${end.last_rss_is}${end.peak_rss ? `, ${bytes(end.peak_rss)} at most` : ""}.`);
+  if (end.last_rss !== null) said.push(`RSS ${bytes(end.last_rss)} ${end.last_rss_is}${(end.peak_rss ?? 0) > end.last_rss ? `, ${bytes(end.peak_rss)} at most` : ""}.`);
   if (end.memory_limit) said.push(`The limit of its control group ${end.cgroup} is ${bytes(end.memory_limit)}.`);
-  if (end.kernel_log) said.push("The kernel's log says so.");
+  if (end.kernel_log) said.push("The kernel’s log says so.");
   return said.join(" ");
 }

@@ -5,8 +5,11 @@ import { amount, duration, relative, share } from "../../units";
 
 const ROWS = innerHeight > 1200 ? 10 : 5;
 
-export function Largest({ top, leaks }: { top: Top; leaks: Leaks | null }) {
+/** `hasTimes`: ages and growth are known, or on their way. */
+export function Largest({ top, leaks, hasTimes }: { top: Top; leaks: Leaks | null; hasTimes: boolean }) {
   const known = byFunction(leaks?.suspects ?? []);
+  const rows = top.rows.filter((row) => row.flat.value !== 0).slice(0, ROWS);
+  if (rows.length === 0) return <p class="dim">None is known.</p>;
   const most = top.rows[0]?.flat.value ?? 0;
   return (
     <table>
@@ -19,16 +22,20 @@ export function Largest({ top, leaks }: { top: Top; leaks: Leaks | null }) {
           <th scope="col" class="n hide-s" style={{ width: "64px" }}>
             ±
           </th>
-          <th scope="col" class="n hide-s" style={{ width: "74px" }}>
-            age p50
-          </th>
-          <th scope="col" class="n hide-m" style={{ width: "110px" }}>
-            growth/h
-          </th>
+          {hasTimes ? (
+            <>
+              <th scope="col" class="n hide-s" style={{ width: "74px" }}>
+                age p50
+              </th>
+              <th scope="col" class="n hide-m" style={{ width: "110px" }}>
+                growth/h
+              </th>
+            </>
+          ) : null}
         </tr>
       </thead>
       <tbody>
-        {top.rows.slice(0, ROWS).map((row) => {
+        {rows.map((row) => {
           const suspect = known.get(idOf(row));
           return (
             <tr key={row.function + row.file} style={{ height: "47px" }}>
@@ -42,8 +49,12 @@ export function Largest({ top, leaks }: { top: Top; leaks: Leaks | null }) {
                 <span class="dim">{share(row.flat.value, top.total.value)}</span>
               </td>
               <td class="n hide-s pm">{relative(row.flat)}</td>
-              <td class="n hide-s">{suspect?.ages ? duration(suspect.ages.p50_ns) : "–"}</td>
-              <td class="n hide-m">{suspect?.growth ? <Change of={suspect.growth.bytes_per_hour} isBare /> : <span class="dim">–</span>}</td>
+              {hasTimes ? (
+                <>
+                  <td class="n hide-s">{suspect?.ages ? duration(suspect.ages.p50_ns) : "–"}</td>
+                  <td class="n hide-m">{suspect?.growth ? <Change of={suspect.growth.bytes_per_hour} isBare /> : <span class="dim">–</span>}</td>
+                </>
+              ) : null}
             </tr>
           );
         })}

@@ -2,13 +2,13 @@
 import { Heading } from "../../parts/figures";
 import { Link } from "../../parts/link";
 import { Skeleton } from "../../parts/notice";
-import { isPartly, terms } from "../../parts/rss";
+import { terms } from "../../parts/rss";
 import type { Rss, SourceEntry } from "../../types";
 import { absolute, bytes, relative, share } from "../../units";
 
 export function RssBar({ rss, entry }: { rss: Rss | null; entry: SourceEntry }) {
   if (rss === null) return entry.is_running ? <Skeleton height={92} /> : null;
-  const shown = terms(rss, !isPartly(entry));
+  const shown = terms(rss);
   return (
     <section>
       <Heading title={`RSS ${bytes(rss.bytes)}`} says="what the kernel counts as resident, in parts that add up">

@@ -7,7 +7,9 @@ import { duration, share } from "../../units";
 export function TopSuspect({ leaks }: { leaks: Leaks }) {
   const { answer } = leaks;
   const top = leaks.suspects[0];
-  const says = `${answer.leak_suspects} of ${answer.findings} functions judged grow${answer.leak_suspects === 1 ? "s" : ""} without bound`;
+  const judged = answer.findings - answer.undecided;
+  const grow = `${answer.leak_suspects} of ${judged} function${judged === 1 ? "" : "s"} judged grow${answer.leak_suspects === 1 ? "s" : ""} without bound`;
+  const says = answer.findings === 0 ? "nothing to judge" : grow + (answer.undecided === 0 ? "" : `; ${answer.undecided} not judged yet`);
   return (
     <section>
       <Heading title="Top suspect" says={says}>

@@ -98,13 +98,13 @@ function Text({ of, unit }: { of: SourceFile; unit: Unit }) {
       <table class="code">
         <thead>
           <tr>
-            <th scope="col" class="n" style={{ width: "56px" }}>
+            <th scope="col" class="n line">
               line
             </th>
-            <th scope="col" class="n" style={{ width: "130px" }}>
+            <th scope="col" class="n">
               flat
             </th>
-            <th scope="col" class="n hide-m" style={{ width: "130px" }}>
+            <th scope="col" class="n hide-m">
               cum
             </th>
             <th scope="col">text</th>

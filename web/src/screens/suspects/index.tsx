@@ -4,6 +4,7 @@ import { AgeBars } from "../../parts/ages";
 import { Canvas, colour, type Painted } from "../../parts/canvas";
 import { Change, Figure, Heading, Name } from "../../parts/figures";
 import { Link } from "../../parts/link";
+import { Lacks } from "../../parts/lacks";
 import { copy, Notice, Skeleton, Trouble } from "../../parts/notice";
 import { verdictPill } from "../../parts/verdict";
 import { suspectCount } from "../../state/found";
@@ -15,6 +16,8 @@ import { absolute, base, bytes, clock, count, duration, isNoise, relative, share
 import { matcher } from "../flame";
 
 const CARDS = 20;
+/** Of live bytes: what does not grow and is less has no card. */
+const LEAST_SHARE = 0.02;
 
 export function Suspects({ entry }: { entry: SourceEntry }) {
   const loaded = useDocument<Leaks>(entry.pid === null ? null : pathOf(entry, "leaks", { at: moment() }), "leaks");
@@ -31,8 +34,10 @@ export function Suspects({ entry }: { entry: SourceEntry }) {
   suspectCount.value = leaks.answer.leak_suspects;
   const text = matcher(param("f"));
   const all = leaks.suspects.filter((one) => text === null || text.test(one.function) || text.test(one.file));
-  const cards = all.filter((one) => one.verdict === "growing" || one.verdict === "plateau" || one.verdict === "not-enough-data");
-  const others = all.filter((one) => !cards.includes(one));
+  const isCard = (one: Suspect) => one.verdict === "growing" || ((one.verdict === "plateau" || one.verdict === "not-enough-data") && one.share >= LEAST_SHARE);
+  const cards = all.filter(isCard);
+  const undecided = all.filter((one) => one.verdict === "not-enough-data" && !isCard(one));
+  const others = all.filter((one) => one.verdict !== "not-enough-data" && !isCard(one));
   return (
     <>
       <div class="subject">
@@ -42,11 +47,7 @@ export function Suspects({ entry }: { entry: SourceEntry }) {
           {leaks.answer.findings} functions, {leaks.stacks} stacks, ranked by growth. Whether it is a leak is for you to say.
         </span>
       </div>
-      {leaks.defects.map((defect) => (
-        <Notice kind="part" fact="Not whole:" key={defect}>
-          {defect}
-        </Notice>
-      ))}
+      <Lacks defects={leaks.defects} entry={entry} />
       {grouped(leaks, cards).slice(0, CARDS).map(({ group, members }) =>
         group === null ? (
           members.map((one) => <Card key={one.function + one.file + one.stacks} of={one} number={cards.indexOf(one) + 1} entry={entry} />)
@@ -71,7 +72,8 @@ export function Suspects({ entry }: { entry: SourceEntry }) {
           </section>
         ),
       )}
-      {others.length === 0 ? null : <NotSuspects of={others} />}
+      {undecided.length === 0 ? null : <Others title="Not enough data yet" of={undecided} />}
+      {others.length === 0 ? null : <Others title="Not suspects" of={others} />}
     </>
   );
 }
@@ -202,10 +204,10 @@ function Survival({ of }: { of: NonNullable<Suspect["survival"]> }) {
   );
 }
 
-function NotSuspects({ of }: { of: Suspect[] }) {
+function Others({ title, of }: { title: string; of: Suspect[] }) {
   return (
     <section>
-      <Heading title="Not suspects" says="and why" />
+      <Heading title={title} says="and why" />
       <table>
         <thead>
           <tr>

@@ -9,13 +9,12 @@ const MOST = 8;
 
 export function Expanded({ entry, row, unit, total }: { entry: SourceEntry; row: TopRow; unit: Unit; total: Estimate }) {
   const words = { view: "stacks", rows: 60, focus: `^${literally(row.function)}$`, "sample-index": sample(), at: moment() };
-  const loaded = useDocument<Stacks>(pathOf(entry, "report", words), `stacks ${row.function}`);
+  const isNamed = !/\+0x[0-9a-f]+$/.test(row.function);
+  const loaded = useDocument<Stacks>(isNamed ? pathOf(entry, "report", words) : null, `stacks ${row.function}`);
   if (loaded.failed !== null || loaded.value === null) {
     return (
       <tr>
-        <td class="stack dim" colSpan={9}>
-          {loaded.failed?.message ?? "Reading its stacks …"}
-        </td>
+        <td class="stack dim">{isNamed ? (loaded.failed?.message ?? "Reading its stacks …") : "It has no name to find its stacks by: they are in the flame graph."}</td>
       </tr>
     );
   }
@@ -35,7 +34,7 @@ export function Expanded({ entry, row, unit, total }: { entry: SourceEntry; row:
               <ol>
                 {frames.map((frame, depth) => (
                   <li key={depth}>
-                    <span>{shortName(frame.function)}</span>
+                    <span title={frame.function}>{shortName(frame.function)}</span>
                     <span class="dim">{frame.file === "" ? "" : `${base(frame.file)}${frame.line > 0 ? `:${frame.line}` : ""}`}</span>
                   </li>
                 ))}
@@ -50,6 +49,7 @@ export function Expanded({ entry, row, unit, total }: { entry: SourceEntry; row:
             <td class="n top hide-m">{count(stack.objects.value)}</td>
             <td class="n top hide-m">{stack.ages ? duration(stack.ages.p50_ns) : ""}</td>
             <td class="top hide-m">{stack.ages && stack.ages.histogram.length > 0 ? <AgeBars of={stack.ages} height={22} isBare /> : null}</td>
+            <td class="hide-l" />
           </tr>
         );
       })}
@@ -57,7 +57,6 @@ export function Expanded({ entry, row, unit, total }: { entry: SourceEntry; row:
         <tr>
           <td class="stack dim">{hidden.length} more stacks</td>
           <td class="n dim">{amount(hidden.reduce((sum, stack) => sum + (stack.value.value ?? 0), 0), unit)}</td>
-          <td colSpan={7} />
         </tr>
       )}
     </>

@@ -11,7 +11,7 @@ import { moment, pathOf, sample } from "../../state/paths";
 import { change, param } from "../../state/route";
 import { byFunction, idOf } from "../../state/suspects";
 import type { Leaks, SourceEntry, Suspect, Top, TopRow } from "../../types";
-import { amount, count, duration, relative, share } from "../../units";
+import { absolute, amount, count, duration, relative, share } from "../../units";
 import { matcher } from "../flame";
 import { Expanded } from "./expanded";
 import { Side } from "./side";
@@ -152,12 +152,15 @@ function Rows({ rows, top, known, selected, entry }: RowsOf) {
             <th scope="col" class="n hide-m" style={{ width: "112px" }}>
               growth/h
             </th>
+            <th scope="col" class="n hide-l" style={{ width: "84px" }}>
+              ±
+            </th>
           </tr>
         </thead>
         <tbody>
           {before > 0 ? (
             <tr aria-hidden="true">
-              <td colSpan={9} style={{ height: `${before}px`, border: 0 }} />
+              <td style={{ height: `${before}px`, border: 0 }} />
             </tr>
           ) : null}
           {rows.slice(first, last).map((row, index) => {
@@ -197,6 +200,7 @@ function Rows({ rows, top, known, selected, entry }: RowsOf) {
                   <td class="n hide-m">{count(row.objects.value)}</td>
                   <td class="n hide-m">{suspect?.ages ? duration(suspect.ages.p50_ns) : ""}</td>
                   <td class="n hide-m">{suspect?.growth ? <Change of={suspect.growth.bytes_per_hour} isBare /> : ""}</td>
+                  <td class="n hide-l pm">{suspect?.growth ? absolute(suspect.growth.bytes_per_hour) : ""}</td>
                 </tr>
                 {isOpen ? <Expanded entry={entry} row={row} unit={top.unit} total={top.total} /> : null}
               </>
@@ -204,7 +208,7 @@ function Rows({ rows, top, known, selected, entry }: RowsOf) {
           })}
           {after > 0 ? (
             <tr aria-hidden="true">
-              <td colSpan={9} style={{ height: `${after}px`, border: 0 }} />
+              <td style={{ height: `${after}px`, border: 0 }} />
             </tr>
           ) : null}
         </tbody>

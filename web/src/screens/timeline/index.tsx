@@ -1,16 +1,17 @@
 // Since when: RSS and live over time. A window that is dragged is compared.
 import { useEffect } from "preact/hooks";
 import { Heading } from "../../parts/figures";
-import { Link } from "../../parts/link";
 import { Notice, Skeleton, Trouble } from "../../parts/notice";
 import { windowOf } from "../../parts/timebar";
 import { describe } from "../../parts/trend";
 import { useSeries, useSteps, type Point } from "../../state/series";
 import { change, param } from "../../state/route";
-import type { SourceEntry, Step } from "../../types";
+import type { SourceEntry } from "../../types";
 import { bytes, clock, duration, isNoise, signed } from "../../units";
+import { Markers } from "./markers";
 import { Moved } from "./moved";
 import { Plot } from "./plot";
+import { Windows } from "./windows";
 
 export function TimelineScreen({ entry }: { entry: SourceEntry }) {
   const { points, marks, loaded } = useSeries(entry);
@@ -48,6 +49,7 @@ export function TimelineScreen({ entry }: { entry: SourceEntry }) {
         </span>
       </div>
       <Trouble failed={loaded.failed?.status === 404 ? null : loaded.failed} />
+      <Windows times={{ first: first.unix_ns, last: last.unix_ns, marks }} />
       <section>
         <Heading title="RSS in its parts" says="the band is live ±; drag to select, Shift-drag for a second window, double-click clears" />
         <Plot points={points} marks={marks} steps={steps} />
@@ -56,12 +58,10 @@ export function TimelineScreen({ entry }: { entry: SourceEntry }) {
       <Ends points={points} />
       <div class="columns">
         <section>
-          <Heading title="What moved in the window" says={window === null ? "select one above" : "significant changes first"}>
-            {window === null ? null : <Link to="diff">Diff</Link>}
-          </Heading>
-          {window === null ? <Presets last={last} first={first} /> : <Moved entry={entry} />}
+          <Heading title="What moved in the window" says={window === null ? "select one above, type it, or choose:" : "significant changes, the largest first"} />
+          {window === null ? <Presets last={last} first={first} /> : <Moved entry={entry} from={last.unix_ns - window[0] * 1e9} to={last.unix_ns - window[1] * 1e9} />}
         </section>
-        <Steps of={steps} />
+        <Markers points={points} marks={marks} steps={steps} />
       </div>
     </>
   );
@@ -112,20 +112,5 @@ function Presets({ first, last }: { first: Point; last: Point }) {
         </button>
       ))}
     </p>
-  );
-}
-
-function Steps({ of }: { of: Step[] }) {
-  return (
-    <section>
-      <Heading title="Steps of RSS that live does not follow" says={of.length === 0 ? "none" : "the largest"} />
-      <ul class="found-steps">
-        {of.map((step) => (
-          <li key={step.to_unix_ns}>
-            <b>{clock(step.to_unix_ns)}</b> <span class={step.rss > 0 ? "up" : "down"}>{step.rss > 0 ? "▲" : "▼"}</span> {step.sentence}
-          </li>
-        ))}
-      </ul>
-    </section>
   );
 }

@@ -110,6 +110,7 @@ function options(width: number, { points, marks, steps }: Of, says: (text: strin
             ctx.globalAlpha = 1;
             ctx.fillText(kind.toUpperCase(), left + 4, self.bbox.top + 14 * devicePixelRatio);
           }
+          const taken: [number, number][] = [];
           for (const step of steps) {
             const x = self.valToPos(step.to_unix_ns / 1e9, "x", true);
             const near = points.reduce((best, point) => (Math.abs(point.unix_ns - step.to_unix_ns) < Math.abs(best.unix_ns - step.to_unix_ns) ? point : best));
@@ -120,6 +121,11 @@ function options(width: number, { points, marks, steps }: Of, says: (text: strin
             ctx.fill();
             const text = `${signed({ value: step.rss, half_width_95: 0 })} in ${duration(step.to_unix_ns - step.from_unix_ns)}`;
             const isLate = x > self.bbox.left + self.bbox.width / 2;
+            const wide = ctx.measureText(text).width + 14 * devicePixelRatio;
+            const [left, right] = isLate ? [x - wide, x] : [x, x + wide];
+            // What has no room is in the table.
+            if (taken.some(([from, to]) => left < to && right > from)) continue;
+            taken.push([left, right]);
             ctx.textAlign = isLate ? "right" : "left";
             ctx.fillText(text, x + (isLate ? -7 : 7) * devicePixelRatio, Math.max(self.bbox.top + 12 * devicePixelRatio, y - 8 * devicePixelRatio));
             ctx.textAlign = "left";
@@ -129,7 +135,10 @@ function options(width: number, { points, marks, steps }: Of, says: (text: strin
             ctx.fillStyle = colour("line2");
             ctx.fillRect(x, self.bbox.top, devicePixelRatio, self.bbox.height);
             ctx.fillStyle = colour("text2");
-            ctx.fillText(mark.name, x + 4, self.bbox.top + 12 * devicePixelRatio);
+            const isLate = x > self.bbox.left + self.bbox.width / 2;
+            ctx.textAlign = isLate ? "right" : "left";
+            ctx.fillText(mark.name, x + (isLate ? -4 : 4) * devicePixelRatio, self.bbox.top + 12 * devicePixelRatio);
+            ctx.textAlign = "left";
           }
           ctx.restore();
         },
