@@ -148,7 +148,7 @@ function Missing({ id }: { id: string }) {
   return name === undefined ? (
     <Notice kind="part" fact={`${id} is not served.`}>These are:</Notice>
   ) : (
-    <Notice kind="part" fact={`The profile of ${name} is gone.`}>Its file was removed while it was looked at. What is still served:</Notice>
+    <Notice kind="part" fact={`The profile of ${name} is gone.`}>Its file was removed while this page was open. What is still served:</Notice>
   );
 }
 

@@ -1,5 +1,5 @@
 // The terms of RSS in the order and with the names of the command line, joined to the parts of the bar.
-import type { Estimate, Rss } from "../types";
+import type { Arena, Estimate, Rss } from "../types";
 
 export interface Term {
   name: string;
@@ -58,4 +58,9 @@ export function partsOf(terms: Record<string, number>): Parts {
     parts[kind] = (parts[kind] ?? 0) + bytes;
   }
   return parts;
+}
+
+/** What a trim of these arenas returns. */
+export function releasableOf(arenas: Arena[]): number {
+  return arenas.reduce((sum, arena) => sum + arena.releasable_bytes, 0);
 }

@@ -2,6 +2,7 @@
 import { capital, Figure, Heading } from "../../parts/figures";
 import { isDetached } from "../../parts/lacks";
 import { Link } from "../../parts/link";
+import { releasableOf } from "../../parts/rss";
 import { CommandLine, Notice, Skeleton, Trouble } from "../../parts/notice";
 import { useDocument } from "../../state/documents";
 import { saved } from "../../state/offline";
@@ -19,9 +20,9 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
   }
   const doctor = loaded.value;
   if (doctor === null) return loaded.failed === null ? <Skeleton height={400} /> : <Trouble failed={loaded.failed} />;
-  const { rss, parts } = doctor;
+  const { rss } = doctor;
   const free = rss.terms["free_in_allocator"] ?? { value: 0, half_width_95: 0 };
-  const releasable = (parts["free_top"] ?? 0) + (parts["free_whole_pages"] ?? 0);
+  const releasable = releasableOf(doctor.statistics?.arenas ?? []);
   const kept = Math.max(0, (free.value ?? 0) - releasable);
   const isGlibc = doctor.allocators.glibc !== null && doctor.statistics !== null;
   const name = doctor.allocators.glibc?.name ?? rss.allocator;

@@ -80,7 +80,7 @@ function What({ top, doctor, entry }: Of) {
               in <code>{shortName(row.function)}</code>
             </>
           )}
-          . <Link to="flame" params={{ si: "alloc_space" }}>Who allocated it all</Link>
+          . <Link to="flame" params={{ si: "alloc_space" }}>What allocated it</Link>
         </p>
       </>
     );

@@ -3,6 +3,7 @@ import { AgeBars } from "../../parts/ages";
 import { capital, Heading } from "../../parts/figures";
 import { Link } from "../../parts/link";
 import { Lacks, samplingOf } from "../../parts/lacks";
+import { releasableOf } from "../../parts/rss";
 import { CommandLine, Notice, Skeleton, Trouble } from "../../parts/notice";
 import { Trend } from "../../parts/trend";
 import { suspectCount } from "../../state/found";
@@ -27,7 +28,8 @@ export function Overview({ entry }: { entry: SourceEntry }) {
   const series = useSeries(entry);
   if (leaks.value) suspectCount.value = leaks.value.answer.leak_suspects;
   const subject = top.value ?? leaks.value;
-  const releasable = doctor.value === null ? null : (doctor.value.parts["free_top"] ?? 0) + (doctor.value.parts["free_whole_pages"] ?? 0);
+  const arenas = doctor.value?.statistics?.arenas ?? null;
+  const releasable = arenas === null ? null : releasableOf(arenas);
   return (
     <>
       <Who entry={entry} of={subject} doctor={doctor.value} />
@@ -65,7 +67,7 @@ export function Overview({ entry }: { entry: SourceEntry }) {
           ) : null}
           {leaks.value === null ? null : <TopSuspect leaks={leaks.value} />}
           <Trouble failed={leaks.failed} />
-          {releasable === null || doctor.value === null || doctor.value.statistics === null ? null : (
+          {releasable === null || doctor.value === null ? null : (
             <section>
               <Heading title="What a trim returns now" says={`${bytes(releasable)} of ${bytes(doctor.value.rss.terms["free_in_allocator"]?.value)} free`}>
                 <Link to="allocator">Why not more</Link>

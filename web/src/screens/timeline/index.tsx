@@ -32,7 +32,7 @@ export function TimelineScreen({ entry }: { entry: SourceEntry }) {
       <>
         <h1 class="hidden-label">Timeline</h1>
         <Notice fact="No past is kept." command={`ramson record ${entry.pid}`}>
-        {entry.is_running ? "What this page sees appears here in some seconds. To keep moments from now on: " : ""}
+        {entry.is_running ? "What this page sees appears here in a few seconds. To keep moments from now on: " : ""}
         {loaded.failed?.message ?? ""}
         </Notice>
       </>
