@@ -174,11 +174,14 @@ fn look() {
     AT_WORK.store(own_process, SeqCst);
     let count_at = COUNT_AT.load(Acquire);
     if HALTED.load(SeqCst) != own_process && count_at != 0 && resolve::is_list_whole() {
+        // Before and after, as in `attach`.
+        counter::ask_again();
         // SAFETY: as in `are_new`.
         SEEN.store(unsafe { count_of(count_at) }, Relaxed);
         if let Some(own) = resolve::own_object() {
             look_at_all(own);
         }
+        counter::ask_again();
     }
     AT_WORK.store(0, SeqCst);
 }
