@@ -1,4 +1,4 @@
-// Changes the loader's own list of objects, then waits for a line on standard input, puts the list back and ends:
+// Changes the loader's own list of objects, then waits for a line on standard input, puts the list back and ends.
 // lists public|wild|copies|tables|names|cycle|self COUNT.
 //   public  COUNT entries that have the public part only (link.h), at the end of pages behind which nothing is
 //   wild    COUNT entries, as long as the loader's, whose pointers lead nowhere
@@ -71,10 +71,11 @@ int main(int count, char **arguments) {
     }
     if (strcmp(arguments[1], "cycle") == 0) end->l_next = first->l_next;
     if (strcmp(arguments[1], "self") == 0) end->l_next = end;
+    int is_changed = end->l_next != NULL;
     puts("ready 0");
     fflush(stdout);
     char byte;
     while (read(0, &byte, 1) == 1 && byte != '\n') {}
-    end->l_next = NULL;
+    if (is_changed) end->l_next = NULL;
     return 0;
 }

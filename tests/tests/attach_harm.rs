@@ -2,7 +2,9 @@
 //! nothing to debuggers that come afterwards.
 
 use ramson_tests::attaching::{Visited, told};
+use ramson_tests::program;
 use ramson_tests::servers::*;
+use ramson_tests::trimming::Talking;
 use std::process::Command;
 
 /// Whether a debugger can attach to the process and let go of it again; it is killed if it does not end.
@@ -27,4 +29,16 @@ fn a_debugger_can_be_attached_after_an_attach_and_after_a_detach() {
     told(&scratch, "detach", visited.pid(), &[]);
     visited.talking.tell("quit");
     assert!(visited.talking.running.wait().success());
+}
+
+#[test]
+fn a_program_that_has_mapped_the_c_library_to_read_it_goes_on() {
+    let scratch = Scratch::new();
+    let mut reads = Talking::start(&mut clean(program("reads_libc.c")));
+    assert_eq!(reads.expect("ready"), 0);
+    assert!(told(&scratch, "attach", reads.pid(), &[]).number("slots") > 0.0);
+    assert!(told(&scratch, "detach", reads.pid(), &[]).number("slots") > 0.0);
+    finish(ramson(&scratch).args(["trim", &reads.pid().to_string()])).good();
+    reads.tell("");
+    assert!(reads.running.wait().success());
 }

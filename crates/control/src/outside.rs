@@ -124,6 +124,12 @@ impl<'a> Callee<'a> {
                     format!("a seccomp filter might kill it for {name}, which libramson.so needs");
                 refused(self.target, &why, "Restart it under \"ramson run\"")
             }
+            Problem::Seccomp(Seccomp::Unreadable(error)) if rights::is_administrator() => {
+                let why = format!(
+                    "a seccomp filter might kill it for what libramson.so does, and it cannot be read: {error}"
+                );
+                refused(self.target, &why, "Restart it under \"ramson run\"")
+            }
             other => failure(self.target, other),
         })
     }
@@ -140,7 +146,7 @@ pub fn library<'a>(
     areas: &'a [Area],
     is_it: impl Fn(&Area) -> bool,
 ) -> Option<(&'a Area, Binary)> {
-    let area = areas.iter().find(|area| is_it(area))?;
+    let area = areas.iter().find(|area| area.permissions.contains('x') && is_it(area))?;
     Some((area, Binary::mapped(target.pid, area)?))
 }
 
@@ -185,7 +191,7 @@ fn check(target: &Target) -> Result<(), Failure> {
 
 fn without_libc(target: &Target, areas: &[Area]) -> String {
     if areas.iter().any(|area| area.path.contains("musl")) {
-        return "linked with musl, whose malloc has no function that returns memory".into();
+        return "linked with musl: ramson makes calls only in programs with glibc".into();
     }
     match program::obstacle_of_running(target.pid) {
         Some(_) => "statically linked: no function of its allocator can be found in it".into(),

@@ -6,6 +6,7 @@ use super::loader::RESTART;
 use super::object::Object;
 use crate::outside::{Callee, NOTHING, refused};
 use ramson_inject::{Argument, Step};
+use ramson_process::Area;
 use ramson_process::glibc::LibraryData;
 use ramson_process::identify::base_name;
 use ramson_source::{Failure, Target};
@@ -14,6 +15,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -73,18 +75,21 @@ impl Functions {
             "pthread_mutex_trylock",
             "pthread_mutex_unlock",
         ];
-        let of = |start: &str| {
-            let is_it = |object: &&Object| base_name(&object.name).starts_with(start);
+        let of = |starts: &[&str]| {
+            let is_named =
+                |path: &str| starts.iter().any(|start| base_name(path).starts_with(start));
+            let is_it = |object: &&Object| is_named(&object.name);
             // The process says where they are, and the kernel which file that is.
             objects.iter().filter(is_it).find_map(|object| {
-                callee.functions(&names, |area| {
-                    area.contains(object.dynamic_at) && base_name(&area.path).starts_with(start)
-                })
+                let code = code_of(&callee.areas, object.dynamic_at)?;
+                is_named(&code.path)
+                    .then(|| callee.functions(&names, |area| ptr::eq(area, code)))?
             })
         };
-        let libc = of("libc.so.6").or_else(|| of("libc-2.")).unwrap_or_else(|| vec![None; 8]);
-        let [libdl, libpthread] =
-            ["libdl", "libpthread"].map(|name| of(name).unwrap_or_else(|| vec![None; 8]));
+        // Before 2.34 a link had the first name, and the file the other one.
+        let libraries = [&["libc.so.6", "libc-2."][..], &["libdl"], &["libpthread"]];
+        let [libc, libdl, libpthread] =
+            libraries.map(|names| of(names).unwrap_or_else(|| vec![None; 8]));
         let mutex = [&libpthread, &libc].map(|library| library[6].zip(library[7]));
         let missing =
             |name: &str| refused(callee.target, &format!("its C library has no {name}"), RESTART);
@@ -105,6 +110,16 @@ impl Functions {
             mutex: mutex.into_iter().flatten().next().map(|(try_lock, unlock)| [try_lock, unlock]),
         })
     }
+}
+
+/// The code of the object whose data is at an address. Its file may be mapped elsewhere, too: by a program that reads it, or once more by the
+/// loader (dlmopen).
+fn code_of(areas: &[Area], data_at: u64) -> Option<&Area> {
+    let data = areas.iter().find(|area| area.contains(data_at))?;
+    let is_its = |area: &&Area| {
+        (area.device, area.inode) == (data.device, data.inode) && area.permissions.contains('x')
+    };
+    areas.iter().take_while(|area| area.start <= data.start).filter(is_its).last()
 }
 
 /// The file in memory that was made for the library, as the process has it open. The program may close any descriptor at any time, and have
