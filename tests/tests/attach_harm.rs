@@ -32,13 +32,17 @@ fn a_debugger_can_be_attached_after_an_attach_and_after_a_detach() {
 }
 
 #[test]
-fn a_program_that_has_mapped_the_c_library_to_read_it_goes_on() {
+fn a_program_with_two_c_libraries_is_entered_through_its_own() {
     let scratch = Scratch::new();
-    let mut reads = Talking::start(&mut clean(program("reads_libc.c")));
-    assert_eq!(reads.expect("ready"), 0);
-    assert!(told(&scratch, "attach", reads.pid(), &[]).number("slots") > 0.0);
-    assert!(told(&scratch, "detach", reads.pid(), &[]).number("slots") > 0.0);
-    finish(ramson(&scratch).args(["trim", &reads.pid().to_string()])).good();
-    reads.tell("");
-    assert!(reads.running.wait().success());
+    for how in ["read", "namespace"] {
+        let mut two = Talking::start(clean(program("two_libcs.c")).arg(how));
+        assert_eq!(two.expect("ready"), 0);
+        assert!(told(&scratch, "attach", two.pid(), &[]).number("slots") > 0.0, "{how}");
+        assert!(told(&scratch, "detach", two.pid(), &[]).number("slots") > 0.0, "{how}");
+        // Two C libraries with an allocator each are not trimmed.
+        let trim = finish(ramson(&scratch).args(["trim", &two.pid().to_string()]));
+        assert_eq!(trim.status, i32::from(how == "namespace"), "{trim:?}");
+        two.tell("");
+        assert!(two.running.wait().success(), "{how}");
+    }
 }

@@ -6,7 +6,6 @@ use super::loader::RESTART;
 use super::object::Object;
 use crate::outside::{Callee, NOTHING, refused};
 use ramson_inject::{Argument, Step};
-use ramson_process::Area;
 use ramson_process::glibc::LibraryData;
 use ramson_process::identify::base_name;
 use ramson_source::{Failure, Target};
@@ -63,8 +62,15 @@ pub struct Functions {
     pub mutex: Option<[u64; 2]>,
 }
 
+/// Starts of the C library's names. Before 2.34 a link had the first one, and the file the other.
+const LIBC: [&str; 2] = ["libc.so.6", "libc-2."];
+
+fn is_named(path: &str, starts: &[&str]) -> bool {
+    starts.iter().any(|start| base_name(path).starts_with(start))
+}
+
 impl Functions {
-    pub fn find(callee: &Callee, objects: &[Object]) -> Result<Self, Failure> {
+    pub fn find(callee: &mut Callee, objects: &[Object]) -> Result<Self, Failure> {
         let names = [
             "memfd_create",
             "close",
@@ -75,19 +81,21 @@ impl Functions {
             "pthread_mutex_trylock",
             "pthread_mutex_unlock",
         ];
+        let is_libc = |object: &&Object| is_named(&object.name, &LIBC);
+        if let Some(libc) = objects.iter().find(is_libc) {
+            callee.return_through(libc.dynamic_at)?;
+        }
+        let callee = &*callee;
         let of = |starts: &[&str]| {
-            let is_named =
-                |path: &str| starts.iter().any(|start| base_name(path).starts_with(start));
-            let is_it = |object: &&Object| is_named(&object.name);
+            let is_it = |object: &&Object| is_named(&object.name, starts);
             // The process says where they are, and the kernel which file that is.
             objects.iter().filter(is_it).find_map(|object| {
-                let code = code_of(&callee.areas, object.dynamic_at)?;
-                is_named(&code.path)
+                let code = callee.code_of(object.dynamic_at)?;
+                is_named(&code.path, starts)
                     .then(|| callee.functions(&names, |area| ptr::eq(area, code)))?
             })
         };
-        // Before 2.34 a link had the first name, and the file the other one.
-        let libraries = [&["libc.so.6", "libc-2."][..], &["libdl"], &["libpthread"]];
+        let libraries = [&LIBC[..], &["libdl"], &["libpthread"]];
         let [libc, libdl, libpthread] =
             libraries.map(|names| of(names).unwrap_or_else(|| vec![None; 8]));
         let mutex = [&libpthread, &libc].map(|library| library[6].zip(library[7]));
@@ -110,16 +118,6 @@ impl Functions {
             mutex: mutex.into_iter().flatten().next().map(|(try_lock, unlock)| [try_lock, unlock]),
         })
     }
-}
-
-/// The code of the object whose data is at an address. Its file may be mapped elsewhere, too: by a program that reads it, or once more by the
-/// loader (dlmopen).
-fn code_of(areas: &[Area], data_at: u64) -> Option<&Area> {
-    let data = areas.iter().find(|area| area.contains(data_at))?;
-    let is_its = |area: &&Area| {
-        (area.device, area.inode) == (data.device, data.inode) && area.permissions.contains('x')
-    };
-    areas.iter().take_while(|area| area.start <= data.start).filter(is_its).last()
 }
 
 /// The file in memory that was made for the library, as the process has it open. The program may close any descriptor at any time, and have
