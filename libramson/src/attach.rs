@@ -6,7 +6,7 @@
 
 mod later;
 
-pub use later::{are_new, follow};
+pub use later::follow;
 
 use crate::arch::{self, hooks};
 use crate::counter;

@@ -5,7 +5,7 @@
 //! the process, and for good. What a thread did while there were no hooks is asked of the kernel, once after each time hooks were written.
 
 use crate::sys::{self, permit};
-use crate::{arch, attach};
+use crate::{arch, loads};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 static IS_FORBIDDEN: AtomicBool = AtomicBool::new(false);
@@ -20,7 +20,7 @@ pub fn is_readable() -> bool {
     }
     // An object that is new may call prctl without our hook.
     let has_asked = arch::thread().asked.get() == TIMES_HOOKED.load(Acquire);
-    has_asked && !attach::are_new() || ask()
+    has_asked && !loads::are_new() || ask()
 }
 
 /// The cycle counter: what slow paths are measured by, and entropy. 0 where it may not be read.

@@ -15,6 +15,7 @@
 //! | `in-flight: N` | allocations that other threads may be in the middle of at the end: accounts may differ by as many |
 //! | `varies: TEXT` | lines of output with this text are not compared |
 //! | `varies-attached: TEXT` | … where the program is attached to: the loader then allocates from the program's heap, too |
+//! | `not-attached: REASON` | is not run where programs are attached to |
 //! | `time: N` | seconds that one run may take; 60 if not said |
 //! | `representative` | is part of `make test` |
 //!
@@ -80,6 +81,7 @@ pub struct Program {
     pub(super) in_flight: u64,
     pub(super) varies: Vec<String>,
     varies_attached: Vec<String>,
+    pub(super) is_attachable: bool,
     pub(super) time: Duration,
     /// Whether it is part of `make test`.
     pub is_representative: bool,
@@ -137,6 +139,7 @@ impl Program {
             in_flight: 0,
             varies: Vec::new(),
             varies_attached: Vec::new(),
+            is_attachable: true,
             time: Duration::from_secs(60),
             is_representative: false,
         };
@@ -201,6 +204,7 @@ impl Program {
             "in-flight" => self.in_flight = value.parse().map_err(|_| wrong())?,
             "varies" => self.varies.push(value.to_owned()),
             "varies-attached" => self.varies_attached.push(value.to_owned()),
+            "not-attached" => self.is_attachable = false,
             "time" => self.time = Duration::from_secs(value.parse().map_err(|_| wrong())?),
             _ if directive.chars().all(|c| c.is_ascii_lowercase() || c == '-') => {
                 return Err(format!("{directive}: there is no such directive"));
