@@ -86,7 +86,6 @@ fn a_program_that_has_changed_its_loader_s_list_is_refused() {
 
 #[test]
 fn root_in_a_container_without_the_capability_is_told_of_it() {
-    let scratch = Scratch::new();
     let talking = Talking::start(clean(program("pauses.c")).arg(""));
     assert_eq!(talking.expect("ready"), 0);
     let (before, pid) = (facts(talking.pid()), talking.pid().to_string());
