@@ -6,9 +6,10 @@
 
 mod later;
 
-pub use later::{are_new, follow};
+pub use later::follow;
 
 use crate::arch::{self, hooks};
+use crate::counter;
 use crate::orders::{CONTROL, Pace};
 use crate::parking::parked;
 use crate::process;
@@ -89,7 +90,10 @@ fn attach(
     }
     CONTROL.is_attached.store(1, Release);
     let Some(own) = resolve::own_object() else { return outcome::UNKNOWN };
+    counter::ask_again();
     write(listed, is_listed, |slot, word| place(own, slot, word));
+    // A thread that had a hook for malloc before that for prctl has asked too early.
+    counter::ask_again();
     later::begin(&request.loader, listed, count);
     outcome::DONE
 }

@@ -2,18 +2,25 @@
 //! precise clocks, too.
 //!
 //! The kernel keeps this per thread, and new threads and processes inherit it, so one thread that forbids it forbids it here for
-//! the process, and for good.
+//! the process, and for good. What a thread did while there were no hooks is asked of the kernel, once after each time hooks were written.
 
-use crate::arch;
 use crate::sys::{self, permit};
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::{arch, loads};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 static IS_FORBIDDEN: AtomicBool = AtomicBool::new(false);
+/// How often hooks were written into the running program; a thread knows for which of these times it has asked.
+static TIMES_HOOKED: AtomicU64 = AtomicU64::new(0);
 
 /// Whether reading it is harmless. Strict seccomp forbids it as well.
 #[inline]
 pub fn is_readable() -> bool {
-    !IS_FORBIDDEN.load(Relaxed) && !permit::is_nothing()
+    if IS_FORBIDDEN.load(Relaxed) || permit::is_nothing() {
+        return false;
+    }
+    // An object that is new may call prctl without our hook.
+    let has_asked = arch::thread().asked.get() == TIMES_HOOKED.load(Acquire);
+    has_asked && !loads::are_new() || ask()
 }
 
 /// The cycle counter: what slow paths are measured by, and entropy. 0 where it may not be read.
@@ -33,11 +40,24 @@ pub fn is_forbidden_by(option: u64, setting: u64) -> bool {
     (option as u32, setting as u32) == (PR_SET_TSC, PR_TSC_SIGSEGV)
 }
 
-/// Asks the kernel whether this thread may read it, as what was forbidden before the library came was not seen.
-pub fn ask() {
+/// Asks the kernel whether this thread may read it. Where the kernel must not be asked yet, the thread may not.
+#[cold]
+fn ask() -> bool {
+    let times = TIMES_HOOKED.load(Acquire);
+    if !permit::is_full() {
+        return false;
+    }
     if sys::is_counter_forbidden() {
         forbid();
+        return false;
     }
+    arch::thread().asked.set(times);
+    true
+}
+
+/// Hooks were written into the running program: what threads forbade before was not seen.
+pub fn ask_again() {
+    TIMES_HOOKED.fetch_add(1, Release);
 }
 
 /// It is not read any more.

@@ -11,7 +11,7 @@ use crate::process;
 use crate::record::{Claim, Recorder};
 use crate::resolve::LinkMap;
 use crate::sampler::{self, BUSY, PARKED};
-use crate::{attach, counter, resolve, sys, walk};
+use crate::{attach, counter, loads, resolve, sys, walk};
 use core::ffi::CStr;
 use ramson_format::control::LOOK_BYTES;
 
@@ -151,7 +151,7 @@ pub extern "C" fn record(
     } else if size <= isize::MAX as u64 {
         parked(thread, || {
             let inverse_probability = f64::from_bits(inverse_probability_bits);
-            if attach::are_new() {
+            if loads::are_new() {
                 attach::follow();
             }
             if let Some(recorder) = process::recorder_for_sample(thread) {

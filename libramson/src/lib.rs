@@ -22,6 +22,7 @@ pub mod fuzzed;
 mod governor;
 #[cfg(not(any(test, fuzzing)))]
 mod hooks;
+mod loads;
 mod orders;
 mod page_filter;
 mod parking;

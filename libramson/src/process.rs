@@ -162,13 +162,7 @@ pub fn initialise_thread(thread: &Thread) {
     let number = INHERITED.threads.fetch_add(1, Relaxed);
     let entropy = config().map_or(0, |config| config.entropy);
     let mixed = sampler::seed(entropy ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let is_attached = config().is_some_and(|config| config.is_attached);
-    if is_attached {
-        counter::ask();
-    }
-    // Where the kernel cannot be asked yet, it may be forbidden.
-    let cycles = if is_attached && !permit::is_full() { 0 } else { counter::cycles() };
-    thread.random.set(sampler::seed(mixed ^ cycles));
+    thread.random.set(sampler::seed(mixed ^ counter::cycles()));
 }
 
 /// The recorder of this process, if it has been sampled already, for what does not touch the profile file.
@@ -213,9 +207,6 @@ fn begin(thread: &Thread) -> Option<&'static Recorder> {
     let status = if is_protected && permit::is_full() { None } else { Status::read() };
     if !permit::is_full() {
         sys::look_for_filters(status.as_ref(), config.tried_filters);
-        if config.is_attached {
-            counter::ask();
-        }
         if shares_memory(thread) {
             return None;
         }

@@ -1,6 +1,7 @@
 /* Descriptors run out (RLIMIT_NOFILE of 0, or all in use), are all closed (closefrom, close_range), or all reused (dup2 over
    0 to 255), before the first sample and after; every number that the program gets is the one that it would get alone.
    allocators: glibc, jemalloc, mimalloc (tcmalloc walks the stack when its heap grows, and libunwind then opens a pipe)
+   not-attached: the file in memory has the lowest free number while libramson.so is brought in, and a child that is forked then has it, too
    representative */
 #include "hostile.h"
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* realloc in all its corners: NULL, zero, shrinking, growing in place, moving, failing, and reallocarray's overflow; contents,
    errno and the old block must be what they are without ramson.
+   varies-attached: place:
    representative */
 #include <errno.h>
 #include <malloc.h>
@@ -26,9 +27,11 @@ static void change(const char *name, size_t from, size_t to) {
     int error = errno;
     /* Large blocks grow in place where the kernel happens to have left room behind them. */
     int is_small = from < 8192 && to < 8192;
-    printf("%s %zu to %zu: %s, errno %d, usable %zu, contents %d\n", name, from, to,
-           !new ? "NULL" : !is_small ? "memory" : (uintptr_t)new == before ? "in place" : "moved", error, new ? malloc_usable_size(new) : 0,
+    printf("%s %zu to %zu: %s, errno %d, contents %d\n", name, from, to, new ? "memory" : "NULL", error,
            new ? holds(new, from, from < to ? from : to) : to == 0 || holds(old, from, from));
+    /* What the allocator has free at that moment decides these. */
+    printf("place: %s, usable %zu\n", !new ? "none" : !is_small ? "any" : (uintptr_t)new == before ? "the same" : "another",
+           new ? malloc_usable_size(new) : 0);
     free(new || to == 0 ? new : old);
 }
 

@@ -1,4 +1,5 @@
 /* malloc_usable_size of a block from every function, the whole of it used, and freed through every way there is.
+   varies-attached: :
    representative */
 #include <malloc.h>
 #include <stdint.h>

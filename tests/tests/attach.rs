@@ -206,49 +206,6 @@ fn a_running_program_s_samples_can_be_switched_off_on_and_changed() {
 }
 
 #[test]
-fn what_cannot_be_attached_to_is_refused_in_one_line_and_unharmed() {
-    let scratch = Scratch::new();
-    let plain = || program("pauses.c");
-    let cases = [
-        (program_with("pauses.c", "pauses-static", &["-static"]), "", "statically linked"),
-        (program_with("pauses.c", "pauses-32", &["-m32"]), "", "a 32-bit program"),
-        (plain(), "strict", "seccomp"),
-        (plain(), "traced", "traces it already"),
-        (plain(), "locked", "stays locked"),
-    ];
-    for (program, how, why) in cases {
-        let mut talking = Talking::start(clean(program).arg(how));
-        assert_eq!(talking.expect("ready"), 0);
-        let refusal = refused(&scratch, "attach", talking.pid());
-        assert!(refusal.contains(why), "{how}: {refusal}");
-        let maps = fs::read_to_string(format!("/proc/{}/maps", talking.pid())).unwrap();
-        assert!(!maps.contains("libramson"), "{how}");
-        if how != "traced" && how != "strict" {
-            talking.tell("");
-            assert!(talking.running.wait().success(), "{how}");
-        }
-    }
-}
-
-#[test]
-fn a_program_that_only_root_may_look_at_is_attached_to_by_root_alone() {
-    let scratch = Scratch::new();
-    let copied = scratch.open_directory("bin").join("pauses");
-    copy(&program("pauses.c"), &copied);
-    let mut own = clean(copied);
-    let secret = Talking::start(&mut as_user("nobody", &scratch, own.arg("secret")));
-    assert_eq!(secret.expect("ready"), 0);
-    let pid = secret.pid().to_string();
-    let mut attach = clean(ramson_program());
-    attach.env("RAMSON_LIBRARY", ramson_tests::library());
-    let outcome = finish(&mut as_user("nobody", &scratch, attach.args(["attach", &pid])));
-    assert!(outcome.status == 1 && outcome.remarks.len() == 1, "{outcome:?}");
-    assert!(outcome.remarks[0].contains("sudo"), "{outcome:?}");
-    told(&scratch, "attach", secret.pid(), &[]);
-    told(&scratch, "detach", secret.pid(), &[]);
-}
-
-#[test]
 fn a_forked_child_has_a_profile_of_its_own_and_exec_ends_an_attachment() {
     let scratch = Scratch::new();
     let mut visited = Visited::start(0);

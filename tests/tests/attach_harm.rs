@@ -2,7 +2,9 @@
 //! nothing to debuggers that come afterwards.
 
 use ramson_tests::attaching::{Visited, told};
+use ramson_tests::program;
 use ramson_tests::servers::*;
+use ramson_tests::trimming::Talking;
 use std::process::Command;
 
 /// Whether a debugger can attach to the process and let go of it again; it is killed if it does not end.
@@ -27,4 +29,20 @@ fn a_debugger_can_be_attached_after_an_attach_and_after_a_detach() {
     told(&scratch, "detach", visited.pid(), &[]);
     visited.talking.tell("quit");
     assert!(visited.talking.running.wait().success());
+}
+
+#[test]
+fn a_program_with_two_c_libraries_is_entered_through_its_own() {
+    let scratch = Scratch::new();
+    for how in ["read", "namespace"] {
+        let mut two = Talking::start(clean(program("two_libcs.c")).arg(how));
+        assert_eq!(two.expect("ready"), 0);
+        assert!(told(&scratch, "attach", two.pid(), &[]).number("slots") > 0.0, "{how}");
+        assert!(told(&scratch, "detach", two.pid(), &[]).number("slots") > 0.0, "{how}");
+        // Two C libraries with an allocator each are not trimmed.
+        let trim = finish(ramson(&scratch).args(["trim", &two.pid().to_string()]));
+        assert_eq!(trim.status, i32::from(how == "namespace"), "{trim:?}");
+        two.tell("");
+        assert!(two.running.wait().success(), "{how}");
+    }
 }

@@ -6,6 +6,7 @@ use ramson_process::glibc::LibraryData;
 use ramson_process::{Area, Binary, ProcessMemory, identify, program, rights, stat, text};
 use ramson_source::{Failure, Target, gone};
 use std::io;
+use std::ptr;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
@@ -41,15 +42,31 @@ impl<'a> Callee<'a> {
         // Its files cannot be read either, if this may not.
         let memory =
             ProcessMemory::open(target.pid).map_err(|error| failure(target, error.into()))?;
-        let (area, binary) = library(target, &areas, identify::is_libc)
+        let libc = library(target, &areas, identify::is_libc)
             .ok_or_else(|| refused(target, &without_libc(target, &areas), NOTHING))?;
-        let code = Library::new(&binary, area.start, area.offset)
-            .and_then(|libc| libc.code())
-            .ok_or_else(|| refused(target, "ramson does not know its C library", NOTHING))?;
+        let code = code_in(target, libc)?;
         Ok(Self { target, areas, allocators, memory, process, suspends_seccomp: false, code })
     }
 
-    /// Where the first file that is it has a function of this name, if it exports one.
+    /// Has calls return through the C library whose data is there: the loader takes who calls dlopen(3) by that for one of its namespace.
+    pub fn return_through(&mut self, data_at: u64) -> Result<(), Failure> {
+        let is_it = |area: &Area| self.code_of(data_at).is_some_and(|code| ptr::eq(area, code));
+        if let Some(libc) = library(self.target, &self.areas, is_it) {
+            self.code = code_in(self.target, libc)?;
+        }
+        Ok(())
+    }
+
+    /// The code of the object whose data is at an address. Its file may be mapped elsewhere, too: by a program that reads it, or once more by
+    /// the loader (dlmopen).
+    pub fn code_of(&self, data_at: u64) -> Option<&Area> {
+        let data = self.areas.iter().find(|area| area.contains(data_at))?;
+        let is_its =
+            |area: &&Area| (area.device, area.inode) == (data.device, data.inode) && is_code(area);
+        self.areas.iter().take_while(|area| area.start <= data.start).filter(is_its).last()
+    }
+
+    /// Where the file that is it has a function of this name, if it exports one.
     pub fn function(&self, name: &str, is_it: impl Fn(&Area) -> bool) -> Option<u64> {
         let (area, binary) = library(self.target, &self.areas, is_it)?;
         Library::new(&binary, area.start, area.offset)?.function(name)
@@ -124,6 +141,12 @@ impl<'a> Callee<'a> {
                     format!("a seccomp filter might kill it for {name}, which libramson.so needs");
                 refused(self.target, &why, "Restart it under \"ramson run\"")
             }
+            Problem::Seccomp(Seccomp::Unreadable(error)) if rights::is_administrator() => {
+                let why = format!(
+                    "a seccomp filter might kill it for what libramson.so does, and it cannot be read: {error}"
+                );
+                refused(self.target, &why, "Restart it under \"ramson run\"")
+            }
             other => failure(self.target, other),
         })
     }
@@ -134,14 +157,25 @@ pub fn open(target: &Target) -> Result<Arc<Process>, Failure> {
     Process::open(target.pid).map(Arc::new).map_err(|problem| failure(target, problem))
 }
 
-/// A library of the process, and where it is mapped.
+/// Where the process has code of a library, and its file. Of several the one that is mapped last: what came with the program is, as the loader maps
+/// what comes later (dlmopen) below.
 pub fn library<'a>(
     target: &Target,
     areas: &'a [Area],
     is_it: impl Fn(&Area) -> bool,
 ) -> Option<(&'a Area, Binary)> {
-    let area = areas.iter().find(|area| is_it(area))?;
+    let area = areas.iter().rfind(|area| is_code(area) && is_it(area))?;
     Some((area, Binary::mapped(target.pid, area)?))
+}
+
+fn is_code(area: &Area) -> bool {
+    area.permissions.contains('x')
+}
+
+fn code_in(target: &Target, (area, binary): (&Area, Binary)) -> Result<Code, Failure> {
+    let libc = Library::new(&binary, area.start, area.offset);
+    libc.and_then(|libc| libc.code())
+        .ok_or_else(|| refused(target, "ramson does not know its C library", NOTHING))
 }
 
 /// What a busy heap spoils is read again.
@@ -185,7 +219,7 @@ fn check(target: &Target) -> Result<(), Failure> {
 
 fn without_libc(target: &Target, areas: &[Area]) -> String {
     if areas.iter().any(|area| area.path.contains("musl")) {
-        return "linked with musl, whose malloc has no function that returns memory".into();
+        return "linked with musl: ramson makes calls only in programs with glibc".into();
     }
     match program::obstacle_of_running(target.pid) {
         Some(_) => "statically linked: no function of its allocator can be found in it".into(),

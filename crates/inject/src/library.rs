@@ -28,10 +28,12 @@ pub struct Library<'a, Bytes: ReadRef<'a>> {
 }
 
 impl<'a, Bytes: ReadRef<'a>> Library<'a, Bytes> {
-    /// From the file's bytes, and where the process has some offset of it.
+    /// From the file's bytes, and where the process has code of it, from which offset on. Of other parts that would not tell: where one ends
+    /// and the next one begins in the same page of the file, each is mapped with that page.
     pub fn new(file: Bytes, mapped_at: u64, mapped_offset: u64) -> Option<Self> {
         let elf = Elf::parse(file).ok()?;
-        let mut segments = elf.segments().map(|segment| (segment.file_range(), segment.address()));
+        let code = elf.segments().filter(|segment| segment.permissions().executable());
+        let mut segments = code.map(|segment| (segment.file_range(), segment.address()));
         let ((offset, _), address) = segments.find(|&((offset, bytes), _)| {
             (offset & !4095..offset.saturating_add(bytes)).contains(&mapped_offset)
         })?;
@@ -109,5 +111,32 @@ impl<'a, Bytes: ReadRef<'a>> Library<'a, Bytes> {
 
     fn executable(&self) -> impl Iterator<Item = ElfSegment64<'a, '_, Endianness, Bytes>> {
         self.elf.segments().filter(|segment| segment.permissions().executable())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The headers of a library with such segments: flags, offset, address and length of each.
+    fn headers(segments: &[[u64; 4]]) -> Vec<u8> {
+        let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0\x01\0\0\0".to_vec();
+        file.extend([0, 64, 0].map(u64::to_le_bytes).as_flattened());
+        file.extend([0, 0, 0, 0, 64, 0, 56, 0, segments.len() as u8, 0, 64, 0, 0, 0, 0, 0]);
+        for &[flags, offset, address, bytes] in segments {
+            let kind_and_flags = 1 | flags << 32;
+            let words = [kind_and_flags, offset, address, address, bytes, bytes, 4096];
+            file.extend(words.map(u64::to_le_bytes).as_flattened());
+        }
+        file
+    }
+
+    #[test]
+    fn a_page_of_the_file_that_two_segments_share_is_not_taken_for_the_wrong_one() {
+        // As in glibc 2.41 of Debian 13, where it is data that shares the page.
+        let file =
+            headers(&[[4, 0, 0, 0x1100], [5, 0x1100, 0x2100, 0x500], [6, 0x1600, 0x3600, 8]]);
+        let library = Library::new(&file[..], 0x7000_2000, 0x1000).unwrap();
+        assert_eq!(library.bias, 0x7000_0000);
     }
 }

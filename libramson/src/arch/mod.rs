@@ -31,4 +31,6 @@ pub struct Thread {
     pub parked_at: Cell<u64>,
     /// Bytes of the draw that come after `countdown`.
     pub beyond: Cell<u64>,
+    /// See `counter::is_readable`.
+    pub asked: Cell<u64>,
 }

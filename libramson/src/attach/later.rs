@@ -7,14 +7,12 @@ use super::{hook_of, identity, is_listed, is_there, place, slots, write};
 use crate::resolve::{self, LinkMap, Pointer};
 use crate::sys::{self, permit};
 use crate::walk::Elf;
-use crate::{counter, process, startup};
+use crate::{counter, loads, process, startup};
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use ramson_format::control::{HOOKED, Loader, Slot, slot_flags, slot_state};
 
-/// `Loader`, but `COUNT_AT` is 0 where objects are not followed.
-static COUNT_AT: AtomicU64 = AtomicU64::new(0);
-static SEEN: AtomicU64 = AtomicU64::new(0);
+/// Of `Loader`.
 static LOCK: AtomicU64 = AtomicU64::new(0);
 static TRY_LOCK: AtomicU64 = AtomicU64::new(0);
 static UNLOCK: AtomicU64 = AtomicU64::new(0);
@@ -36,34 +34,19 @@ const KNOWN_OBJECTS: usize = 1 << 11;
 /// An object that finds no room so near where it belongs takes another's, which is looked at once more.
 const PROBES: usize = 8;
 
-/// Whether the loader has loaded objects since the last look.
-#[inline]
-pub fn are_new() -> bool {
-    let count_at = COUNT_AT.load(Acquire);
-    // SAFETY: what is there was the loader's own count when it was first looked at, and the loader is never unloaded.
-    count_at != 0 && unsafe { count_of(count_at) } != SEEN.load(Relaxed)
-}
-
-/// # Safety
-/// An aligned word is there that stays.
-unsafe fn count_of(count_at: u64) -> u64 {
-    // SAFETY: the caller's. The loader writes the aligned word while others read it.
-    unsafe { (*(count_at as *const AtomicU64)).load(Relaxed) }
-}
-
 /// Whether objects that come later will be noticed.
 pub fn is_on() -> bool {
-    COUNT_AT.load(Relaxed) != 0
+    loads::count().is_some()
 }
 
 /// Follows objects from now on. The `listed` slots have been dealt with; they are those of all objects that are there if the loader, by
 /// `count`, has loaded none since they were listed.
 pub fn begin(loader: &Loader, listed: &[Slot], count: Option<u64>) {
-    COUNT_AT.store(0, Release);
+    loads::follow_count_at(0);
     let is_aligned = [loader.count_at, loader.lock].iter().all(|word| word.is_multiple_of(8));
     let is_known = loader.count_at != 0 && is_aligned && loader.count != 0;
     // SAFETY: whoever asks has found the loader's variables there; the loader itself confirms the count.
-    if !is_known || count != Some(unsafe { count_of(loader.count_at) }) {
+    if !is_known || count != Some(unsafe { loads::count_in(loader.count_at) }) {
         return;
     }
     for object in resolve::objects() {
@@ -79,13 +62,13 @@ pub fn begin(loader: &Loader, listed: &[Slot], count: Option<u64>) {
     LOCK.store(loader.lock, Relaxed);
     TRY_LOCK.store(loader.try_lock, Relaxed);
     UNLOCK.store(loader.unlock, Relaxed);
-    SEEN.store(loader.count, Relaxed);
-    COUNT_AT.store(loader.count_at, Release);
+    loads::are_seen(loader.count);
+    loads::follow_count_at(loader.count_at);
 }
 
 /// Follows objects no more.
 pub fn end() {
-    COUNT_AT.store(0, Release);
+    loads::follow_count_at(0);
     KNOWN.iter().flatten().for_each(|word| word.store(0, Relaxed));
 }
 
@@ -172,13 +155,17 @@ pub fn with_lock<T>(loader: &Loader, work: impl FnOnce() -> T) -> Option<T> {
 fn look() {
     let own_process = sys::process_id();
     AT_WORK.store(own_process, SeqCst);
-    let count_at = COUNT_AT.load(Acquire);
-    if HALTED.load(SeqCst) != own_process && count_at != 0 && resolve::is_list_whole() {
-        // SAFETY: as in `are_new`.
-        SEEN.store(unsafe { count_of(count_at) }, Relaxed);
+    if HALTED.load(SeqCst) != own_process
+        && let Some(count) = loads::count()
+        && resolve::is_list_whole()
+    {
+        // Before and after, as in `attach`.
+        counter::ask_again();
+        loads::are_seen(count);
         if let Some(own) = resolve::own_object() {
             look_at_all(own);
         }
+        counter::ask_again();
     }
     AT_WORK.store(0, SeqCst);
 }

@@ -163,6 +163,10 @@ fn run_column(
 
 /// One program over one allocator: plain, then with visits.
 fn run_visited_column(program: &Program, built: &Building, allocator: Allocator) -> Vec<Cell> {
+    if !program.is_attachable {
+        return Vec::new();
+    }
+    let program = &program.attached();
     let plain = plain_run(program, built, allocator);
     let of = |interval| {
         let (outcome, visits) = match &plain {

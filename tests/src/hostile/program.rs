@@ -14,6 +14,8 @@
 //! | `ramson: recorded`, `off`, `any` | whether a profile must have come out at an interval of 1; recorded if not said |
 //! | `in-flight: N` | allocations that other threads may be in the middle of at the end: accounts may differ by as many |
 //! | `varies: TEXT` | lines of output with this text are not compared |
+//! | `varies-attached: TEXT` | … where the program is attached to: the loader then allocates from the program's heap, too |
+//! | `not-attached: REASON` | is not run where programs are attached to |
 //! | `time: N` | seconds that one run may take; 60 if not said |
 //! | `representative` | is part of `make test` |
 //!
@@ -78,6 +80,8 @@ pub struct Program {
     pub recorded: Vec<String>,
     pub(super) in_flight: u64,
     pub(super) varies: Vec<String>,
+    varies_attached: Vec<String>,
+    pub(super) is_attachable: bool,
     pub(super) time: Duration,
     /// Whether it is part of `make test`.
     pub is_representative: bool,
@@ -111,6 +115,12 @@ impl Program {
         Self::parse(source, &text).map_err(|error| format!("{}: {error}", source.display()))
     }
 
+    /// The same, for runs in which it is attached to and those that they are compared with.
+    pub(super) fn attached(&self) -> Self {
+        let varies = [&self.varies[..], &self.varies_attached].concat();
+        Self { varies, ..self.clone() }
+    }
+
     fn parse(source: &Path, text: &str) -> Result<Self, String> {
         let mut program = Self {
             name: source.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
@@ -128,6 +138,8 @@ impl Program {
             recorded: Vec::new(),
             in_flight: 0,
             varies: Vec::new(),
+            varies_attached: Vec::new(),
+            is_attachable: true,
             time: Duration::from_secs(60),
             is_representative: false,
         };
@@ -191,6 +203,8 @@ impl Program {
             "recorded" => self.recorded.extend(words()),
             "in-flight" => self.in_flight = value.parse().map_err(|_| wrong())?,
             "varies" => self.varies.push(value.to_owned()),
+            "varies-attached" => self.varies_attached.push(value.to_owned()),
+            "not-attached" => self.is_attachable = false,
             "time" => self.time = Duration::from_secs(value.parse().map_err(|_| wrong())?),
             _ if directive.chars().all(|c| c.is_ascii_lowercase() || c == '-') => {
                 return Err(format!("{directive}: there is no such directive"));

@@ -35,7 +35,7 @@ pub fn detach(target: &Target) -> Result<Detached, Failure> {
     if !is_there && left_open.is_none() {
         return Ok(detached(&site, 0, 0));
     }
-    let functions = Functions::find(&site.callee, &objects)?;
+    let functions = Functions::find(&mut site.callee, &objects)?;
     if let Some(place) = left_open {
         let closed =
             site.calling(|caller, stops| library::close(caller, &functions, &place, stops));

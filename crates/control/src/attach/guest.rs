@@ -2,7 +2,7 @@
 
 use super::bounded::{Allowance, Bounded};
 use super::library::LINK;
-use super::loader::{Loader, busy, too_large};
+use super::loader::{Loader, too_large, without_objects};
 use super::object::{Object, text, words};
 use crate::outside::{patiently, refused};
 use ramson_format::control::{
@@ -105,8 +105,8 @@ impl Guest {
         loader: &Loader,
     ) -> Result<(Option<Self>, Vec<Object>), Failure> {
         let memory = Bounded::new(memory, allowance);
-        let objects = patiently(|| loader.objects(&memory).ok_or(()));
-        let found = objects.map_err(|()| busy(target)).and_then(|objects| {
+        let objects = patiently(|| loader.objects(&memory));
+        let found = objects.map_err(|doubt| without_objects(target, doubt)).and_then(|objects| {
             let guest = Self::find(target, process, &memory, &objects)?;
             Ok((guest, objects))
         });

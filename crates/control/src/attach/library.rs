@@ -14,6 +14,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -61,8 +62,15 @@ pub struct Functions {
     pub mutex: Option<[u64; 2]>,
 }
 
+/// Starts of the C library's names. Before 2.34 a link had the first one, and the file the other.
+const LIBC: [&str; 2] = ["libc.so.6", "libc-2."];
+
+fn is_named(path: &str, starts: &[&str]) -> bool {
+    starts.iter().any(|start| base_name(path).starts_with(start))
+}
+
 impl Functions {
-    pub fn find(callee: &Callee, objects: &[Object]) -> Result<Self, Failure> {
+    pub fn find(callee: &mut Callee, objects: &[Object]) -> Result<Self, Failure> {
         let names = [
             "memfd_create",
             "close",
@@ -73,18 +81,23 @@ impl Functions {
             "pthread_mutex_trylock",
             "pthread_mutex_unlock",
         ];
-        let of = |start: &str| {
-            let is_it = |object: &&Object| base_name(&object.name).starts_with(start);
+        let is_libc = |object: &&Object| is_named(&object.name, &LIBC);
+        if let Some(libc) = objects.iter().find(is_libc) {
+            callee.return_through(libc.dynamic_at)?;
+        }
+        let callee = &*callee;
+        let of = |starts: &[&str]| {
+            let is_it = |object: &&Object| is_named(&object.name, starts);
             // The process says where they are, and the kernel which file that is.
             objects.iter().filter(is_it).find_map(|object| {
-                callee.functions(&names, |area| {
-                    area.contains(object.dynamic_at) && base_name(&area.path).starts_with(start)
-                })
+                let code = callee.code_of(object.dynamic_at)?;
+                is_named(&code.path, starts)
+                    .then(|| callee.functions(&names, |area| ptr::eq(area, code)))?
             })
         };
-        let libc = of("libc.so.6").or_else(|| of("libc-2.")).unwrap_or_else(|| vec![None; 8]);
-        let [libdl, libpthread] =
-            ["libdl", "libpthread"].map(|name| of(name).unwrap_or_else(|| vec![None; 8]));
+        let libraries = [&LIBC[..], &["libdl"], &["libpthread"]];
+        let [libc, libdl, libpthread] =
+            libraries.map(|names| of(names).unwrap_or_else(|| vec![None; 8]));
         let mutex = [&libpthread, &libc].map(|library| library[6].zip(library[7]));
         let missing =
             |name: &str| refused(callee.target, &format!("its C library has no {name}"), RESTART);

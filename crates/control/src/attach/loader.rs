@@ -14,6 +14,8 @@ const MOST_OBJECTS: usize = 1 << 13;
 /// `struct r_debug` (link.h).
 const MAP_OFFSET: u64 = 8;
 const STATE_OFFSET: u64 = 24;
+/// Of the number of objects in a namespace.
+const COUNT_OFFSET: u64 = 8;
 /// `pthread_mutex_t` on x86-64, and where its kind is.
 const MUTEX_BYTES: usize = 40;
 const KIND_OFFSET: usize = 16;
@@ -27,6 +29,8 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// It.
 pub struct Loader {
     debug: u64,
+    /// Its record of the namespace that a program starts in (`struct link_namespaces`, glibc 2.17 to 2.44): the first object, and how many there are.
+    namespace: u64,
     locks: Vec<u64>,
     /// Behind them is how many objects it has ever loaded.
     pub count_at: u64,
@@ -46,7 +50,7 @@ impl Loader {
         }
         let locks: Vec<u64> = offsets.iter().map(|offset| start + *offset as u64).collect();
         let count_at = locks.last().map_or(0, |last| last + MUTEX_BYTES as u64);
-        Ok(Self { debug, locks, count_at })
+        Ok(Self { debug, namespace: start, locks, count_at })
     }
 
     /// What is held while an object is loaded or unloaded.
@@ -54,17 +58,40 @@ impl Loader {
         self.locks[0]
     }
 
-    /// Its list; `None` while that changes.
-    pub fn objects(&self, memory: &impl Memory) -> Option<Vec<Object>> {
-        let [first] = words(memory, self.debug + MAP_OFFSET)?;
-        let (mut objects, mut at) = (Vec::new(), first);
-        while at != 0 && objects.len() < MOST_OBJECTS {
-            let (object, next) = Object::read(memory, at)?;
-            objects.push(object);
-            at = next;
+    /// Its list.
+    pub fn objects(&self, memory: &impl Memory) -> Result<Vec<Object>, Doubt> {
+        let before = self.changes(memory).ok_or(Doubt::Changes)?;
+        let objects = self.own_objects(memory);
+        let is_unchanged = self.changes(memory) == Some(before) && before[0] as u32 == 0;
+        is_unchanged.then_some(()).ok_or(Doubt::Changes)?;
+        objects.ok_or(Doubt::IsForeign)
+    }
+
+    /// Whether the list changes at present, and how many objects there ever were and are.
+    fn changes(&self, memory: &impl Memory) -> Option<[u64; 3]> {
+        let word = |at| Some(words::<1>(memory, at)?[0]);
+        let is_changing = word(self.debug + STATE_OFFSET)?;
+        Some([is_changing, word(self.count_at)?, word(self.namespace + COUNT_OFFSET)?])
+    }
+
+    /// The objects, if all are the loader's own: it follows the list itself when a library is loaded, and a program that has put others
+    /// there might not survive that.
+    fn own_objects(&self, memory: &impl Memory) -> Option<Vec<Object>> {
+        let [first, count] = words(memory, self.namespace)?;
+        let count = count as u32 as usize;
+        if words(memory, self.debug + MAP_OFFSET) != Some([first]) || count > MOST_OBJECTS {
+            return None;
         }
-        let is_consistent = || Some(words::<1>(memory, self.debug + STATE_OFFSET)?[0] as u32 == 0);
-        (is_consistent()? && !objects.is_empty()).then_some(objects)
+        let (mut objects, mut at, mut before) = (Vec::new(), first, 0);
+        while at != 0 && objects.len() < count {
+            let [_, _, _, next, previous, own, namespace] = words(memory, at)?;
+            if (previous, own, namespace) != (before, at, 0) {
+                return None;
+            }
+            objects.push(Object::read(memory, at)?);
+            (before, at) = (at, next);
+        }
+        (at == 0 && objects.len() == count && count > 0).then_some(objects)
     }
 
     /// Whether each of its locks is seen free once within `limit`: a thread that is stopped meanwhile then has none, and what was in its list
@@ -81,6 +108,15 @@ impl Loader {
             sleep(PAUSE);
         }
     }
+}
+
+/// Why the list cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// Objects are being loaded or unloaded.
+    Changes,
+    /// It has entries that are not the loader's, or leads elsewhere.
+    IsForeign,
 }
 
 /// What works where this does not.
@@ -111,6 +147,18 @@ fn locks_in(data: &[u8]) -> Vec<usize> {
 /// What a process that is being looked at says when its list changes all the time.
 pub fn busy(target: &Target) -> Failure {
     refused(target, "it keeps loading libraries", NOTHING)
+}
+
+/// What it says where the list cannot be had.
+pub fn without_objects(target: &Target, doubt: Doubt) -> Failure {
+    match doubt {
+        Doubt::Changes => busy(target),
+        Doubt::IsForeign => refused(
+            target,
+            "the list of its loaded objects is not as its loader keeps it: the program has changed it",
+            RESTART,
+        ),
+    }
 }
 
 /// What it says of objects that no program has.

@@ -157,7 +157,7 @@ pub fn attach(target: &Target, options: &Options) -> Result<Attached, Failure> {
         return Err(silent(target));
     }
     let facts = preflight::check(target, &site.callee.process, &site.callee.allocators)?;
-    let functions = Functions::find(&site.callee, &objects)?;
+    let functions = Functions::find(&mut site.callee, &objects)?;
     let is_running = state.is_some_and(|state| {
         state.patched > 0 && state.orders.is_some_and(|orders| !is_over(&orders))
     });

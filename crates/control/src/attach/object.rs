@@ -55,24 +55,26 @@ pub struct Import {
 }
 
 impl Object {
-    pub fn read(memory: &impl Memory, record: u64) -> Option<(Self, u64)> {
-        let [bias, name_at, dynamic_at, next] = words(memory, record)?;
+    /// `None` if its dynamic section has no end, or cannot be read.
+    pub fn read(memory: &impl Memory, record: u64) -> Option<Self> {
+        let [bias, name_at, dynamic_at] = words(memory, record)?;
         let mut bytes = vec![0; MOST_ENTRIES * 16];
         // The section is in one segment; what lies behind it may not be mapped.
         while !memory.read(dynamic_at, &mut bytes) {
             bytes.truncate(bytes.len() / 2);
             if bytes.len() < 16 {
-                break;
+                return None;
             }
         }
         let (entries, _) = bytes.as_chunks::<16>();
         let entry = |entry: &[u8; 16]| (word(&entry[..8]), word(&entry[8..]));
-        let dynamic: Vec<_> = entries.iter().map(entry).take_while(|&(tag, _)| tag != 0).collect();
+        let end = entries.iter().position(|entry| word(&entry[..8]) == 0)?;
+        let dynamic: Vec<_> = entries[..end].iter().map(entry).collect();
         let is_needed = |&(tag, offset): &(u64, u64)| (tag == tag::NEEDED).then_some(offset);
         let needed = dynamic.iter().filter_map(is_needed).collect();
         let dynamic = dynamic.into_iter().collect();
         let name = text(memory, name_at).unwrap_or_default();
-        Some((Self { record, bias, name, dynamic_at, dynamic, needed }, next))
+        Some(Self { record, bias, name, dynamic_at, dynamic, needed })
     }
 
     /// What an entry of the dynamic section has: a number …
@@ -294,7 +296,7 @@ mod tests {
         let bounded = Bounded::new(&memory, &allowance);
         let mut looks = 0;
         for _ in 0..8192 {
-            let Some((object, _)) = Object::read(&bounded, at(&record)) else { break };
+            let Some(object) = Object::read(&bounded, at(&record)) else { break };
             looks += usize::from(object.symbols(&bounded, &["malloc"]).is_some());
         }
         assert!(bounded.is_used_up());

@@ -1,0 +1,121 @@
+//! What `ramson attach` refuses, in one line, and leaves as it was.
+
+use ramson_tests::attaching::{refused, told};
+use ramson_tests::servers::*;
+use ramson_tests::trimming::Talking;
+use ramson_tests::{program, program_with, target_directory};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Everything that an attach could leave behind: mappings, descriptors and threads.
+fn facts(pid: u32) -> (String, usize, usize) {
+    let count = |name: &str| fs::read_dir(format!("/proc/{pid}/{name}")).unwrap().count();
+    (fs::read_to_string(format!("/proc/{pid}/maps")).unwrap(), count("fd"), count("task"))
+}
+
+/// That a program which waits is refused for this reason, has nothing else than before, and ends as it should when it is told to.
+#[track_caller]
+fn is_refused(scratch: &Scratch, command: &mut Command, why: &str) {
+    let mut talking = Talking::start(command);
+    assert_eq!(talking.expect("ready"), 0);
+    let before = facts(talking.pid());
+    let refusal = refused(scratch, "attach", talking.pid());
+    assert!(refusal.contains(why), "{refusal}");
+    assert_eq!(facts(talking.pid()), before, "{why}");
+    talking.tell("");
+    assert!(talking.running.wait().success(), "{why}");
+}
+
+fn of_musl(scratch: &Scratch) -> PathBuf {
+    let source = target_directory().join("../tests/programs/pauses.c");
+    let built = scratch.path("pauses-musl");
+    let compiler = installed("musl-gcc", "musl-tools");
+    // Without the kernel's headers, which musl's do not have.
+    let include = "-idirafter/usr/include";
+    let machine = "-idirafter/usr/include/x86_64-linux-gnu";
+    finish(clean(compiler).args([include, machine, "-pthread", "-o"]).arg(&built).arg(source))
+        .good();
+    built
+}
+
+#[test]
+fn programs_without_a_glibc_of_64_bits_are_refused() {
+    let scratch = Scratch::new();
+    let of = |name: &str, how: &str| clean(program_with("pauses.c", name, &[how]));
+    is_refused(&scratch, &mut of("pauses-static", "-static"), "statically linked");
+    is_refused(&scratch, &mut of("pauses-32", "-m32"), "a 32-bit program");
+    is_refused(&scratch, &mut clean(of_musl(&scratch)), "linked with musl");
+}
+
+#[test]
+fn a_program_whose_malloc_stays_locked_is_refused() {
+    let scratch = Scratch::new();
+    is_refused(&scratch, clean(program("pauses.c")).arg("locked"), "stays locked");
+}
+
+#[test]
+fn a_program_under_strict_seccomp_or_under_a_tracer_is_refused() {
+    let scratch = Scratch::new();
+    for (how, why) in [("strict", "seccomp"), ("traced", "traces it already")] {
+        let talking = Talking::start(clean(program("pauses.c")).arg(how));
+        assert_eq!(talking.expect("ready"), 0);
+        let before = facts(talking.pid());
+        let refusal = refused(&scratch, "attach", talking.pid());
+        assert!(refusal.contains(why), "{how}: {refusal}");
+        assert_eq!(facts(talking.pid()), before, "{how}");
+    }
+}
+
+#[test]
+fn a_program_that_has_changed_its_loader_s_list_is_refused() {
+    let scratch = Scratch::new();
+    for how in ["public", "wild", "copies", "tables", "names", "cycle", "self"] {
+        for count in ["1", "8000"] {
+            let mut lists = clean(program("lists.c"));
+            is_refused(&scratch, lists.args([how, count]), "the program has changed it");
+        }
+    }
+    // Where it has changed nothing, it is attached to.
+    let mut lists = Talking::start(clean(program("lists.c")).args(["copies", "0"]));
+    assert_eq!(lists.expect("ready"), 0);
+    assert!(told(&scratch, "attach", lists.pid(), &[]).number("slots") > 0.0);
+    lists.tell("");
+    assert!(lists.running.wait().success());
+}
+
+#[test]
+fn root_in_a_container_without_the_capability_is_told_of_it() {
+    let talking = Talking::start(clean(program("pauses.c")).arg(""));
+    assert_eq!(talking.expect("ready"), 0);
+    let (before, pid) = (facts(talking.pid()), talking.pid().to_string());
+    let mut attach = clean(installed("setpriv", "util-linux"));
+    attach.args(["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", "--"]);
+    attach.arg(ramson_program()).args(["attach", &pid]);
+    let outcome = finish(attach.env("RAMSON_LIBRARY", ramson_tests::library()));
+    // Another user has nothing to give up, and may trace what is its own.
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    assert_eq!((outcome.status, outcome.remarks.len()), (1, 1), "{outcome:?}");
+    assert!(outcome.remarks[0].contains("--cap-add SYS_PTRACE"), "{outcome:?}");
+    assert_eq!(facts(talking.pid()), before);
+}
+
+#[test]
+fn a_program_that_only_root_may_look_at_is_attached_to_by_root_alone() {
+    let scratch = Scratch::new();
+    let copied = scratch.open_directory("bin").join("pauses");
+    copy(&program("pauses.c"), &copied);
+    let mut own = clean(copied);
+    let secret = Talking::start(&mut as_user("nobody", &scratch, own.arg("secret")));
+    assert_eq!(secret.expect("ready"), 0);
+    let pid = secret.pid().to_string();
+    let mut attach = clean(ramson_program());
+    attach.env("RAMSON_LIBRARY", ramson_tests::library());
+    let outcome = finish(&mut as_user("nobody", &scratch, attach.args(["attach", &pid])));
+    assert!(outcome.status == 1 && outcome.remarks.len() == 1, "{outcome:?}");
+    assert!(outcome.remarks[0].contains("sudo"), "{outcome:?}");
+    told(&scratch, "attach", secret.pid(), &[]);
+    told(&scratch, "detach", secret.pid(), &[]);
+}
