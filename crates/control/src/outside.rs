@@ -169,7 +169,7 @@ pub fn library<'a>(
 }
 
 fn is_code(area: &Area) -> bool {
-    area.permissions.contains('x')
+    area.permissions.contains(&b'x')
 }
 
 fn code_in(target: &Target, (area, binary): (&Area, Binary)) -> Result<Code, Failure> {
