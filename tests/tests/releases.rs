@@ -6,7 +6,7 @@ use ramson_tests::keeping::*;
 use ramson_tests::releases::{RELEASES, Release};
 use ramson_tests::servers::*;
 use ramson_tests::trimming::{Talking, Waiting, refusal, trim};
-use ramson_tests::{Run, Site, program, sites};
+use ramson_tests::{Run, Site, library, program, sites};
 use std::fs;
 
 /// 2.x.
@@ -131,6 +131,24 @@ fn blocks_that_were_mapped_and_grew_are_found_whatever_glibc_has_counted() {
             let text = finish(ramson(&scratch).args(["doctor", "--details", &pid]));
             assert!(!text.good().text().contains("blocks that malloc mapped:"), "{json:?}");
         }
+    }
+}
+
+#[test]
+fn a_program_with_any_known_version_is_attached_to_and_works_as_before() {
+    let scratch = Scratch::new();
+    for release in known() {
+        let mut waiting = Waiting::start_program(release.program("waits.c"), "poll", |_| {});
+        waiting.until_it_waits();
+        let pid = waiting.pid().to_string();
+        for verb in ["attach", "detach", "attach"] {
+            let mut command = ramson(&scratch);
+            let said = finish(command.args([verb, &pid]).env("RAMSON_LIBRARY", library())).good();
+            let said = said.text();
+            let what = if verb == "attach" { "recorded from now on" } else { "as it was before" };
+            assert!(said.contains(what), "2.{}: {said}", release.minor());
+        }
+        assert_eq!(waiting.release(""), 1, "2.{}", release.minor());
     }
 }
 
