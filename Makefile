@@ -44,7 +44,6 @@ dist: build
 	@command -v cargo-zigbuild > /dev/null || { tests/packages python3-pip; python3 -m pip install --quiet --break-system-packages cargo-zigbuild ziglang; }
 	RAMSON_EMBEDDED_LIBRARY=$(CURDIR)/target/guest/libramson.so \
 	CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_PROFILE_RELEASE_DEBUG=false \
-	RUSTFLAGS='-C force-unwind-tables=no' \
 	  cargo zigbuild --release --locked --package ramson --target x86_64-unknown-linux-gnu.2.17
 	install -D -s $(DIST) target/dist/ramson
 	@! objdump -T target/dist/ramson | grep -E 'GLIBC_2\.(1[89]|[2-9][0-9])'
