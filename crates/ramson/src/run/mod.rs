@@ -79,15 +79,7 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
     };
     if let Some(library) = &library {
         say_frames(&found.path, flags, &mut command);
-        // Ours first, so that it sees calls before other preloaded libraries do; those are kept.
-        command.env("LD_PRELOAD", with_own(library.as_os_str(), "LD_PRELOAD"));
-        // AddressSanitizer ends a program that has anything preloaded before it, though it works
-        // behind libramson.so as any allocator does. What the user sets counts, as it comes later.
-        command.env("ASAN_OPTIONS", with_own("verify_asan_link_order=0".as_ref(), "ASAN_OPTIONS"));
-        let filters = Filters::find(library);
-        filters.pass_on(&mut command);
-        command.env("RAMSON_KEEP", "1").env("RAMSON_RUN_ID", run_id.to_string());
-        configure(&mut command, flags, output.as_deref());
+        let filters = record_with(library, &mut command, flags, output.as_deref(), run_id);
         is_kept = !make_place(output.as_deref()) & !filters.warn(&found.path);
     }
     let trims = trim::schedule(&flags.trims).map_err(fail)?;
@@ -116,6 +108,26 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
         report_profiles(run_id, output.as_deref(), is_kept, flags.frames, &ended);
     }
     Ok(signals::end_alike(ended.end.way))
+}
+
+/// Has the command recorded by the library, as the flags say, under the filters that it will have.
+fn record_with(
+    library: &Path,
+    command: &mut Command,
+    flags: &RunFlags,
+    output: Option<&Path>,
+    run_id: u64,
+) -> Filters {
+    // Ours first, so that it sees calls before other preloaded libraries do; those are kept.
+    command.env("LD_PRELOAD", with_own(library.as_os_str(), "LD_PRELOAD"));
+    // AddressSanitizer ends a program that has anything preloaded before it, though it works
+    // behind libramson.so as any allocator does. What the user sets counts, as it comes later.
+    command.env("ASAN_OPTIONS", with_own("verify_asan_link_order=0".as_ref(), "ASAN_OPTIONS"));
+    let filters = Filters::find(library);
+    filters.pass_on(command);
+    command.env("RAMSON_KEEP", "1").env("RAMSON_RUN_ID", run_id.to_string());
+    configure(command, flags, output);
+    filters
 }
 
 /// With `--frames`, sets what makes run times tell their names; without, says that it can be done.
