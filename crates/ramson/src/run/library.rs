@@ -4,7 +4,7 @@ use crate::output::remark;
 use ramson_source::places;
 use rustix::process::getuid;
 use std::collections::hash_map::DefaultHasher;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, Metadata, OpenOptions, Permissions};
 use std::hash::Hasher;
 use std::io::{self, Write};
@@ -61,6 +61,16 @@ pub fn for_program(program: &Path) -> Result<Option<PathBuf>, String> {
         }
         found => found.map(Some),
     }
+}
+
+/// `first`, and behind it what is in our own environment.
+pub fn with_own(first: &OsStr, variable: &str) -> OsString {
+    let mut value = first.to_owned();
+    if let Some(others) = std::env::var_os(variable).filter(|others| !others.is_empty()) {
+        value.push(":");
+        value.push(others);
+    }
+    value
 }
 
 /// Where it may be unpacked, best first.

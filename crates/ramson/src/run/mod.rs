@@ -119,10 +119,13 @@ fn record_with(
     run_id: u64,
 ) -> Filters {
     // Ours first, so that it sees calls before other preloaded libraries do; those are kept.
-    command.env("LD_PRELOAD", with_own(library.as_os_str(), "LD_PRELOAD"));
+    command.env("LD_PRELOAD", library::with_own(library.as_os_str(), "LD_PRELOAD"));
     // AddressSanitizer ends a program that has anything preloaded before it, though it works
     // behind libramson.so as any allocator does. What the user sets counts, as it comes later.
-    command.env("ASAN_OPTIONS", with_own("verify_asan_link_order=0".as_ref(), "ASAN_OPTIONS"));
+    command.env(
+        "ASAN_OPTIONS",
+        library::with_own("verify_asan_link_order=0".as_ref(), "ASAN_OPTIONS"),
+    );
     let filters = Filters::find(library);
     filters.pass_on(command);
     command.env("RAMSON_KEEP", "1").env("RAMSON_RUN_ID", run_id.to_string());
@@ -234,16 +237,6 @@ fn trim_until_end(trims: Schedule, child: &Child) {
     }
     let mut ends = [PollFd::new(&end, PollFlags::IN)];
     while poll(&mut ends, None) == Err(Errno::INTR) {}
-}
-
-/// `first`, and behind it what is in our own environment.
-fn with_own(first: &OsStr, variable: &str) -> OsString {
-    let mut value = first.to_owned();
-    if let Some(others) = std::env::var_os(variable).filter(|others| !others.is_empty()) {
-        value.push(":");
-        value.push(others);
-    }
-    value
 }
 
 /// An absolute path for the profile, whose old file is out of the way.
