@@ -47,9 +47,11 @@ fn a_stream_says_what_a_process_holds_and_ends_with_it_and_what_was_seen_stays()
     drop(held.0.stdin.take());
     held.wait();
     let last = stream.last().expect("it says what became of the process");
-    assert_eq!(last["ended"].as_str(), Some("exited 0"));
+    // With which status may be known a moment later.
+    let has_exited = |of: &Value| of["ended"].as_str().is_some_and(|it| it.starts_with("exited"));
+    assert!(has_exited(&last), "{last}");
     let seen = json(&serving.get(&format!("/api/v1/p/{pid}/moments")).good().text());
-    assert_eq!(seen["ended"].as_str(), Some("exited 0"));
+    assert!(has_exited(&seen), "{seen}");
     assert_eq!(seen["all"].as_f64().unwrap(), seen["moments"].as_array().unwrap().len() as f64);
     assert!(seen["all"].as_f64().unwrap() >= 2.0 && seen["steps"].is_array());
     // Where the terms of RSS were read, they add up to it.
@@ -143,7 +145,7 @@ fn source_code_is_shown_beneath_its_root_and_only_what_this_program_was_made_of(
     say(&scratch, &words).good();
     let imported =
         Serving::start(&scratch, &[foreign.to_str().unwrap(), "--source-root", PROGRAMS]);
-    refused(ask(&imported, &file), "for profiles of ramson only");
+    refused(ask(&imported, &file), "for ramson's profiles only");
 }
 
 /// Posts with the token and these lines of the head.

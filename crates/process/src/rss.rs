@@ -21,6 +21,8 @@ const MOST_READING_NS: u64 = 1_000_000_000;
 /// So much of RSS, or so many bytes, may change without another try.
 const STILL_SHARE: f64 = 0.01;
 const STILL_BYTES: i64 = 256 << 10;
+/// So much of RSS the interval of a survey may take: what is walked while it changes may be cut short, and stand for much.
+const NARROW_SHARE: f64 = 0.1;
 
 /// RSS in parts, and what stands beside it. Bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -337,14 +339,22 @@ pub fn read(
             },
         };
         let mut explained = explain(&areas, &known);
-        let moved = explained.part(Part::Moved).abs();
-        let is_still = moved <= STILL_BYTES.max((explained.rss as f64 * STILL_SHARE) as i64);
+        let is_good = is_still_and_narrow(&explained, statistics.as_ref().ok());
         explained.settle(rss, is_settled);
         let has_taken_long = clock::thread_cpu_ns() - begin_ns > MOST_READING_NS;
-        if is_still || !is_settled || tries == MOST_TRIES || has_taken_long {
+        if is_good || !is_settled || tries == MOST_TRIES || has_taken_long {
             return Ok(Reading { explained, statistics, memory: memory.ok() });
         }
     }
+}
+
+/// Whether little changed while it was read, so that another try would not tell more.
+fn is_still_and_narrow(explained: &Explained, statistics: Option<&Statistics>) -> bool {
+    let share = |of_rss: f64| explained.rss as f64 * of_rss;
+    let moved = explained.part(Part::Moved).abs();
+    let half_width = |of: &Statistics| of.live_half_width_95_bytes().max(of.half_width_95_bytes());
+    let widest = statistics.map_or(0.0, half_width);
+    moved <= STILL_BYTES.max(share(STILL_SHARE) as i64) && widest <= share(NARROW_SHARE)
 }
 
 /// The file systems of this kind that a process has mounted, by their devices. Its paths are not asked: that might act, or wait.
