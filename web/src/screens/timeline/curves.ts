@@ -1,4 +1,4 @@
-// Live bytes of functions over a window: at some of the moments that a history keeps, as many as can be read in a short time.
+// Live bytes of functions over a window: at some of the moments that a history keeps, which are read one after another.
 import { useEffect, useState } from "preact/hooks";
 import { ask } from "../../state/api";
 import { saved } from "../../state/offline";
@@ -8,7 +8,6 @@ import { keptMoments } from "../../state/series";
 import type { SourceEntry, Top } from "../../types";
 
 const MOST = 8;
-const MOST_MS = 3000;
 
 /** Bytes by the function's name at each of the moments, oldest first. */
 export type Curves = Map<string, number>[];
@@ -28,20 +27,21 @@ export function useCurves(entry: SourceEntry, from: number, to: number): Curves 
     if (!hasMoments) return;
     const stop = new AbortController();
     const read = async () => {
-      const began = performance.now();
       const all: Curves = [];
       for (const ns of chosen(from, to)) {
-        if (performance.now() - began > MOST_MS) return;
         const at = new Date(Math.ceil(ns / 1e6)).toISOString();
-        const top = await ask<Top>(pathOf(entry, "report", { view: "top", rows: 100, "sample-index": sample(), at }), stop.signal);
+        const asked = ask<Top>(pathOf(entry, "report", { view: "top", rows: 100, "sample-index": sample(), at }), stop.signal);
+        // A moment may be thinned out of the history meanwhile.
+        const top = await asked.catch(() => null);
+        if (stop.signal.aborted) return;
+        if (top === null) continue;
         const values = new Map<string, number>();
         for (const row of top.rows) values.set(row.function, (values.get(row.function) ?? 0) + (row.flat.value ?? 0));
         all.push(values);
       }
       set(all);
     };
-    // A moment may be thinned out of the history meanwhile: the table is whole without the curves.
-    read().catch(() => undefined);
+    void read();
     return () => stop.abort();
   }, [hasMoments, param("a"), param("b"), sample()]);
   return curves;
