@@ -2,7 +2,7 @@
 
 use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
-use std::thread::{ScopedJoinHandle, scope};
+use std::thread::{Builder, ScopedJoinHandle, scope};
 
 /// So many.
 pub const AT_ONCE: usize = 2;
@@ -13,7 +13,9 @@ pub fn each_at_once<T: Sync, R: Send>(all: &[T], read: impl Fn(&T) -> R + Sync) 
     let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || std::iter::from_fn(take).map(|(index, one)| (index, read(one))).collect();
     let mut done: Vec<(usize, R)> = scope(|scope| {
-        let others: Vec<_> = (1..AT_ONCE.min(all.len())).map(|_| scope.spawn(work)).collect();
+        // Where no thread can be started, this one reads them all.
+        let started = |_| Builder::new().spawn_scoped(scope, work).ok();
+        let others: Vec<_> = (1..AT_ONCE.min(all.len())).map_while(started).collect();
         let own: Vec<_> = work();
         let joined =
             |other: ScopedJoinHandle<_>| other.join().unwrap_or_else(|it| resume_unwind(it));
