@@ -1,6 +1,6 @@
-/* visited THREADS: lives while others come and go. THREADS threads allocate, fill, check and free without a pause; others wait in
-   epoll_wait, nanosleep, read and a condition variable, and one forks. Nothing of that may fail or be interrupted. Lines on standard
-   input: `hold N` keeps N blocks of 100,000 bytes more, `drop` frees them, `load FILE` loads a library and calls its `grow`, `unload
+/* visited THREADS [WAITING]: lives while others come and go. THREADS threads allocate, fill, check and free without a pause; others wait
+   in epoll_wait, nanosleep, read and a condition variable (WAITING more), and one forks. Nothing of that may fail or be interrupted. Lines
+   on standard input: `hold N` keeps N blocks of 100,000 bytes more, `drop` frees them, `load FILE` loads a library and calls its `grow`, `unload
    FILE` undoes that, `storm FILE` has a thread do both all the time, `fork` answers from a child that has held 50 blocks; `quit`. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -151,6 +151,11 @@ int main(int argc, char **argv) {
     void *(*work[])(void *) = {wait_for_events, doze, read_bytes, wait_for_nothing, fork_children};
     for (int i = 0; threads && i < 5; i++) pthread_create(&thread, NULL, work[i], NULL);
     for (long i = 0; i < threads; i++) pthread_create(&thread, NULL, spin, (void *)i);
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 64 << 10);
+    for (int waiting = argc > 2 ? atoi(argv[2]) : 0; waiting > 0; waiting--)
+        if (pthread_create(&thread, &small, wait_for_nothing, NULL)) return 1;
     printf("ready 0\n");
     fflush(stdout);
     while (fgets(line, sizeof line, stdin)) {
