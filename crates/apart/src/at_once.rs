@@ -1,29 +1,47 @@
-//! Several inputs at once: one that keeps its helper waiting keeps no other one waiting.
+//! Work that several threads share out among themselves.
 
 use std::panic::resume_unwind;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, ScopedJoinHandle, scope};
 
-/// So many.
+/// So many inputs of strangers are read at once: one that keeps its helper waiting keeps no other one waiting.
 pub const AT_ONCE: usize = 2;
 
-/// What `read` makes of each, in their order.
+/// What `read` makes of each, [`AT_ONCE`] at a time, in their order.
 pub fn each_at_once<T: Sync, R: Send>(all: &[T], read: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = Mutex::new(all.iter().enumerate());
-    let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let work = || std::iter::from_fn(take).map(|(index, one)| (index, read(one))).collect();
+    on_all(all, AT_ONCE, || (), |(), one| read(one))
+}
+
+/// Does `work` on every item, on so many threads; each begins with a `state` of its own and takes the next item that nobody has, so the longest
+/// should come first. Results are in the order of the items.
+pub fn on_all<T: Sync, S, R: Send>(
+    items: &[T],
+    threads: usize,
+    state: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, &T) -> R + Sync,
+) -> Vec<R> {
+    // Relaxed: only the number itself is shared; results are handed over by joining the threads.
+    let next = AtomicUsize::new(0);
+    let take_turns = || {
+        let mut state = state();
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else { return done };
+            done.push((index, work(&mut state, item)));
+        }
+    };
     let mut done: Vec<(usize, R)> = scope(|scope| {
-        // Where no thread can be started, this one reads them all.
-        let started = |_| Builder::new().spawn_scoped(scope, work).ok();
-        let others: Vec<_> = (1..AT_ONCE.min(all.len())).map_while(started).collect();
-        let own: Vec<_> = work();
+        // Where no thread can be started, this one does the work.
+        let started = |_| Builder::new().spawn_scoped(scope, take_turns).ok();
+        let others: Vec<_> = (1..threads.min(items.len())).map_while(started).collect();
+        let own = take_turns();
         let joined =
             |other: ScopedJoinHandle<_>| other.join().unwrap_or_else(|it| resume_unwind(it));
-        let others = others.into_iter().flat_map(joined);
-        own.into_iter().chain(others).collect()
+        own.into_iter().chain(others.into_iter().flat_map(joined)).collect()
     });
-    done.sort_by_key(|&(index, _)| index);
-    done.into_iter().map(|(_, read)| read).collect()
+    done.sort_unstable_by_key(|&(index, _)| index);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 #[cfg(test)]
@@ -41,5 +59,26 @@ mod tests {
         };
         assert_eq!(each_at_once(&all, read), [6, 2, 8, 2, 10, 18]);
         assert_eq!(each_at_once(&[], read), [0; 0]);
+    }
+
+    #[test]
+    fn every_item_is_worked_on_once_and_results_keep_their_order() {
+        let items: Vec<usize> = (0..1000).collect();
+        let states = AtomicUsize::new(0);
+        let count = || _ = states.fetch_add(1, Ordering::Relaxed);
+        let doubled = on_all(&items, 8, count, |(), item| 2 * item);
+        assert_eq!(doubled, (0..1000).map(|item| 2 * item).collect::<Vec<_>>());
+        assert_eq!(states.into_inner(), 8);
+    }
+
+    #[test]
+    #[should_panic(expected = "item 7")]
+    fn a_thread_s_panic_is_passed_on() {
+        let both = Barrier::new(2);
+        let work = |(): &mut (), item: &u32| {
+            both.wait();
+            assert_ne!(*item, 7, "item {item}");
+        };
+        on_all(&[7, 7], 2, || (), work);
     }
 }

@@ -18,7 +18,7 @@ mod serve;
 mod users;
 mod watch;
 
-pub use at_once::each_at_once;
+pub use at_once::{each_at_once, on_all};
 pub use budget::Budget;
 pub use failure::Failure;
 pub use helpers::{

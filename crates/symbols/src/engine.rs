@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use object::elf;
+use ramson_apart::on_all;
 
 use crate::answers::Answers;
 use crate::budget::Budget;
@@ -12,10 +13,9 @@ use crate::frame::SymbolSource;
 use crate::lines::Lines;
 use crate::mini_debug_file::mini_debug_file;
 use crate::names::Names;
-use crate::processors::{MAX_THREADS, on_all};
 use crate::rooted::RootedPath;
 use crate::split::Split;
-use crate::worker::Worker;
+use crate::worker::{Worker, threads};
 
 /// Addresses that one thread names at a time where there is only a symbol table.
 const NAMES_PER_GROUP: usize = 1 << 10;
@@ -167,7 +167,7 @@ impl Engine {
         let (lines, names) = (self.lines.as_ref(), self.names.as_slice());
         let found = on_all(
             &groups,
-            MAX_THREADS,
+            threads(),
             || Worker::new(lines, names, budget.clone()),
             |worker, group| {
                 let found = |&address: &u64| (address, worker.find(address));

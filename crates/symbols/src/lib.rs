@@ -28,7 +28,6 @@ mod mini_debug_file;
 mod names;
 mod names_block;
 mod perf_map;
-mod processors;
 mod rooted;
 mod schemes;
 mod segments;

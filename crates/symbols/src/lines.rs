@@ -8,14 +8,15 @@ use gimli::{
     AbbreviationsCacheStrategy, Dwarf, DwarfSections, Reader, RunTimeEndian, Section, SectionId,
 };
 use object::Endianness;
+use ramson_apart::on_all;
 
 use crate::budget::Budget;
 use crate::bytes::{Bytes, metered, reason};
 use crate::declarations;
 use crate::elf::ElfFile;
-use crate::processors::{MAX_THREADS, on_all};
 use crate::split::Split;
 use crate::units::by_unit;
+use crate::worker::threads;
 
 /// More inlined calls at one address than any compiler makes.
 const MAX_INLINED: usize = 1 << 10;
@@ -214,7 +215,7 @@ fn read(
     // As the file has it: not one of these sizes need be true.
     let sizes = wanted.iter().map(|(.., section)| section.size_bytes);
     let total_bytes = sizes.fold(0, u64::saturating_add);
-    let threads = if total_bytes < FEW_BYTES { 1 } else { MAX_THREADS };
+    let threads = if total_bytes < FEW_BYTES { 1 } else { threads() };
     let contents =
         on_all(&wanted, threads, || (), |(), (key, file, section)| Ok((*key, file.read(section)?)));
     contents.into_iter().collect()

@@ -1,7 +1,9 @@
 //! One thread's look-ups: the functions at an address from DWARF, their names from there or the symbol table.
 
 use hashbrown::HashMap;
+use std::num::NonZero;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use crate::budget::Budget;
 use crate::demangle::demangle;
@@ -9,6 +11,14 @@ use crate::frame::Frame;
 use crate::lines::{LineFinder, Lines};
 use crate::names::Names;
 use crate::texts::Texts;
+
+/// More threads would wait for memory, and each holds what it has parsed.
+const MAX_THREADS: usize = 8;
+
+/// How many threads look at one file.
+pub fn threads() -> usize {
+    available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS)
+}
 
 /// What names addresses on one thread.
 pub(crate) struct Worker<'a> {
