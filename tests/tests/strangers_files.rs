@@ -106,6 +106,21 @@ fn a_directory_that_is_not_its_user_s_is_left_out_and_a_line_says_so() {
 }
 
 #[test]
+fn of_a_stranger_s_directory_so_many_files_are_looked_at_and_a_line_says_so() {
+    let scratch = Scratch::new();
+    let script = "mkdir -m 700 /var/tmp/ramson-1501 /var/tmp/ramson-1502\n\
+                  cp $forged /var/tmp/ramson-1502/1-1502.ramson\n\
+                  (cd /var/tmp/ramson-1501 && seq -f %.0f-1.ramson 10001 | xargs touch)\n\
+                  chown -R 1501 /var/tmp/ramson-1501; chown -R 1502 /var/tmp/ramson-1502\n";
+    for (user, is_said) in [("0", true), ("1501", false)] {
+        let list = private(&scratch, &format!("{script} as {user} $ramson list")).good();
+        assert_eq!(list.text().contains("1-1502.ramson"), user == "0", "{list:?}");
+        let line = "/var/tmp/ramson-1501: only 10000 of its files are looked at";
+        assert_eq!(list.remarks.iter().any(|it| it.contains(line)), is_said, "{list:?}");
+    }
+}
+
+#[test]
 fn links_in_a_stranger_s_directory_are_not_followed() {
     let scratch = Scratch::new();
     let script = "mkdir /var/tmp/ramson-1501 /var/tmp/kept\n\

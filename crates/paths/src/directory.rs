@@ -109,16 +109,14 @@ impl Directory {
     }
 
     /// The names of all that is in it, in no order.
-    pub fn names(&self) -> Result<Vec<OsString>, Refusal> {
+    pub fn names(&self) -> Result<impl Iterator<Item = OsString>, Refusal> {
         let entries = Dir::read_from(&self.descriptor)?.filter_map(Result::ok);
-        Ok(entries
-            .map(|entry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned())
-            .collect())
+        Ok(entries.map(|entry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned()))
     }
 
     /// The regular files that count, in no order. Links, devices, FIFOs and the files of other users are left out, none is opened.
     pub fn entries(&self) -> Result<Vec<Entry>, Refusal> {
-        let found = self.names()?.into_iter().filter_map(|name| {
+        let found = self.names()?.filter_map(|name| {
             let stat = statat(&self.descriptor, &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
             let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
             let facts = is_regular.then(|| Facts::of(&stat))?;

@@ -87,17 +87,14 @@ pub struct Mark {
 pub fn all() -> Vec<Mark> {
     let directory = open_directory(&own_profile_directory());
     let marks = directory.and_then(|directory| directory.directory(MARKS.as_ref()));
-    let Ok((marks, names)) = marks.and_then(|marks| marks.names().map(|names| (marks, names)))
-    else {
-        return Vec::new();
-    };
-    let of_name = |file: &OsString| {
+    let Ok(marks) = marks else { return Vec::new() };
+    let of_name = |file: OsString| {
         let mut parts = file.to_str()?.strip_suffix(".ramson")?.splitn(3, '-');
         let (pid, start) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         let name = parse_name(parts.next()?).ok()?;
-        Some(Mark { name, pid, start_unix_ns: start, path: marks.path().join(file) })
+        Some(Mark { name, pid, start_unix_ns: start, path: marks.path().join(&file) })
     };
-    let mut all: Vec<Mark> = names.iter().filter_map(of_name).collect();
+    let mut all: Vec<Mark> = marks.names().into_iter().flatten().filter_map(of_name).collect();
     all.sort_by(|a, b| (a.pid, a.start_unix_ns, &a.name).cmp(&(b.pid, b.start_unix_ns, &b.name)));
     all
 }
