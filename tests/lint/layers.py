@@ -17,7 +17,7 @@ from rust_source import ROOT, production
 LOWER = "format apart paths reader profile import history leaks symbols process source analysis control encode"
 # What each crate may import of ours.
 MAY_IMPORT = {
-    "format": "", "libramson": "format", "launch": "", "paths": "", "apart": "", "symbols": "apart paths", "process": "apart paths", "inject": "paths",
+    "format": "", "libramson": "format", "launch": "", "paths": "apart", "apart": "", "symbols": "apart paths", "process": "apart paths", "inject": "paths",
     "reader": "format apart", "profile": "format", "import": "apart profile", "encode": "profile", "leaks": "format profile",
     "history": "format apart paths reader profile",
     "source": "format apart paths reader profile import history symbols process",

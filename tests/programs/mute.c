@@ -3,6 +3,7 @@
 //
 // profile: the file is mapped as a profile is.   maps: besides, one thread waits for it and keeps the process's maps from being changed, another waits to
 // change them, and everyone else for that one.   reads: the only thread waits for it, where it would be borrowed for a trim.
+// opens: every user may enter the file system, which answers nothing any more once it was opened: who looks at the file waits, and no signal ends that.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -44,8 +45,10 @@ static struct fuse_attr attributes(unsigned long node) {
     return found;
 }
 
-// Answers everything except reads.
-static void serve(int device) {
+// Answers everything except reads; or, what concerns the file, nothing after an open.
+static void serve(int device, int ends_at_open) {
+    int is_open = 0;
+    unsigned long valid = ends_at_open ? 0 : 3600;
     static char request[LONG + PAGE];
     for (;;) {
         ssize_t bytes = read(device, request, sizeof request);
@@ -53,9 +56,11 @@ static void serve(int device) {
         check(bytes > 0, "request");
         struct fuse_in_header *head = (void *)request;
         struct fuse_init_out begun = {.major = 7, .minor = 31, .max_write = PAGE, .max_readahead = PAGE};
-        struct fuse_entry_out entry = {.nodeid = FILE_NODE, .entry_valid = 3600, .attr_valid = 3600, .attr = attributes(FILE_NODE)};
-        struct fuse_attr_out facts = {.attr_valid = 3600, .attr = attributes(head->nodeid)};
+        struct fuse_entry_out entry = {.nodeid = FILE_NODE, .entry_valid = 3600, .attr_valid = valid, .attr = attributes(FILE_NODE)};
+        struct fuse_attr_out facts = {.attr_valid = valid, .attr = attributes(head->nodeid)};
         struct fuse_open_out opened = {.fh = 1};
+        if (is_open && ends_at_open && head->nodeid == FILE_NODE) continue;
+        is_open |= head->opcode == FUSE_OPEN;
         switch (head->opcode) {
         case FUSE_INIT: reply(device, head, &begun, sizeof begun, 0); break;
         case FUSE_LOOKUP: reply(device, head, &entry, sizeof entry, 0); break;
@@ -139,7 +144,9 @@ int main(int count, char **words) {
     alarm(120);
     check(unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0, "namespace");
     char options[96];
-    snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=%d,group_id=%d", device, USER, USER);
+    int opens = strcmp(words[1], "opens") == 0;
+    const char *others = opens ? ",allow_other" : "";
+    snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=%d,group_id=%d%s", device, USER, USER, others);
     check(mount("mute", words[2], "fuse", MS_NOSUID | MS_NODEV, options) == 0, "mount");
     if (fork() == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -150,5 +157,5 @@ int main(int count, char **words) {
         check(chdir(words[2]) == 0, words[2]);
         harm(words[1], words[3]);
     }
-    serve(device);
+    serve(device, opens);
 }

@@ -68,7 +68,7 @@ fn a_silent_process_is_a_line(how: &str) {
 #[test]
 fn a_process_that_does_not_answer_is_a_line_and_the_others_are_shown() {
     // One after the other: two of one user share what they may keep waiting.
-    ["profile", "maps"].into_iter().for_each(a_silent_process_is_a_line);
+    ["profile", "maps", "opens"].into_iter().for_each(a_silent_process_is_a_line);
 }
 
 #[test]

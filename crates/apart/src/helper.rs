@@ -3,7 +3,7 @@
 use crate::budget::Budget;
 use crate::channel::{Channel, Message};
 use crate::failure::Failure;
-use crate::serve::{ANSWER, BROKEN, Role, WORD, greeting};
+use crate::serve::{ANSWER, BROKEN, Opened, Role, WORD, greeting};
 use crate::watch::Watch;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use std::io::{self, ErrorKind};
@@ -33,7 +33,7 @@ pub struct Helper {
 
 /// What came of a request.
 pub struct Outcome {
-    pub answer: Result<Vec<u8>, Failure>,
+    pub answer: Result<Opened, Failure>,
     /// How long the helper waited, and nothing came.
     pub idle: Duration,
 }
@@ -82,7 +82,7 @@ impl Helper {
         };
         let answer = self.exchange(kind, body, files, exceeded);
         let answer = answer.and_then(|answer| match answer.kind {
-            ANSWER => Ok(answer.body),
+            ANSWER => Ok((answer.body, answer.files)),
             _ => Err(Failure::BadAnswer),
         });
         Outcome { answer, idle: self.watch.idle() }
@@ -105,7 +105,7 @@ impl Helper {
             })
         });
         match answer {
-            Ok(Some(message)) if message.files.is_empty() => {
+            Ok(Some(message)) => {
                 watch.look();
                 exceeded(watch).map_or(Ok(message), Err)
             }

@@ -5,7 +5,7 @@ use crate::budget::Budget;
 use crate::confine::Ids;
 use crate::failure::Failure;
 use crate::helper::{Helper, Outcome};
-use crate::serve::{READ, Role, own_bounds};
+use crate::serve::{OPEN, Opened, READ, Role, own_bounds};
 use crate::users::{ids_for, user_of};
 use rustix::process::getuid;
 use std::collections::HashMap;
@@ -39,6 +39,8 @@ struct Helpers {
     /// Of every input, as the user wants it.
     wanted: Option<Budget>,
     by_owner: Mutex<HashMap<u32, Apart>>,
+    /// Those that open, for all owners, and wait to be asked.
+    openers: Mutex<Vec<Helper>>,
     /// Of all owners together.
     idle: Mutex<Spent>,
 }
@@ -118,8 +120,8 @@ pub const NOBODY: u32 = 65534;
 
 /// From now on, what others own is read apart. With `budget` also what this user owns, and each input may cost so much.
 pub fn enable(budget: Option<Budget>) {
-    let (by_owner, idle) = (Mutex::default(), Mutex::default());
-    let _ = HELPERS.set(Helpers { wanted: budget, by_owner, idle });
+    let (by_owner, openers, idle) = (Mutex::default(), Mutex::default(), Mutex::default());
+    let _ = HELPERS.set(Helpers { wanted: budget, by_owner, openers, idle });
 }
 
 /// Ends the helpers that are not at work. Where this process ends without, they pass to a process that may not expect children,
@@ -133,6 +135,7 @@ pub fn end_all() {
         drop(slot);
         drop(idle);
     }
+    drop(take(&mut *locked(&helpers.openers)));
 }
 
 /// Whether what belongs to that user is root's or this user's own.
@@ -174,6 +177,11 @@ pub fn wait_for_process<T: Send + 'static>(
     }
 }
 
+/// The role of one that keeps its rights.
+fn acting() -> Role {
+    Role::Acts(HELPERS.get().and_then(|helpers| helpers.wanted))
+}
+
 fn locked<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
     it.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -197,6 +205,21 @@ impl Apart {
         self.have(request, true)
     }
 
+    /// Has it opened, with the rights of this process, by a process that can be left alone with it: what waits for a file system may not be
+    /// ended, and this process would end with it only.
+    pub fn open(&self, body: &[u8]) -> Result<Opened, Failure> {
+        let most_idle = locked(&self.0.slot).admit()?;
+        let openers = HELPERS.get().map(|helpers| &helpers.openers);
+        let kept = openers.and_then(|openers| locked(openers).pop());
+        let helper = kept.map_or_else(|| Helper::start(acting(), bounds(false)), Ok)?;
+        let request = Request { kind: OPEN, body, files: &[] };
+        let (answer, helper) = self.have_by(helper, &request, most_idle);
+        if let Some(openers) = openers {
+            locked(openers).extend(helper);
+        }
+        answer
+    }
+
     fn have(&self, request: &Request, acts: bool) -> Result<Vec<u8>, Failure> {
         let Shared { slot, is_free } = &*self.0;
         let is_taken = |slot: &mut Slot| slot.crew(acts).is_taken();
@@ -207,19 +230,27 @@ impl Apart {
         let (kept, role, budget) = (waited.crew(acts).idle.pop(), waited.role(acts), waited.budget);
         drop(waited);
         let helper = kept.map_or_else(|| Helper::start(role, budget), Ok);
-        let answer = helper.and_then(|helper| self.have_by(helper, request, acts, most_idle));
-        locked(slot).crew(acts).working -= 1;
+        let (answer, helper) = match helper {
+            Ok(helper) => self.have_by(helper, request, most_idle),
+            Err(failure) => (Err(failure), None),
+        };
+        let mut slot = locked(slot);
+        slot.crew(acts).idle.extend(helper);
+        slot.crew(acts).working -= 1;
         is_free.notify_all();
-        answer
+        match answer? {
+            (body, files) if files.is_empty() => Ok(body),
+            _ => Err(Failure::BadAnswer),
+        }
     }
 
+    /// The helper comes back if it can be asked again.
     fn have_by(
         &self,
         mut helper: Helper,
         request: &Request,
-        acts: bool,
         most_idle: Duration,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> (Result<Opened, Failure>, Option<Helper>) {
         let begin = Instant::now();
         let Outcome { answer, idle } =
             helper.ask(request.kind, request.body, request.files, most_idle);
@@ -227,16 +258,16 @@ impl Apart {
         let mut slot = locked(&self.0.slot);
         slot.was_idle(idle);
         match &answer {
-            Ok(_) => slot.crew(acts).idle.push(helper),
-            _ if !has_ended => slot.left.push(helper),
-            _ => {}
-        }
-        match &answer {
             Ok(_) | Err(Failure::Stuck(_)) => {}
             Err(Failure::Time(used)) => slot.wasted.add(*used),
             Err(_) => slot.wasted.add(begin.elapsed()),
         }
-        answer
+        match answer {
+            Ok(_) => return (answer, Some(helper)),
+            Err(_) if !has_ended => slot.left.push(helper),
+            Err(_) => {}
+        }
+        (answer, None)
     }
 
     /// Ends what `act` began, as far as it has not ended: the kernel lets go of what it traces.
@@ -293,7 +324,7 @@ impl Slot {
 
     fn role(&self, acts: bool) -> Role {
         match acts {
-            true => Role::Acts(HELPERS.get().and_then(|helpers| helpers.wanted)),
+            true => acting(),
             false => Role::Reads(self.ids(), self.budget.memory_bytes),
         }
     }

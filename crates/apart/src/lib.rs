@@ -25,5 +25,5 @@ pub use helpers::{
     Apart, NOBODY, Request, bounds, enable, end_all, for_owner, for_process, is_trusted,
     wait_for_process,
 };
-pub use serve::{Handler, is_asked, serve_if_asked};
+pub use serve::{Handler, Opened, is_asked, serve_if_asked};
 pub use users::user_of;

@@ -6,6 +6,7 @@ use crate::confine::{Ids, confine};
 use rustix::io::dup;
 use std::fs::File;
 use std::io::{Read, stdin};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::panic;
 use std::process::exit;
@@ -18,6 +19,8 @@ pub const WORD: &str = "read_apart";
 pub const BROKEN: i32 = 101;
 /// A request for what a descriptor has next.
 pub const READ: u8 = 0xff;
+/// A request to open something, to one that keeps its rights.
+pub const OPEN: u8 = 0xfe;
 pub const ANSWER: u8 = 0;
 /// Of an answer to the greeting: why it cannot serve.
 pub const REFUSAL: u8 = 1;
@@ -37,12 +40,15 @@ static OWN_BOUNDS: OnceLock<Budget> = OnceLock::new();
 
 /// What answers some kinds of requests.
 pub trait Handler {
-    /// Which, from 1 to 254. No two handlers have one in common.
+    /// Which, from 1 to 253. No two handlers have one in common.
     fn kinds(&self) -> &'static [u8];
 
     /// `None`: this is no request that it understands.
     fn answer(&mut self, kind: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>>;
 }
+
+/// What one that opens says: which files it has opened, and what they are.
+pub type Opened = (Vec<u8>, Vec<File>);
 
 /// Whether this program was started as a helper.
 pub fn is_asked() -> bool {
@@ -50,18 +56,19 @@ pub fn is_asked() -> bool {
     arguments.next().is_some_and(|first| first == WORD) && arguments.next().is_none()
 }
 
-/// If this program was started as a helper, serves until its asker has gone, and returns true. To be called before anything else. `acts` is called in one that
-/// keeps its rights, with what the user wants inputs to cost.
+/// If this program was started as a helper, serves until its asker has gone, and returns true. To be called before anything else. In one that
+/// keeps its rights, `acts` is called with what the user wants inputs to cost, and `open` answers [`Apart::open`](crate::Apart::open).
 pub fn serve_if_asked(
     handlers: &mut [&mut dyn Handler],
     acts: impl FnOnce(Option<Budget>),
+    open: fn(&[u8]) -> Option<Opened>,
 ) -> bool {
     if !is_asked() {
         return false;
     }
     panic::set_hook(Box::new(|_| exit(BROKEN)));
     if let Ok(socket) = dup(stdin()) {
-        serve(&Channel(UnixStream::from(socket)), handlers, acts);
+        serve(&Channel(UnixStream::from(socket)), handlers, acts, open);
     }
     true
 }
@@ -118,6 +125,7 @@ fn serve(
     channel: &Channel,
     handlers: &mut [&mut dyn Handler],
     acts: impl FnOnce(Option<Budget>),
+    open: fn(&[u8]) -> Option<Opened>,
 ) -> Option<()> {
     let never = || Ok(());
     let first = channel.receive(GREETING_BYTES as u64, never).ok()??;
@@ -134,18 +142,27 @@ fn serve(
     channel.send(ANSWER, &[], &[]).ok()?;
     while let Some(request) = channel.receive(MOST_REQUEST_BYTES, never).ok()? {
         let Message { kind, body, files } = request;
-        let answer = if kind == READ {
-            next_bytes(files)
-        } else {
-            let handler = handlers.iter_mut().find(|handler| handler.kinds().contains(&kind));
-            handler.and_then(|handler| handler.answer(kind, &body, files))
+        let answer = match kind {
+            READ => next_bytes(files).map(without_files),
+            OPEN => open(&body),
+            _ => {
+                let handler = handlers.iter_mut().find(|handler| handler.kinds().contains(&kind));
+                handler.and_then(|handler| handler.answer(kind, &body, files)).map(without_files)
+            }
         };
         match answer {
-            Some(answer) => channel.send(ANSWER, &answer, &[]).ok()?,
+            Some((body, files)) => {
+                let files: Vec<_> = files.iter().map(File::as_fd).collect();
+                channel.send(ANSWER, &body, &files).ok()?;
+            }
             None => channel.send(REFUSAL, &[], &[]).ok()?,
         }
     }
     Some(())
+}
+
+fn without_files(body: Vec<u8>) -> Opened {
+    (body, Vec::new())
 }
 
 /// What the one descriptor has next; nothing at its end.

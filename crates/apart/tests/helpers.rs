@@ -2,7 +2,9 @@
 //!
 //! A helper is this very program: it runs the one test whose name has its argument in it.
 
-use ramson_apart::{Apart, Budget, Failure, Handler, Request, bounds, for_owner, serve_if_asked};
+use ramson_apart::{
+    Apart, Budget, Failure, Handler, Opened, Request, bounds, for_owner, serve_if_asked,
+};
 use std::fs::File;
 use std::hint::black_box;
 use std::io::{self, Read, Write};
@@ -59,7 +61,16 @@ impl Handler for Test {
 
 #[test]
 fn read_apart_is_what_a_helper_runs() {
-    serve_if_asked(&mut [&mut Test], |_| ());
+    serve_if_asked(&mut [&mut Test], |_| (), open);
+}
+
+/// What one that keeps its rights opens.
+fn open(body: &[u8]) -> Option<Opened> {
+    match body {
+        b"never" => std::thread::park(),
+        _ => return Some((body.to_vec(), vec![File::open("/proc/self/stat").ok()?])),
+    }
+    None
 }
 
 /// The helper of an owner of its own.
@@ -162,6 +173,23 @@ fn an_owner_s_inputs_may_keep_waiting_for_so_long_together_and_then_no_more_are_
     assert_eq!(refused, Some(Failure::UsedUp));
     assert!(begin.elapsed() < Duration::from_secs(40));
     assert_eq!(ask(&helper(20_009), ECHO, &[1]), Ok(vec![1]));
+}
+
+#[test]
+fn what_is_opened_comes_as_a_descriptor_and_who_never_comes_back_is_left_alone() {
+    let opener = || {
+        let (body, files) = helper(20_014).open(b"this").unwrap();
+        assert_eq!(body, b"this");
+        let [file] = files.try_into().unwrap();
+        let stat = io::read_to_string(file).unwrap();
+        stat.split_once(' ').unwrap().0.parse::<u32>().unwrap()
+    };
+    let first = opener();
+    assert_ne!(first, std::process::id());
+    let answer = helper(20_013).open(b"never");
+    assert!(matches!(answer, Err(Failure::Stuck(_))), "{answer:?}");
+    assert_ne!(opener(), first);
+    assert_eq!(helper(20_015).open(b"").unwrap().0, b"");
 }
 
 #[test]

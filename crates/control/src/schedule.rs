@@ -135,7 +135,7 @@ impl Process {
     /// The same refusal is said once.
     fn refuse(&mut self, target: &Target, failure: &Failure) -> Option<String> {
         let why = failure.to_string();
-        let is_there = fs::exists(format!("/proc/{}/exe", target.pid)).unwrap_or(false);
+        let is_there = fs::read_link(format!("/proc/{}/exe", target.pid)).is_ok();
         if why == self.refusal || !is_there {
             return None;
         }

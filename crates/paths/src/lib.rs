@@ -4,17 +4,22 @@
 //! opening a FIFO would wait, opening a device may act, and reading a file of a pseudo file system may take something away. Only a regular
 //! file of known size is opened. The links of `/proc/PID` are followed only where this crate forms them.
 //!
+//! What is another user's process's is opened by a process of its own (`apart`), which this one can leave alone with a file system that never
+//! answers.
+//!
 //! A path that the user typed is not for this crate: it is opened as any tool opens it.
 #![forbid(unsafe_code)]
 
+mod apart;
 mod directory;
 mod mapped;
 mod regular;
 mod root;
 
+pub use apart::{answer, write_mapped};
 pub use directory::{Directory, Entry};
 pub use mapped::{MapIdentity, MappedFile, MappedLink, executable_of, mapped_file, mapped_links};
-pub use regular::{Facts, Refusal, RegularFile};
+pub use regular::{Facts, Kind, Refusal, RegularFile};
 pub use root::{Links, Root, RootIdentity};
 
 #[cfg(test)]

@@ -1,11 +1,15 @@
 //! The files that a running process has mapped.
 
+use crate::apart::{self, What};
 use crate::regular::{Refusal, RegularFile, open_regular};
 use crate::root::{Links, Root};
+use ramson_apart::for_process;
 use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat};
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, read_dir, read_link};
 use std::io;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -57,11 +61,19 @@ pub struct MappedFile<'a> {
 ///
 /// By the kernel's own link where that may be followed, which takes root; else by its name, if device and inode are those of the map.
 pub fn mapped_file(mapped: &MappedFile) -> Result<RegularFile, Refusal> {
+    match for_process(mapped.pid) {
+        None => mapped_here(mapped),
+        Some(by) => apart::open(&by, mapped.pid, What::Mapped(mapped.into())),
+    }
+}
+
+pub(crate) fn mapped_here(mapped: &MappedFile) -> Result<RegularFile, Refusal> {
     let Range { start, end } = mapped.range;
-    let by_link = open_link(format!("/proc/{}/map_files/{start:x}-{end:x}", mapped.pid).as_ref());
+    let root = format!("/proc/{}/root", mapped.pid);
+    let by_link = link_here(mapped.pid, format!("{start:x}-{end:x}").as_ref());
     let found = match by_link {
         Err(Refusal::Io(_) | Refusal::Missing) => {
-            Root::of_process(mapped.pid)?.open(Path::new(mapped.path), Links::WithinRoot)?
+            Root::at(root.as_ref())?.open(Path::new(mapped.path), Links::WithinRoot)?
         }
         // Another file may be mapped there since the line was read.
         found => found?,
@@ -73,12 +85,21 @@ pub fn mapped_file(mapped: &MappedFile) -> Result<RegularFile, Refusal> {
 
 /// The executable of process `pid`.
 pub fn executable_of(pid: u32) -> Result<RegularFile, Refusal> {
+    match for_process(pid) {
+        None => executable_here(pid),
+        Some(by) => apart::open(&by, pid, What::Executable),
+    }
+}
+
+pub(crate) fn executable_here(pid: u32) -> Result<RegularFile, Refusal> {
     open_link(format!("/proc/{pid}/exe").as_ref())
 }
 
 /// A file that a process has mapped, by the kernel's own link.
 pub struct MappedLink {
-    link: PathBuf,
+    pid: u32,
+    /// In map_files; `None`: the executable's.
+    link: Option<OsString>,
     /// What the kernel calls the file.
     pub name: PathBuf,
 }
@@ -86,23 +107,39 @@ pub struct MappedLink {
 impl MappedLink {
     /// The file, also if it was deleted or replaced.
     pub fn open(&self) -> Result<RegularFile, Refusal> {
-        open_link(&self.link)
+        match (&self.link, for_process(self.pid)) {
+            (None, _) => executable_of(self.pid),
+            (Some(link), None) => link_here(self.pid, link),
+            (Some(link), Some(by)) => {
+                apart::open(&by, self.pid, What::MappedLink(link.as_bytes().to_vec()))
+            }
+        }
     }
 }
 
 /// The executable of process `pid`, then what else it has mapped, once for each mapping. The kernel lets only root look at more than the
 /// executable.
 pub fn mapped_links(pid: u32) -> Vec<MappedLink> {
-    let entries = read_dir(format!("/proc/{pid}/map_files")).ok().into_iter().flatten();
-    let links = entries.take(MAX_MAPPINGS).flatten().map(|entry| entry.path());
-    let links = std::iter::once(PathBuf::from(format!("/proc/{pid}/exe"))).chain(links);
-    let named = links.filter_map(|link| Some(MappedLink { name: read_link(&link).ok()?, link }));
+    let folder = format!("/proc/{pid}/map_files");
+    let entries = read_dir(&folder).ok().into_iter().flatten();
+    let links = entries.take(MAX_MAPPINGS).flatten().map(|entry| Some(entry.file_name()));
+    let named = std::iter::once(None).chain(links).filter_map(|link| {
+        let path = link
+            .as_ref()
+            .map_or(format!("/proc/{pid}/exe").into(), |link| Path::new(&folder).join(link));
+        Some(MappedLink { pid, name: read_link(path).ok()?, link })
+    });
     let mut bytes = 0;
     let named = named.take_while(|link| {
         bytes += link.name.as_os_str().len();
         bytes <= MOST_NAME_BYTES
     });
     named.collect()
+}
+
+/// What a link in map_files leads to.
+pub(crate) fn link_here(pid: u32, link: &OsStr) -> Result<RegularFile, Refusal> {
+    open_link(&Path::new(&format!("/proc/{pid}/map_files")).join(link))
 }
 
 /// What a link of `/proc/PID` leads to.

@@ -1,8 +1,10 @@
 //! A regular file, looked at before it is opened.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use pathrs::HandleRef;
 use pathrs::error::{Error, ErrorKind};
 use pathrs::flags::OpenFlags;
+use ramson_apart::Failure;
 use rustix::fs::{FileType, Stat, fstat, fstatfs};
 use rustix::process::getuid;
 use std::fs::File;
@@ -41,7 +43,7 @@ pub struct RegularFile {
 }
 
 /// Which file it is, and whose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, BorshSerialize, BorshDeserialize)]
 pub struct Facts {
     /// Of the file system, as stat has it.
     pub device: u64,
@@ -96,8 +98,8 @@ impl Facts {
 pub enum Refusal {
     /// Nothing is there.
     Missing,
-    /// A FIFO, a device, a socket, a directory; by what it is.
-    NotRegular(&'static str),
+    /// Something else than a file with bytes.
+    NotRegular(Kind),
     /// A file that the kernel makes up.
     Pseudo,
     /// A link where none may be.
@@ -106,8 +108,34 @@ pub enum Refusal {
     OtherFile,
     /// It belongs to this user, and the directory to another.
     OtherOwner(u32),
+    /// The process that opens it for this one gave no answer.
+    Apart(Failure),
     /// The kernel refused.
     Io(io::Error),
+}
+
+/// What is no regular file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub enum Kind {
+    /// A list of files.
+    Directory,
+    /// A pipe with a name.
+    Fifo,
+    /// Of the Unix domain.
+    Socket,
+    /// A block or character device.
+    Device,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Self::Directory => "a directory",
+            Self::Fifo => "a FIFO",
+            Self::Socket => "a socket",
+            Self::Device => "a device",
+        })
+    }
 }
 
 impl fmt::Display for Refusal {
@@ -121,6 +149,7 @@ impl fmt::Display for Refusal {
             Self::OtherOwner(user) => {
                 write!(f, "it belongs to user {user}, who does not own the directory")
             }
+            Self::Apart(failure) => write!(f, "{failure}"),
             Self::Io(error) => write!(f, "{error}"),
         }
     }
@@ -132,6 +161,7 @@ impl From<Refusal> for io::Error {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Io(error) => error,
+            Refusal::Apart(failure) => failure.into(),
             Refusal::Missing => io::ErrorKind::NotFound.into(),
             other => Self::other(other.to_string()),
         }
@@ -177,11 +207,11 @@ pub(crate) fn look_at(path_only: impl AsFd) -> Result<Facts, Refusal> {
     let stat = fstat(&path_only)?;
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => None,
-        FileType::Directory => Some("a directory"),
-        FileType::Fifo => Some("a FIFO"),
-        FileType::Socket => Some("a socket"),
+        FileType::Directory => Some(Kind::Directory),
+        FileType::Fifo => Some(Kind::Fifo),
+        FileType::Socket => Some(Kind::Socket),
         FileType::Symlink => return Err(Refusal::Link),
-        _ => Some("a device"),
+        _ => Some(Kind::Device),
     };
     if let Some(kind) = kind {
         return Err(Refusal::NotRegular(kind));

@@ -1,7 +1,10 @@
 //! A directory that we chose, beneath which a path that others wrote is resolved.
 
+use crate::apart::{self, What};
 use crate::regular::{Facts, Refusal, RegularFile, look_at, open_regular};
+use borsh::{BorshDeserialize, BorshSerialize};
 use pathrs::flags::ResolverFlags;
+use ramson_apart::{Apart, for_process};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, fstat, makedev, openat, readlink, statx,
 };
@@ -11,7 +14,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// What happens to symbolic links on the way.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum Links {
     /// They are resolved as if the root were `/`.
     WithinRoot,
@@ -20,7 +23,7 @@ pub enum Links {
 }
 
 /// What tells a directory from another one that is at its path later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct RootIdentity {
     /// Of its file system, as stat has it.
     pub device: u64,
@@ -31,9 +34,13 @@ pub struct RootIdentity {
 }
 
 /// The directory that a path begins at, and never leaves.
-#[derive(Debug)]
-pub struct Root {
-    root: pathrs::Root,
+pub struct Root(Place);
+
+enum Place {
+    /// Open.
+    Here(pathrs::Root),
+    /// The root directory of another user's process, looked into by a process of its own.
+    Apart(u32, Apart),
 }
 
 impl Root {
@@ -42,28 +49,36 @@ impl Root {
         // The root itself may be a link, also one of /proc/PID.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = openat(CWD, path, flags, Mode::empty())?;
-        Ok(Self { root: pathrs::Root::from_fd(descriptor) })
+        Ok(Self(Place::Here(pathrs::Root::from_fd(descriptor))))
     }
 
     /// The root directory of process `pid`, as it sees it.
     pub fn of_process(pid: u32) -> Result<Self, Refusal> {
-        Self::at(Path::new(&format!("/proc/{pid}/root")))
+        match for_process(pid) {
+            Some(by) => Ok(Self(Place::Apart(pid, by))),
+            None => Self::at(&link_of(pid)),
+        }
     }
 
     /// A directory whose path another party told: it is resolved in our own root directory, without links.
     pub fn told(path: &Path) -> Result<Self, Refusal> {
-        let found = Self::at(Path::new("/"))?.resolved(path, Links::Refused)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let own = pathrs::Root::from_fd(openat(CWD, "/", flags, Mode::empty())?);
+        let found = resolved(&own, path, Links::Refused)?;
         let mode = fstat(&found)?.st_mode;
         match FileType::from_raw_mode(mode) {
-            FileType::Directory => Ok(Self { root: pathrs::Root::from_fd(found) }),
+            FileType::Directory => Ok(Self(Place::Here(pathrs::Root::from_fd(found)))),
             _ => Err(Refusal::Missing),
         }
     }
 
     /// Which directory it is.
     pub fn identity(&self) -> Result<RootIdentity, Refusal> {
-        let facts =
-            statx(&self.root, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME | StatxFlags::INO)?;
+        let root = match &self.0 {
+            Place::Here(root) => root,
+            Place::Apart(pid, by) => return apart::identity(by, *pid),
+        };
+        let facts = statx(root, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME | StatxFlags::INO)?;
         let born = facts.stx_btime;
         let birth_ns = born.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000);
         Ok(RootIdentity {
@@ -75,49 +90,68 @@ impl Root {
 
     /// What the kernel calls it, from here; of a directory that is in no mount of ours, the path in its own.
     pub fn path(&self) -> Option<PathBuf> {
-        descriptor_path(&self.root)
+        match &self.0 {
+            Place::Here(root) => descriptor_path(root),
+            Place::Apart(pid, _) => link_target(&link_of(*pid)),
+        }
     }
 
     /// The regular file at `path`, which is taken as absolute here.
     pub fn open(&self, path: &Path, links: Links) -> Result<RegularFile, Refusal> {
-        open_regular(self.resolved(path, links)?)
+        match &self.0 {
+            Place::Here(root) => open_regular(resolved(root, path, links)?),
+            Place::Apart(pid, by) => apart::open(by, *pid, What::Open(apart::bytes(path), links)),
+        }
     }
 
     /// What the regular file at `path` is, which is not opened.
     pub fn look(&self, path: &Path, links: Links) -> Result<Facts, Refusal> {
-        look_at(self.resolved(path, links)?)
+        match &self.0 {
+            Place::Here(root) => look_at(resolved(root, path, links)?),
+            Place::Apart(pid, by) => apart::look(by, *pid, path, links),
+        }
     }
 
     /// Where in this root the file is, with all links resolved. Another user may have moved it meanwhile, so it is only a path to open here.
     pub fn path_of(&self, file: &RegularFile) -> Option<PathBuf> {
-        let of_root = descriptor_path(&self.root)?;
+        let of_root = self.path()?;
         let inner = descriptor_path(&file.file)?.strip_prefix(of_root).ok()?.to_owned();
         Some(Path::new("/").join(inner))
     }
 
-    /// Whether every user may read the file where it is in this root: it, and every directory on the way.
+    /// Whether every user may read the file where it is in this root: it, and every directory on the way. Not in another user's.
     pub fn is_open_to_all(&self, file: &RegularFile) -> bool {
+        let Place::Here(root) = &self.0 else { return false };
         let is_searchable = |folder: &Path| {
-            let folder = self.resolved(folder, Links::Refused).ok();
+            let folder = resolved(root, folder, Links::Refused).ok();
             let stat = folder.and_then(|folder| fstat(&folder).ok());
             stat.is_some_and(|stat| stat.st_mode & 0o001 != 0)
         };
         let path = self.path_of(file).filter(|_| file.facts.is_public());
         path.is_some_and(|path| path.ancestors().skip(1).all(is_searchable))
     }
+}
 
-    fn resolved(&self, path: &Path, links: Links) -> Result<pathrs::Handle, Refusal> {
-        let flags = match links {
-            Links::WithinRoot => ResolverFlags::empty(),
-            Links::Refused => ResolverFlags::NO_SYMLINKS,
-        };
-        Ok(self.root.as_ref().with_resolver_flags(flags).resolve(path)?)
-    }
+fn resolved(root: &pathrs::Root, path: &Path, links: Links) -> Result<pathrs::Handle, Refusal> {
+    let flags = match links {
+        Links::WithinRoot => ResolverFlags::empty(),
+        Links::Refused => ResolverFlags::NO_SYMLINKS,
+    };
+    Ok(root.as_ref().with_resolver_flags(flags).resolve(path)?)
+}
+
+/// The kernel's link to the root directory of process `pid`.
+fn link_of(pid: u32) -> PathBuf {
+    format!("/proc/{pid}/root").into()
 }
 
 /// What the kernel calls the file that one of our descriptors refers to.
 fn descriptor_path(descriptor: impl AsFd) -> Option<PathBuf> {
-    let link = format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd());
+    link_target(format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd()).as_ref())
+}
+
+/// To read a link of /proc's asks no file system.
+fn link_target(link: &Path) -> Option<PathBuf> {
     let target = readlink(link, Vec::new()).ok()?.into_bytes();
     Some(OsString::from_vec(target).into())
 }

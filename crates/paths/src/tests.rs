@@ -61,10 +61,10 @@ fn only_a_stored_regular_file_is_opened() {
     mknodat(CWD, path("device"), FileType::CharacterDevice, Mode::RUSR, 0x103).unwrap();
     let _socket = UnixListener::bind(path("socket")).unwrap();
     for (name, kind) in [
-        ("fifo", "a FIFO"),
-        ("device", "a device"),
-        ("socket", "a socket"),
-        ("inner", "a directory"),
+        ("fifo", Kind::Fifo),
+        ("device", Kind::Device),
+        ("socket", Kind::Socket),
+        ("inner", Kind::Directory),
     ] {
         match root.open(Path::new(name), Links::WithinRoot) {
             Err(Refusal::NotRegular(found)) => assert_eq!(found, kind),

@@ -3,7 +3,7 @@
 use crate::apart;
 use crate::areas::Area;
 use crate::search::{Found, Search};
-use crate::watched::wait_for_process;
+use crate::watched;
 use object::ReadRef;
 use ramson_apart::{Apart, for_owner, for_process};
 use ramson_paths::{Facts, Links, MappedFile, RegularFile, Root, executable_of, mapped_file};
@@ -46,23 +46,21 @@ impl Binary {
     /// The very file that is mapped, also where it has been replaced on disk since.
     pub fn mapped(pid: u32, area: &Area) -> Option<Self> {
         let Area { start, end, device, inode, ref path, .. } = *area;
-        let path = path.clone();
-        let open =
-            move || mapped_file(&MappedFile { pid, range: start..end, device, inode, path: &path });
-        Some(Self::new(wait_for_process(pid, open).ok()?.ok()?).of_process(pid))
+        let mapped = MappedFile { pid, range: start..end, device, inode, path };
+        let opened = watched::opened(pid, || mapped_file(&mapped)).ok()?;
+        Some(Self::new(opened).of_process(pid))
     }
 
     /// The executable of process `pid`.
     pub fn executable(pid: u32) -> Option<Self> {
-        let opened = wait_for_process(pid, move || executable_of(pid)).ok()?;
-        Some(Self::new(opened.ok()?).of_process(pid))
+        let opened = watched::opened(pid, || executable_of(pid)).ok()?;
+        Some(Self::new(opened).of_process(pid))
     }
 
     /// What is at `path` in the root directory of process `pid` by now.
     pub fn at(pid: u32, path: &str) -> Option<Self> {
-        let path = path.to_owned();
-        let open = move || Root::of_process(pid)?.open(Path::new(&path), Links::WithinRoot);
-        Some(Self::new(wait_for_process(pid, open).ok()?.ok()?).of_process(pid))
+        let open = || Root::of_process(pid)?.open(Path::new(path), Links::WithinRoot);
+        Some(Self::new(watched::opened(pid, open).ok()?).of_process(pid))
     }
 
     /// What another process has opened.

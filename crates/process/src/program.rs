@@ -1,10 +1,11 @@
 //! Which file a command is, and whether a library can be preloaded into it.
 
-use crate::Binary;
 use crate::search::{Found, Search};
+use crate::{Binary, watched};
 use object::elf;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Architecture, Object};
+use ramson_apart::for_process;
 use ramson_paths::executable_of;
 use std::ffi::OsStr;
 use std::fmt;
@@ -23,6 +24,7 @@ const KERNEL_RELEASE: &str = "/proc/sys/kernel/osrelease";
 const OLDEST_KERNEL: (u32, u32) = (4, 14);
 /// Works on every process.
 const DOCTOR: &str = "Without a profile, \"ramson doctor PID\" explains its memory";
+const SETS_IDS: &str = "set-user-ID or set-group-ID, so the loader preloads nothing";
 /// As much of a binary as has its headers and interpreter.
 const HEAD_BYTES: u64 = 64 << 10;
 
@@ -162,12 +164,19 @@ pub fn is_32_bit(pid: u32) -> bool {
 
 /// Why the program that a process runs cannot be profiled, if so.
 pub fn obstacle_of_running(pid: u32) -> Option<Obstacle> {
-    let privileges = privileges_gained(Path::new(&format!("/proc/{pid}/exe")));
-    privileges.or_else(|| {
+    let opened = watched::opened(pid, || executable_of(pid)).ok()?;
+    let Some(by) = for_process(pid) else {
         let mut head = Vec::new();
-        executable_of(pid).ok()?.file.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
-        obstacle_of_binary(&head)
-    })
+        opened.file.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
+        let privileges = privileges_gained(Path::new(&format!("/proc/{pid}/exe")));
+        return privileges.or_else(|| obstacle_of_binary(&head));
+    };
+    // Its file system may never answer. Of file capabilities and mounts without such bits root is told nothing; they change nothing for it.
+    let sets_ids = opened.facts.mode & 0o4000 != 0 || opened.facts.mode & 0o2010 == 0o2010;
+    match sets_ids {
+        true => Some(Obstacle::new(SETS_IDS, "Run a copy of the program without the bit")),
+        false => obstacle_of_binary(&by.read(&opened.file).ok()?),
+    }
 }
 
 /// What a program may do that its user may not, by the rules of bprm_fill_uid and cap_bprm_creds_from_file in the kernel: the loader is
@@ -190,8 +199,7 @@ fn privileges_gained(path: &Path) -> Option<Obstacle> {
             true => format!("Run ramson as user {}: sudo -u '#{0}' ramson run", metadata.uid()),
             false => "Run a copy of the program without the bit".into(),
         };
-        let finding = "set-user-ID or set-group-ID, so the loader preloads nothing";
-        return Some(Obstacle::new(finding, remedy));
+        return Some(Obstacle::new(SETS_IDS, remedy));
     }
     let has_capabilities = capabilities_of(path)
         .is_some_and(|(is_effective, permitted)| is_effective || may_gain && permitted != 0);

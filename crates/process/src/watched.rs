@@ -5,6 +5,7 @@
 
 use crate::text;
 use ramson_apart::{Apart, Failure, for_process};
+use ramson_paths::Refusal;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -80,6 +81,17 @@ pub fn wait_for_process<T: Send + 'static>(
     }
 }
 
+/// What `open` opens that is of process `pid`, unless its file system does not answer.
+pub fn opened<T>(pid: u32, open: impl FnOnce() -> Result<T, Refusal>) -> io::Result<T> {
+    if let Some(failure) = silent_lately(pid) {
+        return Err(failure.into());
+    }
+    open().map_err(|refusal| match refusal {
+        Refusal::Apart(failure) => noted(pid, failure),
+        other => other.into(),
+    })
+}
+
 /// The processes that could not be read lately, a line for each.
 pub fn silent() -> Vec<String> {
     let mut silent = locked();
@@ -111,15 +123,20 @@ fn wait_for<T: Send + 'static>(
     by: &Apart,
     act: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
-    let is_silent = |silence: &&Silence| {
-        matches!(silence.failure, Failure::Stuck(_)) && silence.since.elapsed() < SILENCE_LASTS
-    };
-    if let Some(silence) = locked().get(&pid).filter(is_silent) {
-        return Err(silence.failure.clone().into());
+    if let Some(failure) = silent_lately(pid) {
+        return Err(failure.into());
     }
     let done = by.wait_for(act).map_err(|failure| noted(pid, failure))?;
     locked().remove(&pid);
     Ok(done)
+}
+
+/// Why a process is not waited for again.
+fn silent_lately(pid: u32) -> Option<Failure> {
+    let is_silent = |silence: &&Silence| {
+        matches!(silence.failure, Failure::Stuck(_)) && silence.since.elapsed() < SILENCE_LASTS
+    };
+    locked().get(&pid).filter(is_silent).map(|silence| silence.failure.clone())
 }
 
 /// The same, as an error.

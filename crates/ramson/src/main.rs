@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     let (memory, actor) = (&mut MemoryReader, &mut Actor);
     let handlers: &mut [&mut dyn Handler] =
         &mut [profiles, memory, names, foreign, histories, actor];
-    if serve_if_asked(handlers, ramson_apart::enable) {
+    if serve_if_asked(handlers, ramson_apart::enable, ramson_paths::answer) {
         return ExitCode::SUCCESS;
     }
     completions::answer();

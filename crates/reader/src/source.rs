@@ -63,15 +63,54 @@ impl ReadAt for File {
     }
 
     fn most_bytes(&self) -> u64 {
-        let owner = self.metadata().map(|facts| facts.uid());
-        if owner.is_ok_and(is_trusted) { FILE_BYTES_RANGE.1 } else { strangers_bytes() }
+        self.metadata().map_or_else(|_| strangers_bytes(), |facts| most_bytes_of(facts.uid()))
     }
 
     fn apart(&self) -> Option<Passed<'_>> {
-        let by = for_owner(self.metadata().ok()?.uid())?;
-        let place = Place::File { most_bytes: self.most_bytes() };
-        Some(Passed { by, place, files: vec![self.as_fd()] })
+        passed(self, self.metadata().ok()?.uid())
     }
+}
+
+/// A file that a process has mapped, and what it was when it was opened: to ask anew might wait for a file system of another user's.
+pub struct MappedBytes {
+    /// Open.
+    pub file: File,
+    /// User ID.
+    pub owner: u32,
+    /// Length.
+    pub bytes: u64,
+}
+
+impl ReadAt for MappedBytes {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.bytes)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        ReadAt::read_at(&self.file, offset, buffer)
+    }
+
+    fn next_present(&self, range: Range<u64>) -> Option<Range<u64>> {
+        self.file.next_present(range)
+    }
+
+    fn most_bytes(&self) -> u64 {
+        most_bytes_of(self.owner)
+    }
+
+    fn apart(&self) -> Option<Passed<'_>> {
+        passed(&self.file, self.owner)
+    }
+}
+
+/// As much is read of a file of that user.
+fn most_bytes_of(owner: u32) -> u64 {
+    if is_trusted(owner) { FILE_BYTES_RANGE.1 } else { strangers_bytes() }
+}
+
+fn passed(file: &File, owner: u32) -> Option<Passed<'_>> {
+    let place = Place::File { most_bytes: most_bytes_of(owner) };
+    Some(Passed { by: for_owner(owner)?, place, files: vec![file.as_fd()] })
 }
 
 impl ReadAt for [u8] {

@@ -1,9 +1,9 @@
 //! The mappings of a process: those that may be its profile, what may be read through them, and which of its memory is no file's.
 
 use ramson_format::FILE_BYTES_RANGE;
-use ramson_paths::{Links, MapIdentity, MappedFile, Root, mapped_file};
+use ramson_paths::{Links, MapIdentity, MappedFile, RegularFile, Root, mapped_file};
 use ramson_process::{Mapping, mappings, mappings_of_files, watched};
-use ramson_reader::{ProcessRange, ReadAt, Snapshot};
+use ramson_reader::{MappedBytes, ProcessRange, ReadAt, Snapshot};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -49,6 +49,15 @@ impl Map {
         self.offset == 0 && (self.access == *b"rw-s" || self.access == *b"rw-p" && is_memory)
     }
 
+    /// What is mapped there, if it is a file that still has a name.
+    pub fn file(&self, pid: u32) -> Option<MappedFile<'_>> {
+        let Self { range, device, inode, path, .. } = self;
+        // A memfd's name ends so, too.
+        let has_name = path.starts_with('/') && !path.ends_with(" (deleted)");
+        let (device, inode) = (*device, *inode);
+        has_name.then(|| MappedFile { pid, range: range.clone(), device, inode, path })
+    }
+
     /// Whether it is of the library in the program.
     pub fn is_library(&self) -> bool {
         self.path.contains("/libramson.so")
@@ -79,7 +88,7 @@ pub fn profile_maps(pid: u32) -> io::Result<Option<Vec<Map>>> {
 pub fn bytes_of_map(pid: u32, map: Map) -> impl Iterator<Item = (Box<dyn ReadAt>, String)> {
     let Map { range, access, .. } = map.clone();
     let file = std::iter::once_with(move || {
-        let found = file_of_map(pid, &map)?;
+        let found = bytes_of(file_of_map(pid, &map)?);
         Some((Box::new(found) as Box<dyn ReadAt>, map.path))
     });
     let memory = std::iter::once_with(move || {
@@ -91,22 +100,24 @@ pub fn bytes_of_map(pid: u32, map: Map) -> impl Iterator<Item = (Box<dyn ReadAt>
     file.flatten().chain(memory.flatten())
 }
 
+/// What is in a file that is mapped.
+pub fn bytes_of(RegularFile { file, facts }: RegularFile) -> MappedBytes {
+    MappedBytes { file, owner: facts.owner, bytes: facts.bytes }
+}
+
 /// The very file that is mapped there, if it still has a name.
-pub fn file_of_map(pid: u32, map: &Map) -> Option<File> {
-    let Map { range, device, inode, path, .. } = map.clone();
-    // A memfd's name ends so, too.
-    if !path.starts_with('/') || path.ends_with(" (deleted)") {
-        return None;
-    }
-    let find = move || {
-        let mapped = MappedFile { pid, range, device, inode, path: &path };
+pub fn file_of_map(pid: u32, map: &Map) -> Option<RegularFile> {
+    let mapped = map.file(pid)?;
+    match watched::opened(pid, || mapped_file(&mapped)) {
+        Ok(found) => Some(found),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => None,
         // After a chroot, its paths are still those from our root.
-        mapped_file(&mapped).ok().map(|found| found.file).or_else(|| {
-            let file = open_found(&path)?;
-            MapIdentity::of(&file).ok()?.is(device, inode).then_some(file)
-        })
-    };
-    watched::wait_for_process(pid, find).ok()?
+        Err(_) => {
+            let file = open_found(&map.path)?;
+            let is_it = MapIdentity::of(&file).ok()?.is(map.device, map.inode);
+            is_it.then(|| RegularFile::given(file).ok()).flatten()
+        }
+    }
 }
 
 /// Leaves of the extents what process `pid`, whose snapshot it is, has mapped now: a hole that the program unmapped inside one

@@ -4,6 +4,7 @@ use crate::discovery::all_with;
 use crate::failure::Failure;
 use crate::recording::name_of;
 use crate::selector::{Base, Selector};
+use ramson_paths::executable_of;
 use ramson_process::identify::base_name;
 use ramson_process::ports::Listening;
 use ramson_process::stat::Stat;
@@ -11,8 +12,6 @@ use ramson_process::{processes, text};
 use ramson_profile::format::{format_bytes, format_duration};
 use ramson_reader::Header;
 use rustix::process::getuid;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 
 /// Processes that are listed of those that might be meant.
 const MOST_CANDIDATES: usize = 20;
@@ -79,9 +78,9 @@ fn has_memory(pid: u32) -> bool {
 
 /// `ramson run` is above the program that it started.
 fn is_ramson(pid: u32) -> bool {
-    let identity = |path: String| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
-    let own = identity("/proc/self/exe".into());
-    own.is_some() && identity(format!("/proc/{pid}/exe")) == own
+    let identity = |pid| executable_of(pid).map(|file| (file.facts.device, file.facts.inode)).ok();
+    let own = identity(std::process::id());
+    own.is_some() && identity(pid) == own
 }
 
 /// Says that nothing is named.

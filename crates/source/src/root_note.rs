@@ -1,11 +1,12 @@
 //! Which root directory a process has, written into its profile while it runs: afterwards, only that tells where its binaries are.
 
 use crate::file::{mapped_header, open_to_write};
-use crate::maps::{file_of_map, maps};
+use crate::maps::{Map, bytes_of, file_of_map, maps};
+use ramson_apart::for_process;
 use ramson_format::{ROOT_OFFSET, Root as Note};
-use ramson_paths::{Root, RootIdentity};
+use ramson_paths::{Root, RootIdentity, write_mapped};
 use ramson_process::other_root;
-use ramson_reader::Header;
+use ramson_reader::{Header, MappedBytes};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -39,17 +40,16 @@ pub fn note_root(pid: u32, header: &mut Header, origin: &str) {
     header.root = Some(Box::new(note));
     let its =
         maps(pid).into_iter().flatten().filter(|map| map.may_be_profile() && map.path == origin);
-    let owner = |facts: io::Result<std::fs::Metadata>| facts.map(|facts| facts.uid()).ok();
-    let user = owner(std::fs::metadata(format!("/proc/{pid}")));
-    let is_it = |file: &File| {
-        user.is_some()
-            && owner(file.metadata()) == user
+    let Ok(process) = std::fs::metadata(format!("/proc/{pid}")) else { return };
+    let is_it = |file: &MappedBytes| {
+        file.owner == process.uid()
             && Header::read(file).is_ok_and(|found| found.identity() == header.identity())
     };
     // Only what it has mapped and its user owns: another file may claim to be the same profile.
-    if let Some(file) = its.filter_map(|map| file_of_map(pid, &map)).find(is_it) {
+    let mut opened = its.filter_map(|map| Some((bytes_of(file_of_map(pid, &map)?), map)));
+    if let Some((bytes, map)) = opened.find(|(bytes, _)| is_it(bytes)) {
         // A report without it is as good as before.
-        let _ = write(&file, &note);
+        let _ = write(pid, &map, &bytes.file, &note);
     }
 }
 
@@ -64,8 +64,11 @@ pub fn note_root_of(pid: u32) -> Option<PathBuf> {
     Some(if is_from_here { origin.into() } else { root.join(origin.trim_start_matches('/')) })
 }
 
-fn write(file: &File, note: &Note) -> io::Result<()> {
-    open_to_write(file)?.write_all_at(&note.to_bytes(), ROOT_OFFSET)
+fn write(pid: u32, map: &Map, file: &File, note: &Note) -> io::Result<()> {
+    match (for_process(pid), map.file(pid)) {
+        (Some(by), Some(mapped)) => Ok(write_mapped(&by, &mapped, ROOT_OFFSET, &note.to_bytes())?),
+        _ => open_to_write(file)?.write_all_at(&note.to_bytes(), ROOT_OFFSET),
+    }
 }
 
 /// What became of the root directory of a process that has ended, by its header and the place of its profile.

@@ -176,8 +176,7 @@ fn mapped(binary: &Binary, is_wanted: impl FnMut(&Path) -> bool) -> impl Iterato
     let links = links.flat_map(|(pid, links)| links.into_iter().map(move |link| (pid, link)));
     let path = Path::new(plain_path(binary));
     links.filter(move |(_, link)| is_wanted(&link.name)).filter_map(move |(pid, link)| {
-        let file = wait_for_process(pid, move || link.open()).ok()?.ok()?;
-        ElfFile::mapped(file, &RootedPath::in_process(pid, path)).ok()
+        ElfFile::mapped(link.open().ok()?, &RootedPath::in_process(pid, path)).ok()
     })
 }
 

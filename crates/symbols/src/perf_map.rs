@@ -4,16 +4,16 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ramson_apart::{Apart, Failure, Request, for_owner};
-use ramson_paths::{Refusal, RegularFile};
+use ramson_paths::{Facts, Refusal, RegularFile};
 
 use crate::address::RuntimeAddress;
 use crate::defect::SymbolDefect;
@@ -187,8 +187,7 @@ fn read(
     if facts.owner != process.uid && facts.owner != 0 {
         return Err(format!("it belongs to user {}, not to the program's", facts.owner));
     }
-    let metadata = file.metadata().map_err(|error| error.to_string())?;
-    if !is_of_its_life(&metadata, process) {
+    if !is_of_its_life(&file, &facts, process) {
         return Ok(None);
     }
     let most = if facts.is_trusted() { MAX_BYTES } else { MAX_STRANGER_BYTES };
@@ -223,10 +222,12 @@ fn names_apart(
 }
 
 /// Process numbers come again, and maps stay behind.
-fn is_of_its_life(metadata: &Metadata, process: &JitProcess) -> bool {
-    let is_old = metadata.modified().is_ok_and(|modified| modified < process.start);
-    let is_later =
-        process.running.is_none() && metadata.created().is_ok_and(|created| created > process.last);
+fn is_of_its_life(file: &File, facts: &Facts, process: &JitProcess) -> bool {
+    let start = process.start.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let is_old = facts.modified_ns < start.as_nanos() as i128;
+    // The file system of a running process is not asked again: it may be its user's.
+    let created = || file.metadata().and_then(|metadata| metadata.created());
+    let is_later = process.running.is_none() && created().is_ok_and(|at| at > process.last);
     !is_old && !is_later
 }
 

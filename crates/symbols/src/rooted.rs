@@ -33,6 +33,8 @@ pub struct NotedRoot {
 pub(crate) struct RootedPath {
     #[borsh(serialize_with = "write_path", deserialize_with = "read_path")]
     root: PathBuf,
+    /// It is the root directory of this process.
+    pid: Option<u32>,
     #[borsh(serialize_with = "write_path", deserialize_with = "read_path")]
     inner: PathBuf,
     /// The user named the directory, so its files may be another user's.
@@ -51,7 +53,7 @@ impl RootedPath {
     /// As process `pid` sees it.
     pub fn in_process(pid: u32, path: &Path) -> Self {
         let root = PathBuf::from(format!("/proc/{pid}/root"));
-        Self { root, inner: path.to_owned(), ..Self::default() }
+        Self { root, pid: Some(pid), inner: path.to_owned(), ..Self::default() }
     }
 
     /// In the root directory that a profile tells of its process.
@@ -73,7 +75,7 @@ impl RootedPath {
 
     /// Whether its root can be looked into.
     pub fn has_root(&self) -> bool {
-        self.root().is_ok()
+        self.root().is_ok_and(|root| root.path().is_some())
     }
 
     /// `path`, which never leads out of the root, begins here if it is relative.
@@ -100,7 +102,11 @@ impl RootedPath {
     }
 
     fn root(&self) -> Result<Root, Refusal> {
-        if self.told_by.is_some() { Root::told(&self.root) } else { Root::at(&self.root) }
+        match (self.pid, self.told_by) {
+            (Some(pid), _) => Root::of_process(pid),
+            (None, Some(_)) => Root::told(&self.root),
+            (None, None) => Root::at(&self.root),
+        }
     }
 
     /// What is there. Where a profile told the root, what neither root, the caller nor the profile's owner has put there is not used.
