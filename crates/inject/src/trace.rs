@@ -2,6 +2,7 @@
 //!
 //! A thread is traced by the thread that seized it; if that one dies, the kernel detaches.
 
+use crate::waits::stop_for_good;
 use std::fs;
 use std::io::{Error, Result};
 use std::ptr;
@@ -33,8 +34,6 @@ const PTRACE_SECCOMP_GET_FILTER: u32 = 0x420c;
 
 /// What stops so soon need not wait for a timer, too.
 const SOON: Duration = Duration::from_micros(100);
-/// While one waits for a thread to stop that must not be left: between two looks whether it still can.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 /// Whether this process ends soon.
 static ENDS_SOON: AtomicBool = AtomicBool::new(false);
@@ -160,6 +159,16 @@ impl Traced {
         }
     }
 
+    /// Whether it runs, as far as is known.
+    pub fn is_running(&self) -> bool {
+        self.state == State::Running
+    }
+
+    /// Which thread it is.
+    pub fn tid(&self) -> i32 {
+        self.tid
+    }
+
     /// The registers of the stopped thread.
     pub fn registers(&self) -> Result<Registers> {
         // SAFETY: all zero is a valid value of a structure of integers.
@@ -216,12 +225,9 @@ impl Traced {
 impl Drop for Traced {
     /// Only a thread that is stopped can be let go; one that we left to stop alone would stay so.
     fn drop(&mut self) {
-        let is_left = ENDS_SOON.load(Ordering::Relaxed);
-        if self.state == State::Running && !is_left && self.interrupt().is_ok() {
+        if self.is_running() {
             // Fails only if there is nothing to wait for.
-            while matches!(self.wait(Instant::now() + BETWEEN_LOOKS), Ok(None))
-                && !has_ended(self.tid)
-            {}
+            let _ = stop_for_good(self, ENDS_SOON.load(Ordering::Relaxed));
         }
         if let State::Stopped(signal) = self.state {
             // It may be gone.
@@ -245,11 +251,20 @@ fn meaning(kind: i32, status: i32) -> (State, Stop) {
 }
 
 /// Whether a thread is gone, or a zombie: waitid(2) tells nothing of the first thread that ended before the others.
-fn has_ended(tid: i32) -> bool {
+pub fn has_ended(tid: i32) -> bool {
+    state(tid).is_none_or(|state| b"ZX".contains(&state))
+}
+
+/// Whether it waits in the kernel for what no stop interrupts.
+pub fn cannot_stop(tid: i32) -> bool {
+    state(tid) == Some(b'D')
+}
+
+/// As proc(5) has it.
+fn state(tid: i32) -> Option<u8> {
     // Not as text: the thread's name may contain anything.
-    let stat = fs::read(format!("/proc/{tid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(|&byte| byte == b')').next().and_then(|rest| rest.get(1));
-    state.is_none_or(|state| b"ZX".contains(state))
+    let stat = fs::read(format!("/proc/{tid}/stat")).ok()?;
+    stat.rsplit(|&byte| byte == b')').next()?.get(1).copied()
 }
 
 /// What has become of a traced thread, if anything of these `kinds`: `si_code`, `si_status` of waitid(2).

@@ -1,6 +1,7 @@
 //! Until a thread has stopped, or has come back from a call.
 
-use crate::trace::{Registers, Stop, Traced};
+use crate::resumption::Resumption;
+use crate::trace::{Registers, Stop, Traced, cannot_stop, has_ended};
 use std::io::{Error, Result};
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,8 @@ use std::time::{Duration, Instant};
 const RAISE_BYTES: u64 = 4096;
 /// A thread that waits stops at once.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
+/// Between two looks whether a thread that must not be left can still stop.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 /// See `wait_for_stop`.
 pub const DOES_NOT_STOP: &str = "it does not stop";
 
@@ -33,6 +36,32 @@ pub fn wait_for_stop(traced: &mut Traced) -> Result<Option<&'static str>> {
             None => return Ok(Some(DOES_NOT_STOP)),
         }
     }
+}
+
+/// Has a thread that runs stop, however long that takes, so that it can be let go as if it had not been stopped: one that does not stop soon may be
+/// in a machine or a control group that stands still. One that cannot be stopped is left if this process ends soon, and then goes on by itself.
+pub fn stop_for_good(traced: &mut Traced, ends_soon: bool) -> Result<()> {
+    traced.interrupt()?;
+    while traced.is_running() && !has_ended(traced.tid()) {
+        match traced.wait(Instant::now() + BETWEEN_LOOKS)? {
+            // The system call that was stopped is not to say EINTR.
+            Some(Stop::Event(libc::SIGTRAP)) => {
+                let registers = traced.registers()?;
+                traced.set_registers(&Resumption::of(&registers, true).helped)?;
+            }
+            Some(Stop::Signal(signal)) => {
+                traced.interrupt()?;
+                traced.go_on(signal)?;
+            }
+            Some(Stop::Call) => {
+                traced.interrupt()?;
+                traced.go_on(0)?;
+            }
+            None if ends_soon && cannot_stop(traced.tid()) => return Ok(()),
+            Some(Stop::Event(_) | Stop::Exec | Stop::Gone) | None => {}
+        }
+    }
+    Ok(())
 }
 
 /// Lets the thread run until it has raised `signal`. Returns a signal that it is owed, 0 for none; `None` if it does not come back.
@@ -100,8 +129,20 @@ fn has_raised(registers: &Registers, start: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resumption::Resumption;
-    use crate::trace::waits_for_events;
+    use crate::trace::{status_of, waits_for_events};
+
+    #[test]
+    fn a_wait_that_was_given_up_on_is_not_interrupted_for_the_program() {
+        let pid = waits_for_events(Duration::from_secs(2));
+        while !std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") S ") {
+            std::thread::yield_now();
+        }
+        let traced = Traced::seize(pid, pid).unwrap();
+        traced.interrupt().unwrap();
+        // Before it was seen to stop.
+        drop(traced);
+        assert_eq!(status_of(pid), 0);
+    }
 
     #[test]
     fn a_wait_that_is_stopped_while_system_calls_are_followed_is_not_interrupted_for_the_program() {
@@ -130,6 +171,6 @@ mod tests {
         assert!(wait_for_stop(&mut traced).unwrap().is_none());
         let_go_on(&traced);
         drop(traced);
-        assert_eq!(crate::trace::status_of(pid), 0);
+        assert_eq!(status_of(pid), 0);
     }
 }
