@@ -321,8 +321,16 @@ export interface DiffRow extends TopRow {
   new_flat: Estimate;
 }
 
+/** One of two sources that are compared. */
+export interface Side {
+  name: string;
+  pid?: number;
+}
+
 export interface Diff {
   unit: Unit;
+  old: Side;
+  new: Side;
   old_total: Estimate;
   new_total: Estimate;
   total: Estimate;
