@@ -204,6 +204,9 @@ pub fn wrong_method(allowed: &'static str) -> Reply {
 }
 
 fn status_of(failure: &Failure) -> StatusCode {
+    if let Failure::NothingLeft(_) = failure {
+        return StatusCode::NOT_FOUND;
+    }
     match failure.status() {
         2 => StatusCode::BAD_REQUEST,
         5 => StatusCode::NOT_FOUND,
