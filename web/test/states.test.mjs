@@ -187,6 +187,8 @@ test("a process that was attached to says when sampling is off, when recording h
   await page.getByText("Recording has ended.").waitFor();
   await settled(page);
   const then = await text(page);
+  const { moments } = await (await fetch(`${own.origin}/api/v1/moments`, { headers: { Authorization: `Bearer ${own.token}` } })).json();
+  assert.ok(moments[0].live.value > 0 && moments.at(-1).live === null, JSON.stringify(moments.at(-1)));
   assert.match(then, /Not known any more/);
   assert.doesNotMatch(then, /No sample yet|Nothing grows|Sampling is off/);
   assert.deepEqual(await violations(page), []);
