@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The tree of the test programs' sources.
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs");
@@ -189,6 +190,15 @@ fn a_trim_is_asked_for_by_post_with_its_header_from_the_own_page_and_where_that_
     let trimmed = json(&trimmed.text());
     assert_eq!(trimmed["kind"].as_str(), Some("trim"));
     assert_eq!(trimmed["pid"].to_string(), pid);
+    for (server, allows) in [(&off, false), (&serving, true)] {
+        let sources = json(&server.get("/api/v1/sources").good().text());
+        assert_eq!(sources["allows_actions"].as_bool(), Some(allows));
+    }
+    let stopped = Command::new("kill").args(["-STOP", &pid]).status().unwrap();
+    assert!(stopped.success());
+    let refused = post(&serving, &path, action);
+    assert_eq!(refused.status, 409, "{}", refused.text());
+    assert!(json(&refused.text())["message"].as_str().unwrap().contains("stopped"));
 }
 
 /// A script that notes its arguments and what is in the file that it is given.

@@ -4,6 +4,7 @@ import { switchTheme } from "./parts/canvas";
 import { copy } from "./parts/notice";
 import { isPaused } from "./state/documents";
 import { current } from "./state/live";
+import { savedOld } from "./state/offline";
 import { momentsOf, wordOf } from "./screens/diff/read";
 import { keptMoments, lastMomentNs } from "./state/series";
 import { change, go, param, place, SCREENS } from "./state/route";
@@ -69,6 +70,7 @@ export function commandOf(): string {
 
 /** Of the moments that Diff compares. */
 function diffOf(of: string): string {
+  if (savedOld !== null) return `ramson diff ${savedOld} ${of}`;
   const [moments, entry] = [momentsOf() ?? { old: 300, new: 0 }, current()];
   const at = (seconds: number) => (seconds === 0 || entry === null ? of : `${of}@${wordOf(seconds, entry, lastMomentNs.value)}`);
   return `ramson diff ${at(moments.old)} ${at(moments.new)}`;
@@ -137,6 +139,8 @@ function act(event: KeyboardEvent): boolean {
 export function listen(): () => void {
   const on = (event: KeyboardEvent) => {
     const at = event.target as HTMLElement;
+    // What is behind a question does not change.
+    if (at.closest("dialog") !== null && !showsKeys.value) return;
     const isField = /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName);
     if (event.key === "Escape") {
       if (isField) at.blur();

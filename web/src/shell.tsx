@@ -19,7 +19,7 @@ import { TimelineScreen } from "./screens/timeline";
 import { goneBecause, goneSince, isLockedOut } from "./state/api";
 import { forget, isOver, tick } from "./state/documents";
 import { current, failure, names, refreshSources, sawRunning, sources } from "./state/live";
-import { saved } from "./state/offline";
+import { saved, savedOld } from "./state/offline";
 import { change, param, place } from "./state/route";
 import { token } from "./state/token";
 import { clock, day } from "./units";
@@ -90,7 +90,10 @@ function States() {
   const said = [];
   if (saved !== null) {
     said.push(
-      <Notice fact={`Saved profile, as of ${day(saved.unix_ns)} ${clock(saved.unix_ns)}.`}>{saved.note}</Notice>,
+      <Notice fact={`Saved profile, as of ${day(saved.unix_ns)} ${clock(saved.unix_ns)}.`}>
+        {saved.note}
+        {savedOld === null ? null : <>Compared with {savedOld} on <Link to="diff">Diff</Link>.</>}
+      </Notice>,
     );
   }
   if (param("t") !== "") {

@@ -26,6 +26,18 @@ export interface SourceEntry {
 export interface Sources {
   sources: SourceEntry[];
   unreadable: string[];
+  /** Whether a process may be trimmed; a saved file does not say. */
+  allows_actions?: boolean;
+}
+
+/** What came of a trim. */
+export interface Trimmed {
+  elapsed_ms: number;
+  stopped_ms: number;
+  rss_before: number;
+  rss_after: number;
+  rss_diff: number;
+  message: string;
 }
 
 export interface Rss {
@@ -309,8 +321,16 @@ export interface DiffRow extends TopRow {
   new_flat: Estimate;
 }
 
+/** One of two sources that are compared. */
+export interface Side {
+  name: string;
+  pid?: number;
+}
+
 export interface Diff {
   unit: Unit;
+  old: Side;
+  new: Side;
   old_total: Estimate;
   new_total: Estimate;
   total: Estimate;

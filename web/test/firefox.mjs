@@ -76,13 +76,18 @@ export class Firefox {
     return answer.result.value;
   }
 
-  /** What the page shows, once this matches it. */
+  /** Waits until what the page shows matches this. */
   async shows(pattern) {
-    await this.evaluate(`new Promise((found) => {
-      const look = () => (${pattern}.test(document.querySelector("main")?.innerText ?? "") ? found(true) : setTimeout(look, 20));
+    const shown = await this.evaluate(`new Promise((found) => {
+      const until = Date.now() + 20_000;
+      const look = () => {
+        const text = document.querySelector("main")?.innerText ?? "";
+        if (${pattern}.test(text) || Date.now() > until) found(text);
+        else setTimeout(look, 20);
+      };
       look();
     })`);
-    return this.evaluate(`document.querySelector("main").innerText`);
+    if (!pattern.test(shown)) throw new Error(`${pattern} is not shown: ${shown}`);
   }
 
   async close() {

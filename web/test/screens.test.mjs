@@ -1,5 +1,6 @@
 // Every screen of real profiles in a browser: nothing in the console, nothing for axe to find in either theme, the command line's figures.
 import assert from "node:assert/strict";
+import { stat } from "node:fs/promises";
 import { after, before, test } from "node:test";
 import { Firefox } from "./firefox.mjs";
 import { Browser, Place, settled, violations, violationsInBothThemes } from "./serving.mjs";
@@ -10,6 +11,7 @@ let place;
 let browser;
 let server;
 let shop;
+let grown;
 let ids;
 
 before(async () => {
@@ -26,7 +28,8 @@ before(async () => {
   await new Promise((wake) => setTimeout(wake, 2000));
   recorder.kill("SIGINT");
   grows.kill("SIGTERM");
-  server = await place.serve(String(shop), place.path("shop.pb.gz"), ...(await ended()));
+  grown = await ended();
+  server = await place.serve(String(shop), place.path("shop.pb.gz"), grown);
   const list = await ask("sources");
   ids = {
     live: list.sources.find((entry) => entry.is_running).id,
@@ -45,7 +48,7 @@ after(async () => {
 async function ended() {
   for (let tries = 0; tries < 50; tries += 1) {
     const dead = (await place.profiles()).find((entry) => !entry.is_running);
-    if (dead) return [dead.profile];
+    if (dead) return dead.profile;
     await new Promise((wake) => setTimeout(wake, 100));
   }
   throw new Error("no program ended");
@@ -339,6 +342,36 @@ test("a file is the same application, asks for nothing, and has the command line
   clean();
 });
 
+/** What the page of a comparison has to say: as much as the command. */
+async function compared(old, source, file) {
+  await place.ramson("export", source, "--old", old, "-f", "html", "-o", file);
+  assert.ok((await stat(file)).size < 5 * 2 ** 20);
+  return place.json("diff", old, source, "--rows", "0");
+}
+
+test("a file with a comparison has the figures of the command line, of another tool's files, too", async () => {
+  await place.ramson("export", String(grown), "-f", "pprof", "-o", place.path("grown.pb.gz"));
+  for (const [old, source] of [[grown, String(shop)], [place.path("grown.pb.gz"), place.path("shop.pb.gz")]]) {
+    const file = place.path(`diff-${source.length}.html`);
+    const diff = await compared(old, source, file);
+    const page = await browser.page(`file://${file}`);
+    await settled(page);
+    await page.getByRole("application").waitFor();
+    const shown = await text(page);
+    for (const figure of [old, source, bytes(diff.old_total.value), bytes(diff.new_total.value), bytes(Math.abs(diff.total.value))]) assert.ok(shown.includes(figure), `${figure}: ${shown}`);
+    assert.match(shown, diff.is_significant ? /, significant/ : /, (not significant|interval unknown)/);
+    for (const row of diff.rows.filter((row) => row.flat.value !== 0 && (row.is_significant || row.flat.half_width_95 === null)).slice(0, 3)) assert.ok(shown.includes(bytes(Math.abs(row.flat.value))), `${row.function}: ${shown}`);
+    assert.deepEqual(await violationsInBothThemes(page), []);
+    await page.getByRole("button", { name: "Swap" }).click();
+    await page.waitForURL(/swap=1/);
+    await settled(page);
+    await page.getByRole("application").waitFor();
+    assert.ok((await text(page)).includes(`${source} → ${old}`));
+    await page.context().close();
+    clean();
+  }
+});
+
 test("a file opens in Firefox, too, which finds nothing wrong and asks for nothing", async () => {
   const file = place.path("firefox.html");
   await place.ramson("export", String(shop), "-f", "html", "-o", file);
@@ -353,6 +386,10 @@ test("a file opens in Firefox, too, which finds nothing wrong and asks for nothi
     }
     await firefox.go(`file://${file}#/flame?c=age`);
     await firefox.shows(/mean age/);
+    const diffs = place.path("firefox-diff.html");
+    const { new_total } = await compared(grown, String(shop), diffs);
+    await firefox.go(`file://${diffs}`);
+    await firefox.shows(new RegExp(`${bytes(new_total.value).replace(" ", "\\s")}[^]*Differential flame graph`));
     assert.deepEqual([firefox.errors, firefox.requests], [[], []]);
   } finally {
     await firefox.close();

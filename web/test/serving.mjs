@@ -118,6 +118,8 @@ export class Place {
       }
     }
     const pid = Number((await readFile(join(home, "data/postmaster.pid"), "utf8")).split("\n")[0]);
+    // Otherwise it waits for its clients to leave.
+    server.stop = () => process.kill(pid, "SIGINT");
     // It goes away with the server.
     query("select count(md5(n::text)), pg_sleep(600) from generate_series(1, 1000) n").catch(() => undefined);
     return pid;
@@ -143,7 +145,8 @@ export class Place {
   async end() {
     for (const child of this.started.reverse()) {
       if (child.exitCode !== null || child.signalCode !== null) continue;
-      child.kill("SIGTERM");
+      if (child.stop) child.stop();
+      else child.kill("SIGTERM");
       await once(child, "exit");
     }
     await rm(this.directory, { recursive: true, force: true });

@@ -187,6 +187,8 @@ test("a process that was attached to says when sampling is off, when recording h
   await page.getByText("Recording has ended.").waitFor();
   await settled(page);
   const then = await text(page);
+  const { moments } = await (await fetch(`${own.origin}/api/v1/moments`, { headers: { Authorization: `Bearer ${own.token}` } })).json();
+  assert.ok(moments[0].live.value > 0 && moments.at(-1).live === null, JSON.stringify(moments.at(-1)));
   assert.match(then, /Not known any more/);
   assert.doesNotMatch(then, /No sample yet|Nothing grows|Sampling is off/);
   assert.deepEqual(await violations(page), []);
@@ -256,6 +258,86 @@ test("what is mostly free says so first, and a page without a history asks for n
   await page.goto(`${own.origin}/timeline`);
   await settled(page);
   assert.deepEqual(refused, []);
+  await page.context().close();
+  assert.deepEqual(browser.errors.splice(0), []);
+});
+
+/** Resident bytes, as a trim reads them. */
+async function rssOf(pid) {
+  return 1024 * Number(/^Rss:\s+(\d+) kB/m.exec(await readFile(`/proc/${pid}/smaps_rollup`, "utf8"))[1]);
+}
+
+const UNITS = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
+const bytesIn = (said) => said.replaceAll(/[\u00a0\u202f]/g, " ").match(/([\d.]+) (\w+)/).slice(1).reduce((number, unit) => number * UNITS[unit]);
+
+test("a trim is asked for in the page, says what it does, and RSS falls by what the page says", async () => {
+  const [program, words] = redis("trimmed.sock");
+  // Otherwise jemalloc returns it by itself while the page is looked at.
+  place.environment.MALLOC_CONF = "dirty_decay_ms:-1,muzzy_decay_ms:-1";
+  await place.sampled("64K", /ready to accept connections/i, program, ...words);
+  delete place.environment.MALLOC_CONF;
+  await populate("trimmed.sock", "key");
+  await say("trimmed.sock", "eval", "for i = 0, 59999 do redis.call('del', 'key:' .. i) end", "0");
+  const pid = Number(/process_id:(\d+)/.exec(await say("trimmed.sock", "info", "server"))[1]);
+  const own = await place.serve("--allow-actions", String(pid), paths.segv);
+  const page = await browser.page(own.address);
+  await page.goto(`${own.origin}/allocator?id=${pid}`);
+  await settled(page);
+  const button = page.getByRole("button", { name: "Trim …" });
+  // By keyboard, and no the first time.
+  await button.press("Enter");
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText(`Trim redis-server (pid ${pid})?`).waitFor();
+  assert.match(await dialog.innerText(), /not known before\..*One thread that waits in a system call is stopped/s);
+  assert.deepEqual(await violations(page), []);
+  await page.keyboard.press("2");
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+  assert.ok(page.url().includes("/allocator"), page.url());
+  const before = await rssOf(pid);
+  await button.click();
+  await dialog.getByRole("button", { name: "Trim", exact: true }).press("Enter");
+  const said = page.getByText(/RSS .* → .*: .* returned in [\d.]+.ms\./);
+  await said.waitFor({ timeout: 20_000 });
+  const [, from, to, returned] = /RSS (.*) → (.*): (.*) returned/.exec(await said.innerText()).map((part) => (/iB$/.test(part) ? bytesIn(part) : 0));
+  const near = (a, b) => Math.abs(a - b) < 2 ** 20;
+  assert.ok(returned > 5 * 2 ** 20 && near(from - to, returned) && near(from, before) && near(to, await rssOf(pid)), await said.innerText());
+  assert.match(await text(page), /mallctl.* on thread \d+ \(.*\), which was stopped for [\d.]+ ms\./);
+  assert.deepEqual(await violationsInBothThemes(page), []);
+  // What cannot be trimmed is not offered to be.
+  const { sources } = await (await fetch(`${own.origin}/api/v1/sources`, { headers: { Authorization: `Bearer ${own.token}` } })).json();
+  await page.goto(`${own.origin}/allocator?id=${sources.find((entry) => !entry.is_running).id}`);
+  await page.getByText("The process is gone,").waitFor();
+  assert.equal(await button.count(), 0);
+  await page.context().close();
+  assert.deepEqual(browser.errors.splice(0), []);
+});
+
+test("a trim of glibc's malloc returns what was predicted, and a refusal says why", async () => {
+  await place.profiled(await place.compile("freed.c", "refused"), "100");
+  const pid = await place.pid("refused");
+  const predicted = (await place.json("doctor", String(pid))).statistics.arenas.reduce((sum, arena) => sum + arena.releasable_bytes, 0);
+  const own = await place.serve("--allow-actions", String(pid));
+  const page = await browser.page(own.address);
+  await page.goto(`${own.origin}/allocator`);
+  await settled(page);
+  const trim = async () => {
+    await page.getByRole("button", { name: "Trim …" }).click();
+    const asks = await page.getByRole("dialog").innerText();
+    await page.getByRole("dialog").getByRole("button", { name: "Trim", exact: true }).click();
+    return asks;
+  };
+  process.kill(pid, "SIGSTOP");
+  await trim();
+  await page.getByText("Not trimmed:").waitFor({ timeout: 20_000 });
+  assert.match(await text(page), /Not trimmed: .*stopped/);
+  process.kill(pid, "SIGCONT");
+  const asks = await trim();
+  const said = page.getByText(/ returned in /);
+  await said.waitFor({ timeout: 5_000 }).catch(async () => assert.fail(await text(page)));
+  const near = (a, b) => Math.abs(a - b) <= 0.05 * predicted + 2 ** 16;
+  assert.ok(near(bytesIn(/predicted to return (.*)\./.exec(asks)[1]), predicted), asks);
+  assert.ok(near(bytesIn(/: (.*) returned/.exec(await said.innerText())[1]), predicted), `${predicted}: ${await said.innerText()}`);
   await page.context().close();
   assert.deepEqual(browser.errors.splice(0), []);
 });

@@ -261,7 +261,7 @@ impl Report {
     fn check_peek(&self, question: &Question) -> Result<(), Failure> {
         match (&self.view, &question.view) {
             (View::Peek(table), Shown::Peek(pattern)) if table.functions.is_empty() => {
-                Err(Failure::failed(format!(
+                Err(Failure::NothingLeft(format!(
                     "--view peek {}: matches no function. \"ramson report SRC\" lists the largest",
                     pattern.as_str()
                 )))

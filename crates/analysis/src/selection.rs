@@ -53,7 +53,7 @@ impl Selection {
         let unmatched = self
             .filters
             .apply(profile)
-            .map_err(|step| Failure::failed(nothing_left(&step, profile, sample_type)))?;
+            .map_err(|step| Failure::NothingLeft(nothing_left(&step, profile, sample_type)))?;
         let is_folded = self.own_frames.as_ref().is_some_and(|own| own.fold(profile));
         Ok(Applied { unmatched, is_folded })
     }

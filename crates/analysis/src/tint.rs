@@ -146,8 +146,10 @@ fn of_change(
         let label = Label { key: SIDE.into(), value: LabelValue::Text(side.into()) };
         profile.samples.iter_mut().for_each(|sample| sample.labels = [label.clone()].into());
     }
-    let merged = merge(vec![new, shared, old])
-        .map_err(|different| Failure::usage(format!("{different}")))?;
+    // Of two tools' files there is no shared part, which counts nothing that they could agree with.
+    let mut sides = vec![new, shared, old];
+    sides.retain(|side| !side.samples.is_empty());
+    let merged = merge(sides).map_err(|different| Failure::usage(format!("{different}")))?;
     let mut profile = Profile { start_unix_ns, time_unix_ns, ..merged };
     let is_folded = wanted.shown.fold(&mut profile);
     let figures = profile.samples.iter_mut().map(|sample| match side_of(sample) {

@@ -20,6 +20,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 pub fn export(flags: &ExportFlags) -> Result<(), Failure> {
+    if flags.old.is_some() {
+        refuse_old(flags)?;
+    }
     match (flags.view, flags.format) {
         (ExportView::Timeline, _) => export_timeline(flags),
         (ExportView::Profile, Format::Openmetrics) => export_totals(flags),
@@ -58,21 +61,24 @@ fn export_profile(flags: &ExportFlags) -> Result<(), Failure> {
         )));
     }
     if matches!(flags.format, Format::Html) {
-        let saving = Saving {
+        let title = title(&members, &named.profile);
+        let old = flags.old.as_ref().map(|old| open_all(&[old])).transpose()?;
+        let mut saving = Saving {
             flags,
-            members: &members,
+            members: &mut members,
+            old,
             profile: &named.profile,
             sample_type,
             defects: lacks,
             missing_symbols: named.missing_symbols.iter().map(ToString::to_string).collect(),
         };
-        let page = saving.page().map_err(|error| Failure::failed(format!("the page: {error}")))?;
+        let page = saving.page()?;
         let time_ns = match named.profile.time_unix_ns {
             0 => unix_ns(),
             known => known,
         };
         return write_file(output(flags), flags.force, |out| {
-            html::write(out, &title(&members, &named.profile), &page, time_ns)
+            html::write(out, &title, &page, time_ns)
         });
     }
     write_file(output(flags), flags.force, |out| {
@@ -104,6 +110,27 @@ fn write(format: Format, profile: &Profile, of: SampleType, out: &mut dyn Write)
         Format::Csv => csv::write(profile, out),
         Format::HeapV2 => heap_v2::write(profile, out),
         Format::Html | Format::Openmetrics => unreachable!("these are more than a profile"),
+    }
+}
+
+/// A comparison is of whole profiles, and only a page has it.
+fn refuse_old(flags: &ExportFlags) -> Result<(), Failure> {
+    let is_page = flags.format == Format::Html && flags.view == ExportView::Profile;
+    if !is_page {
+        return Err(Failure::usage(
+            "--old compares in a page. Pass -f html, or run \"ramson diff\"",
+        ));
+    }
+    if flags.source.sources.iter().chain(&flags.old).any(|source| source == "-") {
+        return Err(Failure::usage(
+            "-: standard input can be read only once. Save it to a file, and compare that",
+        ));
+    }
+    match flags.filters.are_set() || flags.kind.is_some() {
+        true => Err(Failure::usage(
+            "--old compares whole profiles. Leave filters and --kind out, or run \"ramson diff\" with them",
+        )),
+        false => Ok(()),
     }
 }
 

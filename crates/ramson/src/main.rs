@@ -21,6 +21,7 @@ mod record;
 mod report;
 mod run;
 mod saved;
+mod saved_diff;
 mod schemas;
 mod serve;
 mod snap;

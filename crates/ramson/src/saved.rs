@@ -1,6 +1,7 @@
 //! The documents of a page that is one file: what the application would ask a server for, of one moment, within a budget.
 
 use crate::flags::{ExportFlags, NameFlags};
+use crate::saved_diff;
 use crate::serve;
 use ramson_analysis::end::state_of;
 use ramson_analysis::flame::{Graph, Question, Shown, Wanted};
@@ -14,7 +15,7 @@ use ramson_profile::format::{format_objects, format_share, format_value};
 use ramson_profile::view::{Sort, TopTable, Walk, largest_stacks, peek, top};
 use ramson_profile::{Estimate, FrameTable, Granularity, OwnFrames, Pattern, Profile, SampleType};
 use ramson_serve::Document;
-use ramson_source::{Members, Opened};
+use ramson_source::{Failure, Members, Opened};
 use serde::Serialize;
 use std::io;
 
@@ -36,7 +37,9 @@ pub struct Saving<'a> {
     /// What was asked for.
     pub flags: &'a ExportFlags,
     /// Where it came from.
-    pub members: &'a Members,
+    pub members: &'a mut Members,
+    /// What it is compared with.
+    pub old: Option<Members>,
     /// With all filters applied.
     pub profile: &'a Profile,
     /// What is counted first.
@@ -64,6 +67,9 @@ struct Source {
 struct Sources {
     sources: [Source; 1],
     unreadable: [String; 0],
+    /// What it is compared with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    old: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -81,14 +87,19 @@ struct Rows<'a, T: Serialize> {
 
 impl Saving<'_> {
     /// All documents. What is narrow is merged until they keep the budget, and the page says what.
-    pub fn page(&self) -> io::Result<Page> {
+    pub fn page(&mut self) -> Result<Page, Failure> {
+        let failed = |error| Failure::failed(format!("the page: {error}"));
         let (mut least_share, mut most_rows) = (LEAST_SHARE, MOST_ROWS);
         loop {
             let mut page = Page::default();
-            self.put_process(&mut page)?;
-            self.put_tables(&mut page, most_rows)?;
-            self.put_graphs(&mut page, least_share)?;
-            self.put_tinted_graphs(&mut page, least_share)?;
+            self.put_all(&mut page, most_rows, least_share).map_err(failed)?;
+            let first = self.sample_type;
+            let types: Vec<SampleType> = self.types().map(|(of, _)| of).collect();
+            if let Some(old) = &mut self.old {
+                let mut comparing =
+                    saved_diff::Comparing { flags: self.flags, old, new: self.members };
+                comparing.put(&mut page, first, &types, most_rows, least_share)?;
+            }
             let bytes: usize = page.documents.iter().map(|(_, document)| document.len()).sum();
             if bytes <= MOST_BYTES || most_rows == 0 {
                 return Ok(page);
@@ -96,6 +107,13 @@ impl Saving<'_> {
             least_share *= 2.0;
             most_rows /= 2;
         }
+    }
+
+    fn put_all(&self, page: &mut Page, most_rows: usize, least_share: f64) -> io::Result<()> {
+        self.put_process(page)?;
+        self.put_tables(page, most_rows)?;
+        self.put_graphs(page, least_share)?;
+        self.put_tinted_graphs(page, least_share)
     }
 
     /// The only source, if that is a process.
@@ -126,7 +144,8 @@ impl Saving<'_> {
             live: summary.as_ref().and_then(|it| it.live),
             command: summary.map(|it| it.command).unwrap_or_default(),
         };
-        put(page, "sources", None, &Sources { sources: [source], unreadable: [] })?;
+        let old = self.flags.old.clone();
+        put(page, "sources", None, &Sources { sources: [source], unreadable: [], old })?;
         let [only] = self.flags.source.sources.as_slice() else { return Ok(()) };
         // These read the source once more, and know no filters.
         if process.is_none() || self.flags.filters.are_set() {
@@ -321,11 +340,17 @@ impl Saving<'_> {
 }
 
 /// The tree as a page shows it first.
-fn whole(walk: Walk, least_share: f64) -> Question<'static> {
+pub fn whole(walk: Walk, least_share: f64) -> Question<'static> {
     Question { walk, path: &[], around: None, search: None, least_share }
 }
 
-fn put(page: &mut Page, key: &str, kind: Option<&str>, answer: &impl Serialize) -> io::Result<()> {
+/// Adds a document.
+pub fn put(
+    page: &mut Page,
+    key: &str,
+    kind: Option<&str>,
+    answer: &impl Serialize,
+) -> io::Result<()> {
     let mut body = Vec::new();
     write_document(kind, answer, &mut body)?;
     page.documents.push((key.to_owned(), body));

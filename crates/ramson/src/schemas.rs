@@ -16,7 +16,7 @@ use ramson_analysis::suspects::Suspects;
 use ramson_analysis::timeline::Timeline;
 use ramson_control::{Attached, Detached, Set, TrimAnswer, Trims};
 use ramson_encode::json::VERSION;
-use ramson_serve::{Entries, Moments};
+use ramson_serve::{Moments, Served};
 use ramson_source::Failure;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -41,7 +41,7 @@ const ALL: [Described; 17] = [
     ("report", &[], schema::<Report>),
     ("snap", &["snap"], schema::<Snapped>),
     ("source", &["source"], schema::<SourceLines>),
-    ("sources", &["sources"], schema::<Entries>),
+    ("sources", &["sources"], schema::<Served>),
     ("symbolize", &["symbolize"], schema::<Symbolized>),
     ("timeline", &["timeline"], schema::<Timeline>),
     ("top", &["top"], schema::<Live>),

@@ -88,7 +88,7 @@ fn event(moment: Option<Moment>, ended: Option<&str>) -> String {
     let event = Event {
         unix_ns: moment.map(|moment| moment.unix_ns),
         rss: moment.and_then(|moment| moment.rss),
-        live: moment.map(|moment| moment.live),
+        live: moment.and_then(|moment| moment.live),
         free: moment.and_then(|moment| moment.free),
         terms: moment.and_then(|moment| moment.terms),
         ended,
@@ -107,7 +107,7 @@ mod tests {
     const PID: u32 = 7;
 
     fn moment(unix_ns: u64) -> Moment {
-        Moment { unix_ns, rss: Some(1), live: Estimate::exact(1.0), free: None, terms: None }
+        Moment { unix_ns, rss: Some(1), live: Some(Estimate::exact(1.0)), free: None, terms: None }
     }
 
     /// What a client gets while `during` goes on; time passes when all wait.

@@ -269,6 +269,7 @@ mod tests {
             documents: Arc::new(NoDocuments),
             source_roots: Vec::new(),
             trees: Trees::new(),
+            allows_actions: false,
         };
         if let Some(then) = then {
             std::fs::write(&path, then).unwrap();

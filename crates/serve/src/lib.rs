@@ -38,6 +38,7 @@ mod work;
 pub use address::Address;
 pub use documents::{Document, Documents};
 pub use moments::Moments;
+pub use parts::Served;
 pub use server::{Options, serve};
 pub use sources::{Entries, Entry, First, Sources};
 pub use token::Token;

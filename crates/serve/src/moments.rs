@@ -21,8 +21,8 @@ pub struct Moment {
     pub unix_ns: u64,
     /// Resident bytes; null: not known.
     pub rss: Option<u64>,
-    /// Live bytes of the heap.
-    pub live: Estimate,
+    /// Live bytes of the heap; null: not known, as the process had been detached from.
+    pub live: Option<Estimate>,
     /// Free in the allocator; null where it was not read, as reading it takes longest.
     pub free: Option<Estimate>,
     /// The terms of RSS, which add up to it; null where they were not read at that moment.
@@ -139,8 +139,8 @@ impl Series {
     /// The largest steps of RSS that live does not follow.
     pub fn steps(&self) -> Vec<Step> {
         let seen = |moment: &Moment| {
-            let Moment { unix_ns, live, free, .. } = *moment;
-            Some(steps::Seen { unix_ns, rss: moment.rss?, live, free })
+            let Moment { unix_ns, free, .. } = *moment;
+            Some(steps::Seen { unix_ns, rss: moment.rss?, live: moment.live?, free })
         };
         steps(&self.moments.iter().filter_map(seen).collect::<Vec<_>>())
     }
@@ -159,7 +159,13 @@ mod tests {
     use super::*;
 
     fn moment(unix_ns: u64, rss: u64) -> Moment {
-        Moment { unix_ns, rss: Some(rss), live: Estimate::exact(1.0), free: None, terms: None }
+        Moment {
+            unix_ns,
+            rss: Some(rss),
+            live: Some(Estimate::exact(1.0)),
+            free: None,
+            terms: None,
+        }
     }
 
     #[test]

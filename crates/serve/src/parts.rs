@@ -2,12 +2,13 @@
 
 use crate::documents::{Document, Documents};
 use crate::reply::{self, Reply};
-use crate::sources::{Entry, Sources};
+use crate::sources::{Entries, Entry, Sources};
 use crate::trees::Trees;
 use crate::watch::Watch;
 use crate::work::Overload;
 use ramson_analysis::naming::Names;
 use ramson_source::{Failure, Selector};
+use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,6 +24,18 @@ pub struct Parts {
     pub source_roots: Vec<PathBuf>,
     pub watch: Arc<Watch>,
     pub trees: Trees,
+    /// Whether a client may change processes.
+    pub allows_actions: bool,
+}
+
+/// What is served, and what a client may do with it.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct Served {
+    /// The sources.
+    #[serde(flatten)]
+    pub entries: Entries,
+    /// Whether a process may be trimmed.
+    pub allows_actions: bool,
 }
 
 impl Parts {
@@ -34,7 +47,9 @@ impl Parts {
     /// All sources, as a document.
     pub fn list(&self) -> Result<Reply, Failure> {
         let mut body = Vec::new();
-        ramson_encode::json::write_document(Some("sources"), &self.sources.entries()?, &mut body)?;
+        let served =
+            Served { entries: self.sources.entries()?, allows_actions: self.allows_actions };
+        ramson_encode::json::write_document(Some("sources"), &served, &mut body)?;
         Ok(reply::document(body))
     }
 

@@ -122,8 +122,10 @@ fn trim(entry: &Entry) -> Result<Reply, Failure> {
         ))
     })?;
     let target = find_target(&pid.to_string())?;
-    let trimmed = ramson_control::trim(&target, false)?;
-    document("trim", &TrimAnswer::of(&target, Ok(&trimmed), None))
+    match ramson_control::trim(&target, false) {
+        Ok(trimmed) => document("trim", &TrimAnswer::of(&target, Ok(&trimmed), None)),
+        Err(failure) => Ok(reply::refused_action(&failure)),
+    }
 }
 
 fn document(kind: &str, answer: &impl Serialize) -> Result<Reply, Failure> {

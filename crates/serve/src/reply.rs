@@ -156,6 +156,15 @@ pub fn failure(failure: &Failure) -> Reply {
 
 /// The same as a JSON document.
 pub fn failure_document(failure: &Failure) -> Reply {
+    document_of(failure, status_of(failure))
+}
+
+/// Why a process was left as it is.
+pub fn refused_action(failure: &Failure) -> Reply {
+    document_of(failure, StatusCode::CONFLICT)
+}
+
+fn document_of(failure: &Failure, status: StatusCode) -> Reply {
     #[derive(Serialize)]
     struct Failed {
         status: u8,
@@ -166,7 +175,7 @@ pub fn failure_document(failure: &Failure) -> Reply {
     // Writing to memory does not fail.
     let _ = ramson_encode::json::write_document(Some("error"), &answer, &mut body);
     let mut reply = document(body);
-    *reply.status_mut() = status_of(failure);
+    *reply.status_mut() = status;
     reply
 }
 
@@ -195,6 +204,9 @@ pub fn wrong_method(allowed: &'static str) -> Reply {
 }
 
 fn status_of(failure: &Failure) -> StatusCode {
+    if let Failure::NothingLeft(_) = failure {
+        return StatusCode::NOT_FOUND;
+    }
     match failure.status() {
         2 => StatusCode::BAD_REQUEST,
         5 => StatusCode::NOT_FOUND,

@@ -102,7 +102,6 @@ pub struct Server {
     guard: Guard,
     work: Work,
     parts: Arc<Parts>,
-    allows_actions: bool,
 }
 
 impl Server {
@@ -112,8 +111,8 @@ impl Server {
         let guard = Guard::new(&address, &hosts, token);
         let watch = Watch::start(&sources);
         let trees = Trees::new();
-        let parts = Arc::new(Parts { sources, names, documents, source_roots, watch, trees });
-        Self { guard, work: Work::new(), parts, allows_actions }
+        let parts = Parts { sources, names, documents, source_roots, watch, trees, allows_actions };
+        Self { guard, work: Work::new(), parts: Arc::new(parts) }
     }
 }
 
@@ -143,7 +142,7 @@ impl Answer for Server {
                     .unwrap_or_else(|_| busy());
             }
             Route::Process(_, OfProcess::Trim) => {
-                if let Err(line) = process::may_act(self.allows_actions, &head.headers) {
+                if let Err(line) = process::may_act(self.parts.allows_actions, &head.headers) {
                     return reply::error(StatusCode::FORBIDDEN, line);
                 }
             }

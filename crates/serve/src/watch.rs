@@ -2,6 +2,7 @@
 
 use crate::moments::{Moment, Seen, Terms};
 use crate::sources::Sources;
+use ramson_analysis::attachment::is_detached;
 use ramson_analysis::live::pace::Pace;
 use ramson_analysis::live::processes::{Process, Processes};
 use ramson_analysis::live::watch::free_or_held;
@@ -125,7 +126,7 @@ fn note(seen: &mut Seen, process: &Process) {
         unix_ns: unix_ns(),
         // What the terms add up to, where they are known.
         rss: split.map(|rss| rss.bytes).or(process.rss),
-        live: process.moments.total.live,
+        live: (!is_detached(&watched.recording)).then_some(process.moments.total.live),
         free: free
             .filter(|(term, free)| *term == Term::Free && free.value > 0.0)
             .map(|(_, free)| free),

@@ -10,6 +10,8 @@ pub enum Failure {
     ClosedPipe,
     /// With an exit status.
     Message(u8, String),
+    /// What was asked for leaves nothing of what is there: status 1.
+    NothingLeft(String),
 }
 
 impl Failure {
@@ -33,6 +35,7 @@ impl Failure {
         match self {
             Self::ClosedPipe => 0,
             Self::Message(status, _) => *status,
+            Self::NothingLeft(_) => 1,
         }
     }
 }
@@ -41,7 +44,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Self::ClosedPipe => write!(f, "the output was closed"),
-            Self::Message(_, message) => f.write_str(message),
+            Self::Message(_, message) | Self::NothingLeft(message) => f.write_str(message),
         }
     }
 }

@@ -19,12 +19,13 @@ export const isLockedOut = signal(false);
 export const goneSince = signal<number | null>(null);
 export const goneBecause = signal("");
 
-export async function open(path: string, signalOf?: AbortSignal): Promise<Response> {
+export async function open(path: string, signalOf?: AbortSignal, action?: string): Promise<Response> {
   const known = token.get();
   const headers: Record<string, string> = known === null ? {} : { Authorization: `Bearer ${known}` };
+  if (action !== undefined) headers["X-Ramson-Action"] = action;
   let reply: Response;
   try {
-    reply = await fetch(path, { headers, credentials: "omit", signal: signalOf ?? null });
+    reply = await fetch(path, { method: action === undefined ? "GET" : "POST", headers, credentials: "omit", signal: signalOf ?? null });
   } catch (error) {
     if (signalOf?.aborted) throw error;
     goneSince.value ??= Date.now();
@@ -56,7 +57,15 @@ export async function ask<T>(path: string, signalOf?: AbortSignal): Promise<T> {
     if (found === undefined) throw new Failed("this file does not hold that: open the profile with ramson serve", 404);
     return found as T;
   }
-  const reply = await open(`/api/v1/${path}`, signalOf);
+  return documentOf<T>(await open(`/api/v1/${path}`, signalOf));
+}
+
+/** Has a process changed, if the server allows that. */
+export async function act<T>(path: string, action: string): Promise<T> {
+  return documentOf<T>(await open(`/api/v1/${path}`, undefined, action));
+}
+
+async function documentOf<T>(reply: Response): Promise<T> {
   const text = await reply.text();
   if (!reply.ok) {
     const isDocument = reply.headers.get("Content-Type") === "application/json";

@@ -11,3 +11,6 @@ function read(): Saved | null {
 }
 
 export const saved: Saved | null = read();
+
+/** What the profile in this file is compared with, as the command line named it. */
+export const savedOld = (saved?.documents["sources"] as { old?: string } | undefined)?.old ?? null;

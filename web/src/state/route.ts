@@ -1,6 +1,6 @@
 // The address is the state: the screen is its path, everything else a parameter. Defaults are not written.
 import { signal } from "@preact/signals";
-import { saved } from "./offline";
+import { saved, savedOld } from "./offline";
 
 export const SCREENS = ["overview", "flame", "table", "timeline", "diff", "suspects", "allocator", "source"] as const;
 export type Screen = (typeof SCREENS)[number];
@@ -15,7 +15,7 @@ function parse(): Place {
   const text = saved ? location.hash.slice(1) : location.pathname + location.search;
   const [path = "", query = ""] = text.split("?");
   const name = path.replace(/^\//, "");
-  const screen = SCREENS.find((is) => is === name) ?? "overview";
+  const screen = SCREENS.find((is) => is === name) ?? (savedOld === null ? "overview" : "diff");
   return { screen, params: Object.fromEntries(new URLSearchParams(query)) };
 }
 

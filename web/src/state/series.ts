@@ -1,7 +1,6 @@
 // RSS and live over time: what a history keeps, then what this page has seen.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { isDetached } from "../parts/lacks";
 import { partsOf, type Parts } from "../parts/rss";
 import type { SourceEntry, Step, Timeline, TimelineRow } from "../types";
 import { useDocument, type Loaded } from "./documents";
@@ -53,10 +52,8 @@ export function useSeries(entry: SourceEntry): Series {
   const isSplit = (moment: { terms: unknown }) => moment.terms !== null;
   const firstSplit = moments.value.find(isSplit)?.unix_ns ?? Infinity;
   for (const point of kept) if (point.unix_ns >= firstSplit) point.parts = null;
-  // After a detach the profile has none, which says nothing.
-  const isKnown = !isDetached(entry);
   const seen = moments.value.filter((moment) => moment.unix_ns > lastKept || isSplit(moment));
-  const points = kept.concat(seen.map((moment) => ({ unix_ns: moment.unix_ns, rss: moment.rss, live: isKnown || moment.live !== 0 ? moment.live : null, half: moment.half, parts: moment.terms === null ? null : partsOf(moment.terms) })));
+  const points = kept.concat(seen.map((moment) => ({ unix_ns: moment.unix_ns, rss: moment.rss, live: moment.live, half: moment.half, parts: moment.terms === null ? null : partsOf(moment.terms) })));
   // The server's clock may be behind this machine's.
   points.sort((a, b) => a.unix_ns - b.unix_ns);
   const last = points.at(-1)?.unix_ns ?? 0;

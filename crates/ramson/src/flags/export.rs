@@ -13,6 +13,7 @@ use std::path::PathBuf;
 Examples:
   ramson export 4711 -f pprof -o heap.pb.gz && go tool pprof -top heap.pb.gz
   ramson export 4711 -f html -o heap.html
+  ramson export new.ramson --old old.ramson -f html -o diff.html
   ramson export 4711 -f svg --focus createStringObject > heap.svg
   ramson export 4711@-6h.. -f svg --view timeline > memory.svg
   ramson export name:redis-server -f openmetrics > /var/lib/node_exporter/redis.prom
@@ -44,9 +45,12 @@ pub struct ExportFlags {
     /// Default: inuse_space, or the default of a pprof file
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
     pub sample_index: Option<SampleType>,
+    /// html: also compare with OLD, the earlier profile, as "ramson diff OLD SRC" does
+    #[arg(long, value_name = "OLD")]
+    pub old: Option<String>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub enum Format {
     Pprof,
     Collapsed,

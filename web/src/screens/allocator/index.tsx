@@ -6,14 +6,17 @@ import { releasableOf } from "../../parts/rss";
 import { CommandLine, Notice, Skeleton, Trouble } from "../../parts/notice";
 import { useDocument } from "../../state/documents";
 import { saved } from "../../state/offline";
+import { sources } from "../../state/live";
 import { pathOf } from "../../state/paths";
 import type { Advice, Doctor, SourceEntry } from "../../types";
 import { bytes, count, duration, relative, share } from "../../units";
 import { HeapMap } from "./map";
+import { TrimButton, TrimOutcome, useTrim } from "./trim";
 
 export function Allocator({ entry }: { entry: SourceEntry }) {
   const isThere = entry.is_running || (saved !== null && entry.pid !== null);
   const loaded = useDocument<Doctor>(isThere ? pathOf(entry, "doctor") : null, "doctor");
+  const trim = useTrim(entry);
   if (entry.pid === null) return <Notice fact="Not in this file:">it holds nothing of the process or its allocator.</Notice>;
   if (!isThere) {
     return <Notice fact="The process is gone,">and with it its allocator. What the profile has of it is on the other screens.</Notice>;
@@ -26,8 +29,10 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
   const kept = Math.max(0, (free.value ?? 0) - releasable);
   const isGlibc = doctor.allocators.glibc !== null && doctor.statistics !== null;
   const name = doctor.allocators.glibc?.name ?? rss.allocator;
+  const mayTrim = entry.is_running && sources.value?.allows_actions === true;
   return (
     <>
+      <TrimOutcome of={trim} />
       <div class="answers two-one">
         <div>
           <h2>Why isn’t it coming back?</h2>
@@ -46,6 +51,7 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
           <h2>a trim returns now</h2>
           <p class="headline">{isGlibc ? bytes(releasable) : "–"}</p>
           <p>{isGlibc ? `whole free pages and the free end of the heap; ${share(releasable, rss.bytes)} of RSS` : (doctor.statistics_missing ?? "not known of this allocator")}</p>
+          {mayTrim ? <TrimButton of={trim} entry={entry} prediction={isGlibc ? releasable : null} /> : null}
         </div>
         <div>
           <h2>cannot be returned</h2>

@@ -12,17 +12,17 @@ import { coloursOf } from "../flame/colours";
 import { Detail } from "../flame/detail";
 import { GraphView } from "../flame/graph";
 import { layout, type Cell } from "../flame/layout";
-import { wordOf, type Moments } from "./read";
+import type { Compared } from "./read";
 
 const STEP = 200;
 
-export function DiffGraph({ entry, moments, lastNs, isSwapped }: { entry: SourceEntry; moments: Moments; lastNs: number; isSwapped: boolean }) {
+export function DiffGraph({ entry, compared, isSwapped }: { entry: SourceEntry; compared: Compared; isSwapped: boolean }) {
   const [area, width] = useWidth<HTMLDivElement>();
   const path = param("p");
-  const [old, at] = isSwapped ? [moments.new, moments.old] : [moments.old, moments.new];
+  const [old, at] = isSwapped ? [compared.at ?? "now", compared.old] : [compared.old, compared.at];
   const words = {
-    old: wordOf(old, entry, lastNs),
-    at: at === 0 ? undefined : wordOf(at, entry, lastNs),
+    old,
+    at,
     width: Math.min(10_000, Math.max(200, Math.ceil(width / STEP) * STEP)),
     path,
     "sample-index": sample(),

@@ -1,59 +1,80 @@
 // What changed between two moments. What is inside its interval is one row.
+import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Change, Figure, Heading, Name } from "../../parts/figures";
 import { Notice, Skeleton, Trouble } from "../../parts/notice";
 import { Choice } from "../../parts/switches";
+import { saved, savedOld } from "../../state/offline";
 import { found } from "../../state/found";
 import { change, param } from "../../state/route";
 import { useSeries } from "../../state/series";
-import type { DiffRow, Diff, SourceEntry, Unit } from "../../types";
+import type { DiffRow, Diff, Estimate, Side, SourceEntry, Unit } from "../../types";
 import { absolute, amount, clock, count, relative, signed } from "../../units";
 import { matcher } from "../flame";
 import { nearest } from "../timeline";
 import { Bars } from "./bars";
 import { DiffGraph } from "./graph";
-import { useDiff } from "./read";
+import { momentsOf, useDiff } from "./read";
 
 export function DiffScreen({ entry }: { entry: SourceEntry }) {
-  const { loaded, moments } = useDiff(entry);
+  const { loaded, compared } = useDiff(entry);
   const { points } = useSeries(entry);
-  if (entry.pid === null) return (
-    <>
-      <h1 class="hidden-label">Diff</h1>
-      <Notice fact="Not in this file:">it is one moment. To compare two files: ramson diff OLD NEW.</Notice>
-    </>
-  );
-  if (moments === null) return <Pick entry={entry} hasPast={points.length > 1} span={points.length < 2 ? 0 : (points.at(-1)!.unix_ns - points[0]!.unix_ns) / 1e9} />;
+  const moments = momentsOf();
+  if (saved !== null && savedOld === null) return <NotHere>it is one moment. To save a comparison: ramson export NEW --old OLD -f html.</NotHere>;
+  if (entry.pid === null && savedOld === null) return <NotHere>it is one moment. To compare two files: ramson diff OLD NEW.</NotHere>;
+  if (moments === null && savedOld === null) return <Pick entry={entry} hasPast={points.length > 1} span={points.length < 2 ? 0 : (points.at(-1)!.unix_ns - points[0]!.unix_ns) / 1e9} />;
   const last = points.at(-1)?.unix_ns ?? Date.now() * 1e6;
   const at = (seconds: number) => clock(points.length === 0 ? last - seconds * 1e9 : nearest(points, last - seconds * 1e9).unix_ns);
   const isSwapped = param("swap") === "1";
-  const [from, to] = isSwapped ? [moments.new, moments.old] : [moments.old, moments.new];
+  const sides = savedOld !== null ? [savedOld, entry.source] : [at(moments!.old), at(moments!.new)];
+  const [from, to] = isSwapped ? [...sides].reverse() : sides;
   const diff = loaded.value;
   return (
     <>
       <div class="subject">
         <h1>
-          {at(from)} → {at(to)}
+          {from} → {to}
         </h1>
         {diff === null ? null : (
           <span class="quiet">
             {amount(diff.old_total.value, diff.unit)} <span class="pm">{relative(diff.old_total)}</span> → {amount(diff.new_total.value, diff.unit)} <span class="pm">{relative(diff.new_total)}</span>:{" "}
-            <Change of={diff.total} unit={diff.unit} />
+            <Change of={diff.total} unit={diff.unit} />, {verdict(diff.total)}
           </span>
         )}
         <button type="button" class="plain" onClick={() => change({ swap: isSwapped ? "" : "1" })}>
           Swap
         </button>
-        <button type="button" class="plain" onClick={() => change({ a: "", b: "", swap: "" })}>
-          Other moments
-        </button>
+        {savedOld !== null ? null : (
+          <button type="button" class="plain" onClick={() => change({ a: "", b: "", swap: "" })}>
+            Other moments
+          </button>
+        )}
       </div>
+      {savedOld === null || (diff?.old.pid ?? diff?.new.pid) === undefined ? null : <p class="quiet">{[diff!.old, diff!.new].map(nameOf).join(" → ")}</p>}
       <div class="tools" style={{ padding: "10px 0", border: 0 }}>
         <Choice />
       </div>
       <Trouble failed={loaded.failed} />
       {diff === null ? loaded.failed === null ? <Skeleton height={300} /> : null : <Rows diff={diff} />}
-      {points.length === 0 ? null : <DiffGraph entry={entry} moments={moments} lastNs={last} isSwapped={isSwapped} />}
+      {compared === null ? null : <DiffGraph entry={entry} compared={compared} isSwapped={isSwapped} />}
+    </>
+  );
+}
+
+const nameOf = (side: Side) => (side.pid === undefined ? side.name : `${side.name} (pid ${side.pid})`);
+
+/** In the words of `ramson diff`. */
+function verdict({ value, half_width_95: half }: Estimate): string {
+  if (value === 0) return "no change";
+  if (value === null || half === null) return "interval unknown";
+  return Math.abs(value) <= half ? "not significant" : "significant";
+}
+
+function NotHere({ children }: { children: ComponentChildren }) {
+  return (
+    <>
+      <h1 class="hidden-label">Diff</h1>
+      <Notice fact="Not in this file:">{children}</Notice>
     </>
   );
 }
@@ -96,7 +117,9 @@ function Rows({ diff }: { diff: Diff }) {
   const all = diff.rows.filter((row) => (row.flat.value ?? 0) !== 0 || (row.old_flat.value ?? 0) !== 0 || (row.new_flat.value ?? 0) !== 0);
   const rows = all.filter((row) => text === null || text.test(row.function) || text.test(row.file));
   const size = (row: DiffRow) => Math.abs(row.flat.value ?? 0);
-  const moved = rows.filter((row) => row.is_significant && size(row) > 0).sort((a, b) => size(b) - size(a));
+  // Where the interval is unknown, nothing is called noise.
+  const isMeant = (row: DiffRow) => row.is_significant || row.flat.half_width_95 === null;
+  const moved = rows.filter((row) => isMeant(row) && size(row) > 0).sort((a, b) => size(b) - size(a));
   const noise = rows.filter((row) => !moved.includes(row));
   const sum = noise.reduce((total, row) => total + (row.flat.value ?? 0), 0);
   const half = Math.sqrt(noise.reduce((total, row) => total + (row.flat.half_width_95 ?? 0) ** 2, 0));

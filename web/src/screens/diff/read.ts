@@ -1,5 +1,6 @@
 // Two moments of one process: the ends of window A; with a window B, the ends of both.
 import { useDocument, type Loaded } from "../../state/documents";
+import { savedOld } from "../../state/offline";
 import { pathOf, sample } from "../../state/paths";
 import { param } from "../../state/route";
 import { useSeries } from "../../state/series";
@@ -26,14 +27,27 @@ export function momentsOf(): Moments | null {
   return { old: Math.max(first, second), new: Math.min(first, second) };
 }
 
-export function useDiff(entry: SourceEntry): { loaded: Loaded<Diff>; moments: Moments | null } {
+/** What is compared, in the words of the server; `null`: nothing is chosen. */
+export interface Compared {
+  old: string;
+  /** `undefined`: now. */
+  at: string | undefined;
+}
+
+function useCompared(entry: SourceEntry): Compared | null {
   const moments = momentsOf();
-  const isSwapped = param("swap") === "1";
   const last = useSeries(entry).points.at(-1)?.unix_ns;
-  const word = (seconds: number) => wordOf(seconds, entry, last ?? 0);
-  const words = moments === null ? {} : { old: word(moments.old), at: moments.new === 0 ? undefined : word(moments.new), rows: 0, "sample-index": sample() };
-  const loaded = useDocument<Diff>(moments === null || last === undefined ? null : pathOf(entry, "diff", words), `diff ${moments?.old} ${moments?.new}`);
-  return { loaded: isSwapped && loaded.value !== null ? { ...loaded, value: swapped(loaded.value) } : loaded, moments };
+  if (savedOld !== null) return { old: "saved", at: undefined };
+  if (moments === null || last === undefined) return null;
+  return { old: wordOf(moments.old, entry, last), at: moments.new === 0 ? undefined : wordOf(moments.new, entry, last) };
+}
+
+export function useDiff(entry: SourceEntry): { loaded: Loaded<Diff>; compared: Compared | null } {
+  const compared = useCompared(entry);
+  const isSwapped = param("swap") === "1";
+  const words = { ...compared, rows: 0, "sample-index": sample() };
+  const loaded = useDocument<Diff>(compared === null ? null : pathOf(entry, "diff", words), `diff ${compared?.old} ${compared?.at}`);
+  return { loaded: isSwapped && loaded.value !== null ? { ...loaded, value: swapped(loaded.value) } : loaded, compared };
 }
 
 const minus = (of: { value: number | null; half_width_95: number | null }) => ({ ...of, value: of.value === null ? null : -of.value });
@@ -41,6 +55,8 @@ const minus = (of: { value: number | null; half_width_95: number | null }) => ({
 function swapped(diff: Diff): Diff {
   return {
     ...diff,
+    old: diff.new,
+    new: diff.old,
     old_total: diff.new_total,
     new_total: diff.old_total,
     total: minus(diff.total),
