@@ -25,11 +25,11 @@ class Catalog {
     std::list<std::string> texts_;
 };
 
-// The latest 500 pages. It allocates all the time, and frees as much.
+// The latest 1,000 pages. It allocates all the time, and frees as much.
 class PageCache {
   public:
     void get(long page) {
-        if (pages_.size() == 500)
+        if (pages_.size() == 1000)
             pages_.pop_front();
         pages_.push_back(std::string(8000, static_cast<char>(page)));
     }

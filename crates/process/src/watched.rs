@@ -86,10 +86,12 @@ pub fn opened<T>(pid: u32, open: impl FnOnce() -> Result<T, Refusal>) -> io::Res
     if let Some(failure) = silent_lately(pid) {
         return Err(failure.into());
     }
-    open().map_err(|refusal| match refusal {
+    let opened = open().map_err(|refusal| match refusal {
         Refusal::Apart(failure) => noted(pid, failure),
         other => other.into(),
-    })
+    })?;
+    locked().remove(&pid);
+    Ok(opened)
 }
 
 /// The processes that could not be read lately, a line for each.
