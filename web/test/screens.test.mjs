@@ -240,7 +240,7 @@ test("a window is typed as a time of day, a time ago or since a mark", async () 
 
 // Of a program that is gone, so that a window of seconds before now would be another.
 test("what moved in a window has its change, and a curve of the moments that a history keeps", async () => {
-  const page = await open(`/timeline?id=${ids.dead}&a=3-0`);
+  const page = await open(`/timeline?id=${ids.dead}&a=2-0`);
   await page.getByRole("img", { name: /^Over the window: [\d.]+ .iB, / }).first().waitFor();
   assert.match(await text(page), /open_session\s.*▲ \+[\d.]+ MiB\s+±[\d.]+ .iB/s);
   assert.deepEqual(await violations(page), []);

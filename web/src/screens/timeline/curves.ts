@@ -20,8 +20,8 @@ function chosen(from: number, to: number): number[] {
 
 export function useCurves(entry: SourceEntry, from: number, to: number): Curves {
   const [curves, set] = useState<Curves>([]);
-  const hasMoments = saved === null && keptMoments.value.length > 0;
-  // Once for a window: its ends move with what is seen last.
+  const hasMoments = saved === null && chosen(from, to).length > 1;
+  // Once for a window, when its ends are known: they move with what is seen last.
   useEffect(() => {
     set([]);
     if (!hasMoments) return;
