@@ -1,5 +1,6 @@
 /* The loader's list of objects changes while a process takes its first sample, as by dlclose in another thread: the entry of what came
    after the start leads nowhere at that moment. Whoever follows the list then, without the loader's lock, follows it into freed memory.
+   not-attached: it changes the list without the loader's lock, without which attach has nobody follow the list
    lib: namespaced.c
    args: {built}/namespaced.so
    representative */
