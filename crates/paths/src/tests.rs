@@ -164,16 +164,18 @@ fn another_file_at_the_path_of_a_map_is_not_taken_for_the_mapped_one() {
     let facts = executable_of(std::process::id()).unwrap().facts;
     let path = std::env::current_exe().unwrap();
     // A range that is no mapping, as for a caller whom the kernel refuses its link.
-    let map = |inode| MappedFile {
+    let map = |device, inode| MappedFile {
         pid: std::process::id(),
         range: 0x1000..0x2000,
-        device: facts.device,
+        device,
         inode,
         path: path.to_str().unwrap(),
     };
-    assert_eq!(mapped_file(&map(facts.inode)).unwrap().facts, facts);
-    let other = mapped_file(&map(facts.inode + 1));
-    assert!(matches!(other, Err(Refusal::OtherFile)), "{other:?}");
+    assert_eq!(mapped_file(&map(facts.device, facts.inode)).unwrap().facts, facts);
+    for other in [map(facts.device, facts.inode + 1), map(facts.device + 1, facts.inode)] {
+        let other = mapped_file(&other);
+        assert!(matches!(other, Err(Refusal::OtherFile)), "{other:?}");
+    }
 }
 
 #[test]
@@ -229,7 +231,9 @@ fn a_root_that_was_told_is_found_without_links_and_known_from_the_next_one_at_it
     assert_eq!(content(told.open(Path::new("/inner/file"), Links::Refused)).unwrap(), "inside");
     let link = path.with_file_name("link");
     symlink(&path, &link).unwrap();
-    assert!(matches!(Root::told(&link), Err(Refusal::Link)));
+    for through in [link.as_path(), &link.join("inner")] {
+        assert!(matches!(Root::told(&through), Err(Refusal::Link)), "{through:?}");
+    }
     assert!(matches!(Root::told(&path.join("inner/file")), Err(Refusal::Missing)));
     for made_up in ["/proc/self/root", "/proc/self/cwd"] {
         assert!(Root::told(Path::new(made_up)).is_err(), "{made_up}");
