@@ -230,7 +230,7 @@ fn a_root_that_was_told_is_found_without_links_and_known_from_the_next_one_at_it
     let link = path.with_file_name("link");
     symlink(&path, &link).unwrap();
     for through in [link.as_path(), &link.join("inner")] {
-        assert!(matches!(Root::told(&through), Err(Refusal::Link)), "{through:?}");
+        assert!(matches!(Root::told(through), Err(Refusal::Link)), "{through:?}");
     }
     assert!(matches!(Root::told(&path.join("inner/file")), Err(Refusal::Missing)));
     for made_up in ["/proc/self/root", "/proc/self/cwd"] {
