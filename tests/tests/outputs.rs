@@ -1,9 +1,10 @@
-//! What is no regular file is never replaced by a command's output, not even by root with --force.
+//! What is no regular file is never replaced by a command's output, not even by root with --force; another user's is not written to.
 
+use ramson_tests::forged::{STRANGER, give};
 use ramson_tests::program;
 use ramson_tests::servers::*;
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::fs::{FileTypeExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 /// A node like /dev/null, which only root can make.
@@ -82,4 +83,39 @@ fn an_open_file_is_written_to_through_its_link() {
     let outcome = finish(ramson(&scratch).args(export).arg(&link).arg("--force")).good();
     assert!(outcome.text().contains("alloc_space"), "{outcome:?}");
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+}
+
+#[test]
+fn root_follows_no_link_of_another_user_and_writes_into_no_fifo_or_device_of_theirs() {
+    let scratch = Scratch::new();
+    let Some(device) = device(&scratch) else { return };
+    let own = own(&scratch);
+    let theirs = scratch.open_directory("theirs");
+    let export = |to: &Path| {
+        let mut command = ramson(&scratch);
+        command.arg("export").arg(&own).args(["-f", "json", "--force", "-o"]).arg(to);
+        finish(&mut command)
+    };
+    for target in [Path::new("/proc/self/fd/1"), &device] {
+        let link = theirs.join("link");
+        symlink(target, &link).unwrap();
+        lchown(&link, Some(STRANGER), None).unwrap();
+        give(&theirs, STRANGER);
+        assert_eq!(export(&link).good().text(), "");
+        assert!(fs::symlink_metadata(&link).unwrap().is_file(), "{target:?}");
+        assert!(fs::read_to_string(&link).unwrap().contains("alloc_space"));
+        fs::remove_file(&link).unwrap();
+    }
+    let fifo = theirs.join("fifo");
+    finish(clean(installed("mkfifo", "coreutils")).arg(&fifo)).good();
+    // A FIFO that has a reader, so that writing to it would not wait.
+    let _reader = fs::File::options().read(true).write(true).open(&fifo).unwrap();
+    for path in [&fifo, &device] {
+        give(path, STRANGER);
+        let refused = export(path);
+        assert_eq!(refused.status, 1, "{refused:?}");
+        let why = "a device or FIFO of another user, which is never replaced";
+        assert!(refused.remarks[0].contains(why), "{refused:?}");
+        assert!(!fs::symlink_metadata(path).unwrap().is_file());
+    }
 }

@@ -4,12 +4,14 @@ use ramson_tests::program_with;
 use ramson_tests::servers::*;
 use ramson_tests::serving::{Reply, Serving};
 use ramson_tests::several::say;
+use ramson_tests::strangers::{STRANGER, as_stranger};
 use ramson_tests::tool;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
+use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -108,7 +110,10 @@ fn a_token_file_is_made_for_this_user_and_its_token_is_not_printed_to_a_log() {
     let scratch = Scratch::new();
     let (profile, file) = (dead(&scratch), scratch.path("token"));
     let file = file.to_str().unwrap();
-    let mut first = Serving::start(&scratch, &[&profile, "--token-file", file]);
+    let log = scratch.path("log");
+    let mut command = ramson(&scratch);
+    command.args(["serve", "--listen", "127.0.0.1:0", &profile, "--token-file", file]);
+    let mut first = Serving::start_command(command.stderr(fs::File::create(&log).unwrap()));
     assert_eq!(fs::metadata(file).unwrap().mode() & 0o7777, 0o600);
     let token = fs::read_to_string(file).unwrap().trim().to_owned();
     assert!(!first.line.contains(&token) && token.len() >= 32, "{}", first.line);
@@ -116,7 +121,16 @@ fn a_token_file_is_made_for_this_user_and_its_token_is_not_printed_to_a_log() {
     first.get("/debug/pprof/heap").good();
     let command = fs::read(format!("/proc/{}/cmdline", first.running.0.id())).unwrap();
     assert!(!String::from_utf8_lossy(&command).contains(&token));
-    drop(first);
+    // Nor is it in a line about a request, be it one that has it in its path.
+    let nearly = format!("Bearer {token}x");
+    let in_path = format!("/debug/pprof/heap?token={token}");
+    assert_eq!(first.get_with("/debug/pprof/heap", &[("Authorization", &nearly)]).status, 401);
+    assert_eq!(first.get_with(&in_path, &[]).status, 401);
+    assert_ne!(first.get(&in_path).status, 401);
+    first.running.signal("TERM");
+    first.running.wait();
+    let logged = fs::read_to_string(&log).unwrap();
+    assert!(!logged.contains(&token), "{logged}");
     let mut again = Serving::start(&scratch, &[&profile, "--token-file", file]);
     again.token = token;
     again.get("/debug/pprof/heap").good();
@@ -130,7 +144,7 @@ fn a_token_file_is_made_for_this_user_and_its_token_is_not_printed_to_a_log() {
 #[test]
 fn an_interrupt_ends_it_and_leaves_no_socket() {
     let scratch = Scratch::new();
-    let (profile, socket) = (dead(&scratch), scratch.path("serve.sock"));
+    let (profile, socket) = (dead(&scratch), scratch.open_directory("sockets").join("serve.sock"));
     let listen = format!("unix:{}", socket.display());
     let start = || {
         let mut command = ramson(&scratch);
@@ -143,6 +157,10 @@ fn an_interrupt_ends_it_and_leaves_no_socket() {
     let path = socket.to_str().unwrap();
     let got = tool("curl", &["-fsS", "--unix-socket", path, "-H", &bearer, url]);
     assert!(got.contains("holds-guarded"), "{got}");
+    let connects = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])";
+    let mut stranger = clean(python());
+    let stranger = finish(&mut as_stranger(stranger.args(["-c", connects, path])));
+    assert!(stranger.stderr.contains("PermissionError"), "{stranger:?}");
     let taken = say(&scratch, &["serve", "--listen", &listen, &profile]);
     assert!(taken.status == 1 && taken.remarks[0].contains("Another program"), "{taken:?}");
     serving.running.signal("INT");
@@ -157,7 +175,14 @@ fn an_interrupt_ends_it_and_leaves_no_socket() {
     last.running.signal("TERM");
     assert_eq!(code(last.running.wait()), 0);
     assert!(!socket.exists());
-    scratch.file("serve.sock", "not a socket");
+    // Another user's stays, though none listens on it; a file stays.
+    drop(UnixListener::bind(&socket).unwrap());
+    lchown(&socket, Some(STRANGER), None).unwrap();
+    let refused = say(&scratch, &["serve", "--listen", &listen, &profile]);
+    assert!(refused.status == 1 && refused.remarks[0].contains("cannot listen"), "{refused:?}");
+    assert_eq!(fs::symlink_metadata(&socket).unwrap().uid(), STRANGER);
+    fs::remove_file(&socket).unwrap();
+    fs::write(&socket, "not a socket").unwrap();
     let refused = say(&scratch, &["serve", "--listen", &listen, &profile]);
     assert_eq!((refused.status, socket.exists()), (1, true), "{refused:?}");
 }

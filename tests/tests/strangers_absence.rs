@@ -26,11 +26,12 @@ fn private(script: &str) -> Outcome {
 }
 
 #[track_caller]
-fn assert_said(script: &str, what: &str) {
+fn assert_said(script: &str, what: &str) -> Outcome {
     let outcome = private(script).good();
     assert!(outcome.remarks.iter().any(|line| line.contains(what)), "{what}: {outcome:?}");
     let guess = "the program allocated too little";
     assert!(!outcome.remarks.iter().any(|line| line.contains(guess)), "{outcome:?}");
+    outcome
 }
 
 #[test]
@@ -49,15 +50,22 @@ fn a_program_that_became_another_user_whose_directory_is_taken_is_told_so() {
 }
 
 #[test]
-fn a_directory_of_another_user_or_of_a_wrong_mode_is_named_before_the_start() {
-    let script = "mkdir -m 777 /var/tmp/ramson-1502; chown OWNER /var/tmp/ramson-1502\n\
-                  as 1502 $ramson run -- $changes nothing";
-    let cause = |finding| format!("/var/tmp/ramson-1502: {finding}: the profile will be lost");
-    assert_said(&script.replace("OWNER", "1501"), &cause("it belongs to user 1501"));
-    assert_said(
-        &script.replace("OWNER", "1502"),
-        &cause("other users may enter it; its mode must be 0700"),
-    );
+fn a_directory_of_another_user_or_of_a_wrong_mode_is_named_before_the_start_and_not_used() {
+    let private = "other users may enter it; its mode must be 0700";
+    for (owner, mode, finding) in [
+        (1501, "777", "it belongs to user 1501"),
+        (1502, "777", private),
+        (1502, "750", private),
+        (1502, "701", private),
+    ] {
+        let script = format!(
+            "mkdir -m {mode} /var/tmp/ramson-1502; chown {owner} /var/tmp/ramson-1502\n\
+             as 1502 $ramson run -- $changes nothing\n\
+             ls -A /var/tmp/ramson-1502"
+        );
+        let cause = format!("/var/tmp/ramson-1502: {finding}: the profile will be lost");
+        assert_eq!(assert_said(&script, &cause).text(), "", "{owner} {mode}");
+    }
 }
 
 #[test]
@@ -82,14 +90,19 @@ fn the_profile_of_a_program_with_another_root_directory_is_found() {
 
 #[test]
 fn a_directory_that_another_user_made_does_not_switch_off_root_s_recording() {
-    let script = "as 1501 mkdir /var/tmp/ramson-0\n\
-                  $ramson run -- $changes nothing\n\
-                  $ramson list";
-    let outcome = private(script).good();
-    assert!(outcome.text().contains("/var/lib/ramson-0/"), "{outcome:?}");
-    let said = |what: &str| outcome.remarks.iter().any(|line| line.contains(what));
-    assert!(said("ramson report /var/lib/ramson-0/"), "{outcome:?}");
-    assert!(said("/var/tmp/ramson-0: left out: it belongs to user 1501"), "{outcome:?}");
+    // By itself, and as root of a user namespace.
+    for makes in ["as 1501 mkdir", "as 1501 unshare -Ur mkdir"] {
+        let script = format!(
+            "{makes} /var/tmp/ramson-0\n\
+             $ramson run -- $changes nothing\n\
+             $ramson list"
+        );
+        let outcome = private(&script).good();
+        assert!(outcome.text().contains("/var/lib/ramson-0/"), "{outcome:?}");
+        let said = |what: &str| outcome.remarks.iter().any(|line| line.contains(what));
+        assert!(said("ramson report /var/lib/ramson-0/"), "{outcome:?}");
+        assert!(said("/var/tmp/ramson-0: left out: it belongs to user 1501"), "{outcome:?}");
+    }
 }
 
 #[test]

@@ -7,8 +7,13 @@ use ramson_tests::recorded::Recorded;
 use ramson_tests::servers::*;
 use ramson_tests::strangers::as_stranger;
 use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 /// A C++ program with debug information that has run under the library, and its profile.
 fn recorded(scratch: &Scratch) -> (PathBuf, PathBuf) {
@@ -81,6 +86,32 @@ except ChildProcessError:
     let command = ramson(&scratch);
     adopting.args(["-c", ADOPTS]).arg(command.get_program()).arg("report").arg(&profile);
     assert_eq!(finish(&mut adopting).good().text(), "no child\n");
+}
+
+#[test]
+fn root_asks_no_server_about_the_binaries_in_a_profile_of_another_user() {
+    let scratch = Scratch::new();
+    let (program, profile) = recorded(&scratch);
+    finish(clean(installed("strip", "binutils")).arg(&program)).good();
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", server.local_addr().unwrap());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    thread::spawn(move || {
+        for client in server.incoming() {
+            count.fetch_add(1, Ordering::SeqCst);
+            let mut client = client.unwrap();
+            let _ = client.read(&mut [0; 4096]);
+            let _ = client.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    for (owner, is_asked) in [(STRANGER, false), (0, true)] {
+        give(&profile, owner);
+        let mut command = ramson(&scratch);
+        command.env("XDG_CACHE_HOME", scratch.path("cache")).env("DEBUGINFOD_URLS", &url);
+        finish(command.arg("report").arg(&profile).arg("--debuginfod")).good();
+        assert_eq!(asked.load(Ordering::SeqCst) > 0, is_asked, "of user {owner}");
+    }
 }
 
 /// The processes that a process has started.
@@ -248,6 +279,14 @@ fn what_takes_more_than_its_budget_is_one_line_and_the_others_are_shown() {
     let unreadable = json.text().matches(&format!("\"{path}: ")).count();
     assert_eq!(unreadable, 1, "{}", json.text());
     finish(ramson(&scratch).args(["report", path])).good();
+    // Another tool's file, of two million names.
+    let types = b"\x0a\x04\x08\x01\x10\x02\x32\x00\x32\x05space\x32\x05bytes";
+    let foreign = scratch.file("a.pb", [&types[..], &b"\x32\x05aaaaa".repeat(2_000_000)].concat());
+    give(&foreign, STRANGER);
+    let (budget, finding) = budgets[1];
+    let report = finish(ramson(&scratch).arg("report").arg(&foreign).args(["--budget", budget]));
+    assert_eq!((report.status, report.remarks.len()), (1, 1), "{report:?}");
+    assert!(report.remarks[0].contains(finding), "{report:?}");
 }
 
 #[test]

@@ -94,12 +94,16 @@ fn a_stranger_s_file_beside_the_output_does_not_change_the_status() {
 #[test]
 fn a_directory_that_is_not_its_user_s_is_left_out_and_a_line_says_so() {
     let scratch = Scratch::new();
-    let script = "mkdir -m 755 /var/tmp/ramson-1501 /var/tmp/ramson-1502\n\
+    // Where everyone may put files, too, its owner's are the only ones that count.
+    let script = "mkdir -m 777 /var/tmp/ramson-1501 /var/tmp/ramson-1502\n\
                   for user in 1501 1502; do cp $forged /var/tmp/ramson-$user/1-$user.ramson; done\n\
-                  chown -R 1501 /var/tmp/ramson-*\n";
+                  chown -R 1501 /var/tmp/ramson-*\n\
+                  for user in 0 1502; do cp $forged /var/tmp/ramson-1501/2-$user.ramson; done\n\
+                  chown 1502 /var/tmp/ramson-1501/2-1502.ramson\n";
     for user in ["0", "1502"] {
         let list = private(&scratch, &format!("{script} as {user} $ramson list")).good();
         assert!(!list.text().contains("1-1502.ramson"), "{list:?}");
+        assert!(!list.text().contains("/2-"), "{list:?}");
         assert_eq!(list.text().contains("1-1501.ramson"), user == "0", "{list:?}");
         said(&list, "/var/tmp/ramson-1502: left out: it belongs to user 1501");
     }
@@ -112,9 +116,20 @@ fn of_a_stranger_s_directory_so_many_files_are_looked_at_and_a_line_says_so() {
                   cp $forged /var/tmp/ramson-1502/1-1502.ramson\n\
                   (cd /var/tmp/ramson-1501 && seq -f %.0f-1.ramson 10001 | xargs touch)\n\
                   chown -R 1501 /var/tmp/ramson-1501; chown -R 1502 /var/tmp/ramson-1502\n";
+    // What runs is found by what it has mapped, wherever its file is among the others.
+    let lists = "as 1501 $ramson run --interval 4K -- $hides > /var/tmp/said &\n\
+                 for _ in $(seq 1000); do grep -q ready /var/tmp/said && break; sleep 0.01; done\n\
+                 profile=$(find /var/tmp/ramson-1501 -name '*.ramson' ! -name '*-1.ramson')\n\
+                 as USER $ramson list; echo profile $profile\n\
+                 name=${profile##*/}; kill -KILL ${name%%-*}; wait || :";
     for (user, is_said) in [("0", true), ("1501", false)] {
-        let list = private(&scratch, &format!("{script} as {user} $ramson list")).good();
-        assert_eq!(list.text().contains("1-1502.ramson"), user == "0", "{list:?}");
+        let lists = lists.replace("USER", user);
+        let list = private(&scratch, &format!("{script}{lists}")).good();
+        let text = list.text();
+        assert_eq!(text.contains("1-1502.ramson"), user == "0", "{list:?}");
+        let (rows, profile) = text.trim_end().rsplit_once("profile ").unwrap();
+        let is_running = |row: &str| row.contains(profile) && row.contains(" running ");
+        assert_eq!(rows.lines().filter(|row| is_running(row)).count(), 1, "{list:?}");
         let line = "/var/tmp/ramson-1501: only 10000 of its files are looked at";
         assert_eq!(list.remarks.iter().any(|it| it.contains(line)), is_said, "{list:?}");
     }
@@ -205,13 +220,20 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn outputs_are_for_their_owner_only_and_no_link_is_followed() {
     let scratch = Scratch::new();
-    let profile = scratch.path("profile");
-    Forged::new(999_999).write(&profile, 4096);
-    let (snapped, exported) = (scratch.path("snapped"), scratch.path("exported"));
-    finish(ramson(&scratch).arg("snap").arg(&profile).arg("-o").arg(&snapped)).good();
-    let mut export = ramson(&scratch);
-    finish(export.arg("export").arg(&profile).args(["-f", "json", "-o"]).arg(&exported)).good();
-    assert_eq!((mode(&snapped), mode(&exported)), (0o600, 0o600));
+    let script = "umask 0; cd /var/tmp; mkdir out\n\
+                  $ramson snap $forged -o out/snapped > /dev/null\n\
+                  $ramson export $forged -f json -o out/exported\n\
+                  $ramson run --trim-every 1s --trim-log out/log -- true\n\
+                  $ramson record --all -o out/history.db & pid=$!\n\
+                  for _ in $(seq 1000); do [ -s out/history.db ] && break; sleep 0.01; done\n\
+                  stat -c '%a %n' out/*\n\
+                  kill -INT $pid; wait $pid";
+    let modes = private(&scratch, script).text();
+    let files: Vec<_> = modes.lines().collect();
+    for name in ["snapped", "exported", "log", "history.db"] {
+        assert!(files.contains(&format!("600 out/{name}").as_str()), "{name}: {modes}");
+    }
+    assert!(files.iter().all(|file| file.starts_with("600 ")), "{modes}");
     let link = scratch.path("link");
     symlink(scratch.path("target"), &link).unwrap();
     let mut record = ramson(&scratch);

@@ -351,3 +351,24 @@ impl Slot {
         is_changed.then(|| ids_for(self.owner))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_may_cost_512_mib_and_10_s_or_4_gib_where_it_is_one_s_own() {
+        const FOREIGN: u32 = 20_100;
+        assert!(for_owner(FOREIGN).is_none());
+        enable(None);
+        let of_others = Budget { memory_bytes: 512 << 20, cpu: Some(Duration::from_secs(10)) };
+        assert_eq!(bounds(false), of_others);
+        assert_eq!(bounds(true), Budget { memory_bytes: 4 << 30, cpu: None });
+        for owner in [FOREIGN, NOBODY] {
+            assert_eq!(locked(&for_owner(owner).unwrap().0.slot).budget, of_others);
+        }
+        for owner in [0, getuid().as_raw()] {
+            assert!(for_owner(owner).is_none());
+        }
+    }
+}

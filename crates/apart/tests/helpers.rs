@@ -5,10 +5,14 @@
 use ramson_apart::{
     Apart, Budget, Failure, Handler, Opened, Request, bounds, for_owner, serve_if_asked,
 };
+use rustix::net::{AddressFamily, SocketType, socket};
+use rustix::process::{Pid, getpid, test_kill_process};
 use std::fs::File;
 use std::hint::black_box;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
@@ -17,7 +21,7 @@ const ALLOCATE: u8 = 2;
 const COMPUTE: u8 = 3;
 const PANIC: u8 = 4;
 const WAIT: u8 = 5;
-const OPEN: u8 = 6;
+const FORBIDDEN: u8 = 6;
 const NONE: u8 = 7;
 
 const MEMORY_BYTES: u64 = 64 << 20;
@@ -28,7 +32,7 @@ struct Test;
 
 impl Handler for Test {
     fn kinds(&self) -> &'static [u8] {
-        &[ECHO, ALLOCATE, COMPUTE, PANIC, WAIT, OPEN]
+        &[ECHO, ALLOCATE, COMPUTE, PANIC, WAIT, FORBIDDEN]
     }
 
     fn answer(&mut self, kind: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>> {
@@ -53,10 +57,38 @@ impl Handler for Test {
                 hears.read_exact(&mut [0]).ok()?;
                 Some(Vec::new())
             }
-            OPEN => Some(File::open("/dev/null").err()?.to_string().into_bytes()),
+            FORBIDDEN => Some(forbidden(body).concat().into_bytes()),
             _ => None,
         }
     }
+}
+
+/// What comes of all that a helper may not do, a line each; `body` is the ID of the process that has started it.
+fn forbidden(body: &[u8]) -> Vec<String> {
+    let parent = str::from_utf8(body).ok().and_then(|pid| Pid::from_raw(pid.parse().ok()?));
+    // SAFETY: PTRACE_TRACEME takes no pointer.
+    let traced = || match unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    };
+    let signal = |to: Option<Pid>| Ok(to.map_or(Ok(()), test_kill_process)?);
+    let socket = |family| Ok(socket(family, SocketType::STREAM, None).map(drop)?);
+    let results: [(&str, io::Result<()>); 9] = [
+        ("open", File::open("/dev/null").map(drop)),
+        ("TCP", socket(AddressFamily::INET)),
+        ("TCP over IPv6", socket(AddressFamily::INET6)),
+        ("Unix socket", socket(AddressFamily::UNIX)),
+        ("exec", Err(Command::new("/bin/true").exec())),
+        ("start", Command::new("/bin/true").spawn().map(drop)),
+        ("signal to the parent", signal(parent)),
+        ("signal to itself", signal(Some(getpid()))),
+        ("trace", traced()),
+    ];
+    results
+        .map(|(what, result)| {
+            format!("{what}: {:?}\n", result.err().and_then(|error| error.raw_os_error()))
+        })
+        .to_vec()
 }
 
 #[test]
@@ -150,9 +182,13 @@ fn a_helper_that_is_ended_or_stopped_in_the_middle_is_one_failure() {
 }
 
 #[test]
-fn a_helper_opens_nothing() {
-    let said = ask(&helper(20_007), OPEN, &[]).unwrap();
-    assert!(String::from_utf8(said).unwrap().contains("not permitted"));
+fn a_helper_opens_connects_starts_signals_and_traces_nothing() {
+    let own_id = std::process::id().to_string();
+    let said = String::from_utf8(ask(&helper(20_007), FORBIDDEN, own_id.as_bytes()).unwrap());
+    let said = said.unwrap();
+    assert_eq!(said.lines().count(), 9, "{said}");
+    let refused = format!(": {:?}", Some(libc::EPERM));
+    assert!(said.lines().all(|line| line.ends_with(&refused)), "{said}");
 }
 
 #[test]

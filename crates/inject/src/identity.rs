@@ -33,9 +33,23 @@ impl Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Problem, Process};
+    use crate::{Call, Called, Code, Problem, Process, Purpose, Step};
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Command, Stdio};
+
+    /// Borrows the only thread of a process for a call of address 0.
+    fn borrow(process: &Process, pid: u32) -> std::result::Result<Called, Problem> {
+        let code = Code { pop_rdi: 0, raise: 0, restorer: 0, errno_offset_at: None, malloc: None };
+        let call = Call {
+            steps: &[Step::new(0, &[])],
+            code: &code,
+            suspends_seccomp: false,
+            purpose: Purpose::Allocator,
+            are_locks_seen: false,
+        };
+        let mut is_safe = || -> std::result::Result<(), String> { panic!("it is borrowed") };
+        process.attempt((pid as i32, false), &call, &mut is_safe, &mut Vec::new())
+    }
 
     #[test]
     fn nothing_is_written_to_a_process_that_has_started_another_program() {
@@ -55,6 +69,8 @@ mod tests {
         assert_eq!(output.next().unwrap().unwrap(), "2");
         assert_ne!(before, identity());
         assert!(matches!(process.write(0, b"harm"), Err(Problem::Changed)));
+        let borrowed = borrow(&process, child.id());
+        assert!(matches!(borrowed, Err(Problem::Changed)), "{borrowed:?}");
         input.write_all(b"\n").unwrap();
         assert_eq!(output.next().unwrap().unwrap(), "unharmed");
         child.wait().unwrap();

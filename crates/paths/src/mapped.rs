@@ -146,3 +146,17 @@ pub(crate) fn link_here(pid: u32, link: &OsStr) -> Result<RegularFile, Refusal> 
 fn open_link(link: &Path) -> Result<RegularFile, Refusal> {
     open_regular(openat(CWD, link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_of_another_device_is_of_another_file_where_devices_can_be_compared() {
+        for (has_other_device, is_it) in [(false, false), (true, true)] {
+            let file = MapIdentity { device: 7, inode: 8, has_other_device };
+            assert!(file.is(7, 8) && !file.is(7, 9));
+            assert_eq!(file.is(6, 8), is_it);
+        }
+    }
+}

@@ -229,7 +229,9 @@ fn a_root_that_was_told_is_found_without_links_and_known_from_the_next_one_at_it
     assert_eq!(content(told.open(Path::new("/inner/file"), Links::Refused)).unwrap(), "inside");
     let link = path.with_file_name("link");
     symlink(&path, &link).unwrap();
-    assert!(matches!(Root::told(&link), Err(Refusal::Link)));
+    for through in [link.as_path(), &link.join("inner")] {
+        assert!(matches!(Root::told(through), Err(Refusal::Link)), "{through:?}");
+    }
     assert!(matches!(Root::told(&path.join("inner/file")), Err(Refusal::Missing)));
     for made_up in ["/proc/self/root", "/proc/self/cwd"] {
         assert!(Root::told(Path::new(made_up)).is_err(), "{made_up}");

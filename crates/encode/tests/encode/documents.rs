@@ -165,6 +165,15 @@ fn no_text_of_a_csv_file_is_a_formula_and_what_is_unknown_is_empty() {
     let document = text(|out| csv::write(&profile, out));
     let row = "'=cmd|'/C calc'!A0,\"'@SUM(1,\"\"2\"\")\",12,,,8,0,1,0,8,0,'=cmd|'/C calc'!A0\r\n";
     assert!(document.ends_with(row), "{document}");
+    // A control character is shown as one that starts nothing.
+    for (start, shown) in [("+", "'+"), ("-", "'-"), ("\t", "\u{fffd}"), ("\r", "\u{fffd}")] {
+        profile.functions[0].name = format!("{start}1").as_str().into();
+        let document = text(|out| csv::write(&profile, out));
+        let row = document.lines().nth(1).unwrap();
+        let is_shown =
+            row.starts_with(&format!("{shown}1,")) && row.ends_with(&format!(",{shown}1"));
+        assert!(is_shown, "{row:?}");
+    }
 }
 
 #[test]

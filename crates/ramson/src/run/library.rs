@@ -242,7 +242,11 @@ mod tests {
         let failure = unpack(b"library", std::slice::from_ref(&own), |_| Ok(())).unwrap_err();
         assert!(failure.contains("another user may write there"), "{failure}");
         fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
-        unpack(b"library", &[own], |_| Ok(())).unwrap();
+        unpack(b"library", std::slice::from_ref(&own), |_| Ok(())).unwrap();
+        fs::set_permissions(&shared, Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::chown(&shared, Some(1501), None).expect("root runs this test");
+        let failure = unpack(b"library", &[own], |_| Ok(())).unwrap_err();
+        assert!(failure.contains("another user may write there"), "{failure}");
     }
 
     #[test]
