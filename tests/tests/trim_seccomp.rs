@@ -139,7 +139,7 @@ fn a_filter_is_lifted_on_request_and_who_asks_ramson_to_end_waits_meanwhile() {
     confined.assert_unharmed("trimmed");
     for signal in ["INT", "TERM", "HUP"] {
         // Its filter would end the program if ramson ended in the middle.
-        let hits = interrupt(&mut confined, &["--suspend-seccomp"], signal, kills() / 4);
-        assert!(hits > 0, "no call was hit");
+        let is_hit = |_| interrupt(&mut confined, &["--suspend-seccomp"], signal, kills() / 4) > 0;
+        assert!((0..20).any(is_hit), "no call was hit");
     }
 }

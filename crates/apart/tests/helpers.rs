@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 
 const ECHO: u8 = 1;
 const ALLOCATE: u8 = 2;
-const COMPUTE: u8 = 3;
 const PANIC: u8 = 4;
 const WAIT: u8 = 5;
 const FORBIDDEN: u8 = 6;
@@ -32,7 +31,7 @@ struct Test;
 
 impl Handler for Test {
     fn kinds(&self) -> &'static [u8] {
-        &[ECHO, ALLOCATE, COMPUTE, PANIC, WAIT, FORBIDDEN]
+        &[ECHO, ALLOCATE, PANIC, WAIT, FORBIDDEN]
     }
 
     fn answer(&mut self, kind: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>> {
@@ -42,13 +41,6 @@ impl Handler for Test {
                 let bytes = u64::from_le_bytes(body.try_into().ok()?);
                 let block = black_box(vec![1_u8; bytes as usize]);
                 Some(vec![block[0]])
-            }
-            COMPUTE => {
-                let mut number = 0_u64;
-                while black_box(number) != u64::MAX {
-                    number += 1;
-                }
-                None
             }
             PANIC => panic!("as asked"),
             WAIT => {
@@ -136,18 +128,6 @@ fn who_takes_more_memory_than_allowed_is_ended_and_the_next_is_answered() {
     assert_eq!(allocate(32 << 20), Ok(vec![1]));
     assert_eq!(allocate(100 << 20), Err(Failure::Memory(MEMORY_BYTES)));
     assert_eq!(allocate(32 << 20), Ok(vec![1]));
-}
-
-#[test]
-fn who_takes_more_time_than_allowed_is_ended_and_soon_nothing_more_of_that_owner_is_read() {
-    let apart = helper(20_003);
-    for _ in 0..2 {
-        assert_eq!(ask(&apart, ECHO, &[1]), Ok(vec![1]));
-        assert_eq!(ask(&apart, COMPUTE, &[]), Err(Failure::Time(CPU)));
-    }
-    assert_eq!(ask(&apart, ECHO, &[1]), Err(Failure::UsedUp));
-    // That is no one else's fault.
-    assert_eq!(ask(&helper(20_004), ECHO, &[1]), Ok(vec![1]));
 }
 
 #[test]

@@ -1,0 +1,58 @@
+//! Helpers that compute for too long. A process of its own: what other tests keep waiting counts for all owners together.
+//!
+//! A helper is this very program: it runs the one test whose name has its argument in it.
+
+use ramson_apart::{Apart, Budget, Failure, Handler, Request, for_owner, serve_if_asked};
+use std::fs::File;
+use std::hint::black_box;
+use std::time::Duration;
+
+const ECHO: u8 = 1;
+const COMPUTE: u8 = 2;
+
+const CPU: Duration = Duration::from_millis(300);
+
+struct Test;
+
+impl Handler for Test {
+    fn kinds(&self) -> &'static [u8] {
+        &[ECHO, COMPUTE]
+    }
+
+    fn answer(&mut self, kind: u8, body: &[u8], _: Vec<File>) -> Option<Vec<u8>> {
+        match kind {
+            ECHO => Some(body.to_vec()),
+            COMPUTE => {
+                let mut number = 0_u64;
+                while black_box(number) != u64::MAX {
+                    number += 1;
+                }
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+#[test]
+fn read_apart_is_what_a_helper_runs() {
+    serve_if_asked(&mut [&mut Test], |_| (), |_| None);
+}
+
+fn ask(apart: &Apart, kind: u8, body: &[u8]) -> Result<Vec<u8>, Failure> {
+    apart.ask(&Request { kind, body, files: &[] })
+}
+
+#[test]
+fn who_takes_more_time_than_allowed_is_ended_and_soon_nothing_more_of_that_owner_is_read() {
+    ramson_apart::enable(Some(Budget { memory_bytes: 64 << 20, cpu: Some(CPU) }));
+    let helper = |owner| for_owner(owner).expect("a helper");
+    let apart = helper(20_003);
+    for _ in 0..2 {
+        assert_eq!(ask(&apart, ECHO, &[1]), Ok(vec![1]));
+        assert_eq!(ask(&apart, COMPUTE, &[]), Err(Failure::Time(CPU)));
+    }
+    assert_eq!(ask(&apart, ECHO, &[1]), Err(Failure::UsedUp));
+    // That is no one else's fault.
+    assert_eq!(ask(&helper(20_004), ECHO, &[1]), Ok(vec![1]));
+}
