@@ -7,7 +7,7 @@ use std::thread::{Builder, ScopedJoinHandle, scope};
 /// So many inputs of strangers are read at once: one that keeps its helper waiting keeps no other one waiting.
 pub const AT_ONCE: usize = 2;
 
-/// What `read` makes of each, [`AT_ONCE`] at a time, in their order.
+/// What `read` makes of each, two at a time, in their order.
 pub fn each_at_once<T: Sync, R: Send>(all: &[T], read: impl Fn(&T) -> R + Sync) -> Vec<R> {
     on_all(all, AT_ONCE, || (), |(), one| read(one))
 }

@@ -57,7 +57,7 @@ pub fn is_asked() -> bool {
 }
 
 /// If this program was started as a helper, serves until its asker has gone, and returns true. To be called before anything else. In one that
-/// keeps its rights, `acts` is called with what the user wants inputs to cost, and `open` answers [`Apart::open`](crate::Apart::open).
+/// keeps its rights, `acts` is called with what the user wants inputs to cost, and `open` answers `Apart::open`.
 pub fn serve_if_asked(
     handlers: &mut [&mut dyn Handler],
     acts: impl FnOnce(Option<Budget>),
