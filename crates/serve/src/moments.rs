@@ -136,13 +136,14 @@ impl Seen {
 }
 
 impl Series {
-    /// The largest steps of RSS that live does not follow.
+    /// The largest steps of RSS that live does not follow, since live was last not known: over a detach it tells nothing.
     pub fn steps(&self) -> Vec<Step> {
+        let known = self.moments.rsplit(|moment| moment.live.is_none()).next();
         let seen = |moment: &Moment| {
             let Moment { unix_ns, free, .. } = *moment;
             Some(steps::Seen { unix_ns, rss: moment.rss?, live: moment.live?, free })
         };
-        steps(&self.moments.iter().filter_map(seen).collect::<Vec<_>>())
+        steps(&known.into_iter().flatten().filter_map(seen).collect::<Vec<_>>())
     }
 
     /// At most so many moments, spread over all.
@@ -178,6 +179,20 @@ mod tests {
         let series = seen.of(7).unwrap();
         assert_eq!((series.moments.len(), &series.ended, series.start_unix_ns), (1, &None, 200));
         assert!(seen.of(8).is_none());
+    }
+
+    #[test]
+    fn a_step_is_looked_for_since_live_was_last_not_known() {
+        let mut seen = Seen::default();
+        let rss = [100 << 20, 100 << 20, 200 << 20, 200 << 20];
+        for (time, rss) in (0..).zip(rss) {
+            seen.push(1, 1, moment(time * 1_000_000_000, rss));
+        }
+        assert_eq!(seen.of(1).unwrap().steps().len(), 1);
+        let unknown = Moment { live: None, ..moment(4_000_000_000, 200 << 20) };
+        seen.push(1, 1, unknown);
+        seen.push(1, 1, moment(5_000_000_000, 300 << 20));
+        assert_eq!(seen.of(1).unwrap().steps(), []);
     }
 
     #[test]

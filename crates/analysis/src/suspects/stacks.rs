@@ -35,6 +35,8 @@ pub fn stacks(
 ) -> Vec<NamedStack> {
     let table = FrameTable::new(profile);
     let mut live = live_blocks(snapshot);
+    // What was live before a detach is not known afterwards.
+    let earlier = earlier.filter(|earlier| begun_ns(snapshot) <= earlier.now_ns);
     let changes = earlier.map(|earlier| changes(&earlier.recording.snapshot, snapshot));
     let window_ns = earlier.map_or(0, |earlier| now_ns.saturating_sub(earlier.now_ns));
     let mut found: HashMap<Vec<FrameAt>, NamedStack> = HashMap::new();
@@ -42,8 +44,8 @@ pub fn stacks(
         let Some(number) = stack_number(sample) else { continue };
         let stack = &snapshot.stacks[number];
         let history = StackHistory {
-            start_ns: snapshot.header.start_monotonic_ns,
-            first_ns: stack.first_monotonic_ns,
+            start_ns: begun_ns(snapshot),
+            first_ns: stack.first_monotonic_ns.max(begun_ns(snapshot)),
             now_ns,
             lifetimes: stack.lifetimes,
             live: mem::take(&mut live[number]),
@@ -70,8 +72,8 @@ pub fn by_number(snapshot: &Snapshot, now_ns: u64, profile: &Profile) -> Vec<(us
     let of_sample = |sample: &StackSample| {
         let number = stack_number(sample)?;
         let history = StackHistory {
-            start_ns: snapshot.header.start_monotonic_ns,
-            first_ns: snapshot.stacks[number].first_monotonic_ns,
+            start_ns: begun_ns(snapshot),
+            first_ns: snapshot.stacks[number].first_monotonic_ns.max(begun_ns(snapshot)),
             now_ns,
             live: mem::take(&mut live[number]),
             ..StackHistory::default()
@@ -80,6 +82,11 @@ pub fn by_number(snapshot: &Snapshot, now_ns: u64, profile: &Profile) -> Vec<(us
         Some((number, NamedStack { frames, history }))
     };
     profile.samples.iter().filter_map(of_sample).collect()
+}
+
+/// Since when its live samples are recorded: since the latest attach, as a detach forgets them.
+fn begun_ns(snapshot: &Snapshot) -> u64 {
+    snapshot.header.attached_monotonic_ns.max(snapshot.header.start_monotonic_ns)
 }
 
 /// By the number of the stack.

@@ -74,7 +74,7 @@ function What({ top, doctor, entry }: Of) {
         </p>
         <p>
           {isHeld ? "It is beyond the live blocks: free memory, metadata and rounding." : `The program freed it, and ${rss.allocator} keeps it.`} Live is <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span>
-          {row === undefined ? "" : ", most of it "}
+          {row === undefined ? "" : ", the largest part of it "}
           {row === undefined ? null : (
             <>
               in <code>{shortName(row.function)}</code>
@@ -207,13 +207,13 @@ function Since({ leaks, doctor, entry }: Of) {
   }
   const judged = answer.findings - answer.undecided;
   const hasGrown = leaks.suspects.some((one) => one.growth?.is_significant && (one.growth.bytes_per_hour.value ?? 0) > 0);
-  const old = leaks.suspects.find((one) => one.first_seen_unix_ns !== null);
+  const largest = leaks.suspects[0]?.ages;
   return (
     <>
       <p class="headline">{hasGrown ? "Nothing grows without bound" : "Nothing grows"}</p>
       <p>
         Of {judged} function{judged === 1 ? "" : "s"} judged, none grows without bound.{answer.undecided === 0 ? "" : ` ${answer.undecided}, with ${share(answer.undecided_share, 1)} of live, cannot be judged yet.`}
-        {old?.first_seen_unix_ns ? ` The largest was first seen at ${clock(old.first_seen_unix_ns)}.` : ""}
+        {largest ? ` The oldest bytes of the largest are ${duration(largest.oldest_ns)} old.` : ""}
       </p>
     </>
   );
@@ -240,7 +240,8 @@ const TITLES: Record<string, string> = {
 };
 
 /** Where the profile does not know all that is live, neither is what the allocator holds known to be free. */
-function titleOf(cause: string, rss: Rss): string {
+function titleOf(cause: string, rss: Rss, entry: SourceEntry): string {
+  if (cause === "unseen" && isDetached(entry)) return "It is live, and its stacks are not known any more";
   return cause === "held" && rss.may_hold_live ? "It is live or free: the allocator holds it" : (TITLES[cause] ?? "The largest part");
 }
 
@@ -256,7 +257,7 @@ function Why({ doctor, entry, leaks }: Of) {
   return (
     <>
       <p class="headline">
-        {titleOf(cause.cause, doctor.rss)}
+        {titleOf(cause.cause, doctor.rss, entry)}
         <span class="pm">{share(cause.bytes.value, doctor.rss.bytes)} of RSS</span>
       </p>
       <p>{cause.sentence}</p>

@@ -90,7 +90,8 @@ function Ends({ points }: { points: Point[] }) {
       <div>
         <dt>live</dt>
         <dd>
-          {bytes(from.live)} → {bytes(to.live)} <span class={`pm ${isNoise(live) ? "noise" : ""}`}>({signed(live)}, two independent samples)</span>
+          {bytes(from.live)} → {bytes(to.live)}{" "}
+          {from.live === null || to.live === null ? null : <span class={`pm ${isNoise(live) ? "noise" : ""}`}>({signed(live)})</span>}
         </dd>
       </div>
     </dl>
