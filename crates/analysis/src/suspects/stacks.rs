@@ -6,7 +6,7 @@ use crate::named::stack_number;
 use crate::overlap::{self, of_stack};
 use ramson_leaks::{Finding, LiveBlock, MeasuredChange, Settings, StackHistory, judge};
 use ramson_profile::{Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUnit, StackSample};
-use ramson_reader::{LiveSample, Snapshot};
+use ramson_reader::{Header, LiveSample, Snapshot};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::mem;
@@ -36,7 +36,7 @@ pub fn stacks(
     let table = FrameTable::new(profile);
     let mut live = live_blocks(snapshot);
     // What was live before a detach is not known afterwards.
-    let earlier = earlier.filter(|earlier| begun_ns(snapshot) <= earlier.now_ns);
+    let earlier = earlier.filter(|earlier| begun_ns(&snapshot.header) <= earlier.now_ns);
     let changes = earlier.map(|earlier| changes(&earlier.recording.snapshot, snapshot));
     let window_ns = earlier.map_or(0, |earlier| now_ns.saturating_sub(earlier.now_ns));
     let mut found: HashMap<Vec<FrameAt>, NamedStack> = HashMap::new();
@@ -44,8 +44,8 @@ pub fn stacks(
         let Some(number) = stack_number(sample) else { continue };
         let stack = &snapshot.stacks[number];
         let history = StackHistory {
-            start_ns: begun_ns(snapshot),
-            first_ns: stack.first_monotonic_ns.max(begun_ns(snapshot)),
+            start_ns: begun_ns(&snapshot.header),
+            first_ns: stack.first_monotonic_ns.max(begun_ns(&snapshot.header)),
             now_ns,
             lifetimes: stack.lifetimes,
             live: mem::take(&mut live[number]),
@@ -72,8 +72,8 @@ pub fn by_number(snapshot: &Snapshot, now_ns: u64, profile: &Profile) -> Vec<(us
     let of_sample = |sample: &StackSample| {
         let number = stack_number(sample)?;
         let history = StackHistory {
-            start_ns: begun_ns(snapshot),
-            first_ns: snapshot.stacks[number].first_monotonic_ns.max(begun_ns(snapshot)),
+            start_ns: begun_ns(&snapshot.header),
+            first_ns: snapshot.stacks[number].first_monotonic_ns.max(begun_ns(&snapshot.header)),
             now_ns,
             live: mem::take(&mut live[number]),
             ..StackHistory::default()
@@ -85,8 +85,8 @@ pub fn by_number(snapshot: &Snapshot, now_ns: u64, profile: &Profile) -> Vec<(us
 }
 
 /// Since when its live samples are recorded: since the latest attach, as a detach forgets them.
-fn begun_ns(snapshot: &Snapshot) -> u64 {
-    snapshot.header.attached_monotonic_ns.max(snapshot.header.start_monotonic_ns)
+fn begun_ns(header: &Header) -> u64 {
+    header.attached_monotonic_ns.max(header.start_monotonic_ns)
 }
 
 /// By the number of the stack.
@@ -153,6 +153,34 @@ mod tests {
 
     fn block(time_ns: u64) -> LiveBlock {
         LiveBlock { time_ns, size_bytes: 100, inverse_probability: 2.0 }
+    }
+
+    /// 100 samples a second, all kept. As a detach forgets what is live, the time before it must not count.
+    #[test]
+    fn growth_is_judged_since_the_latest_attach() {
+        const SECOND: u64 = 1_000_000_000;
+        let header = Header {
+            start_monotonic_ns: SECOND,
+            attached_monotonic_ns: 120 * SECOND,
+            ..Header::default()
+        };
+        let live: Vec<LiveBlock> = (12_000..19_100).map(|at| block(at * SECOND / 100)).collect();
+        let growth = |start_ns| {
+            let (first_ns, now_ns) = (start_ns, 191 * SECOND);
+            let history = StackHistory {
+                start_ns,
+                first_ns,
+                now_ns,
+                live: live.clone(),
+                ..StackHistory::default()
+            };
+            let judged = stack("leak", history).judged(1, SECOND).growth.unwrap();
+            // Weight 2, 100 bytes.
+            judged.per_hour.value / (100.0 * 200.0 * 3600.0)
+        };
+        assert!((growth(begun_ns(&header)) - 1.0).abs() < 0.01);
+        assert!(growth(header.start_monotonic_ns) < 0.1);
+        assert_eq!(begun_ns(&Header { attached_monotonic_ns: 0, ..header }), SECOND);
     }
 
     #[test]
