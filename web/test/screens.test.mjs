@@ -301,9 +301,12 @@ test("keys alone lead through the screens, the graph and back", async () => {
   await page.getByRole("dialog").waitFor();
   assert.deepEqual(await violations(page), []);
   await page.keyboard.press("Escape");
+  // Behind a dialog keys do nothing.
+  await page.getByRole("dialog").waitFor({ state: "hidden" });
   await page.keyboard.press("3");
-  // The screen before is whole, too.
-  await page.locator("main table").first().waitFor();
+  // The screen before is whole, too, and has a table.
+  await page.waitForURL(/\/table\?/);
+  await page.locator("main [aria-expanded]").first().waitFor();
   await settled(page);
   await page.keyboard.press("e");
   await page.locator("td.stack").first().waitFor();
