@@ -79,9 +79,7 @@ pub fn what_is_missing(recording: &Recording) -> Vec<String> {
     let header = &recording.snapshot.header;
     let mut lines = Vec::new();
     if header.flags & flags::ATTACHED != 0 {
-        // Since the latest of several attaches.
-        let since_ns = header.attached_monotonic_ns.max(header.start_monotonic_ns);
-        let ago = format_duration(recording.read_ns.saturating_sub(since_ns));
+        let ago = format_duration(recording.read_ns.saturating_sub(header.live_since_ns()));
         let is_attached = header.flags & flags::HOOKED != 0 && recording.running.is_some();
         let ago = if is_attached { format!(", {ago} ago,") } else { String::new() };
         lines.push(format!("what was allocated before the attach{ago} is not attributed"));

@@ -4,7 +4,7 @@
 //! waiting, and not even a kill ends that.
 
 use crate::mapped::{self, MappedFile};
-use crate::regular::{Facts, Kind, Refusal, RegularFile};
+use crate::regular::{Facts, Refusal, RegularFile};
 use crate::root::{Links, Root, RootIdentity};
 use borsh::{BorshDeserialize, BorshSerialize};
 use pathrs::HandleRef;
@@ -12,7 +12,6 @@ use pathrs::flags::OpenFlags;
 use ramson_apart::{Apart, Failure, Opened};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -37,8 +36,8 @@ pub(crate) enum What {
     Look(Vec<u8>, Links),
     /// Which directory its root is.
     Identity,
-    /// What to write into a file that it has mapped, and where.
-    Write(Mapped, u64, Vec<u8>),
+    /// What to write into a file that it has mapped, if it is this one, and where.
+    Write(Mapped, Facts, u64, Vec<u8>),
 }
 
 /// A [`MappedFile`], without the process.
@@ -73,19 +72,6 @@ enum Found {
     Root(RootIdentity),
 }
 
-/// A refusal, as it is told.
-#[derive(BorshSerialize, BorshDeserialize)]
-enum Refused {
-    Missing,
-    NotRegular(Kind),
-    Pseudo,
-    Link,
-    OtherFile,
-    OtherOwner(u32),
-    /// The kernel's number, or what there is instead.
-    Io(Option<i32>, String),
-}
-
 /// Has it opened.
 pub(crate) fn open(by: &Apart, pid: u32, what: What) -> Result<RegularFile, Refusal> {
     match ask(by, pid, what)? {
@@ -110,22 +96,24 @@ pub(crate) fn identity(by: &Apart, pid: u32) -> Result<RootIdentity, Refusal> {
     }
 }
 
-/// Has it written into a file that another user's process has mapped.
+/// Has it written into a file that another user's process has mapped, if that is still the one that was looked at: the process may have mapped
+/// one of somebody else there.
 pub fn write_mapped(
     by: &Apart,
     mapped: &MappedFile,
+    seen: Facts,
     offset: u64,
     bytes: &[u8],
 ) -> Result<(), Refusal> {
-    ask(by, mapped.pid, What::Write(mapped.into(), offset, bytes.to_vec())).map(drop)
+    ask(by, mapped.pid, What::Write(mapped.into(), seen, offset, bytes.to_vec())).map(drop)
 }
 
 fn ask(by: &Apart, pid: u32, what: What) -> Result<(Found, Option<File>), Refusal> {
     let bad = |_| Refusal::Apart(Failure::BadAnswer);
     let request = borsh::to_vec(&Request { pid, what }).map_err(bad)?;
     let (answer, files) = by.open(&request).map_err(Refusal::Apart)?;
-    let found: Result<Found, Refused> = borsh::from_slice(&answer).map_err(bad)?;
-    Ok((found.map_err(Refusal::from)?, files.into_iter().next()))
+    let found: Result<Found, Refusal> = borsh::from_slice(&answer).map_err(bad)?;
+    Ok((found?, files.into_iter().next()))
 }
 
 /// In the process that opens: answers [`Apart::open`].
@@ -133,7 +121,7 @@ pub fn answer(request: &[u8]) -> Option<Opened> {
     let Request { pid, what } = borsh::from_slice(request).ok()?;
     let (found, file) = match find(pid, what) {
         Ok((found, file)) => (Ok(found), file),
-        Err(refusal) => (Err(Refused::from(refusal)), None),
+        Err(refusal) => (Err(refusal), None),
     };
     Some((borsh::to_vec(&found).ok()?, file.into_iter().collect()))
 }
@@ -150,8 +138,12 @@ fn find(pid: u32, what: What) -> Result<(Found, Option<File>), Refusal> {
             let facts = root_here(pid)?.look(Path::new(OsStr::from_bytes(&path)), links)?;
             return Ok((Found::Facts(facts), None));
         }
-        What::Write(mapped, offset, bytes) => {
+        What::Write(mapped, seen, offset, bytes) => {
             let RegularFile { file, facts } = mapped.open(pid)?;
+            let is_it = |facts: Facts| (facts.device, facts.inode, facts.owner);
+            if is_it(facts) != is_it(seen) {
+                return Err(Refusal::OtherFile);
+            }
             let again = HandleRef::from_fd(file.as_fd()).reopen(OpenFlags::O_WRONLY)?;
             again.write_all_at(&bytes, offset).map_err(Refusal::Io)?;
             return Ok((Found::Facts(facts), None));
@@ -169,32 +161,40 @@ pub(crate) fn bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 
-impl From<Refusal> for Refused {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Missing => Self::Missing,
-            Refusal::NotRegular(kind) => Self::NotRegular(kind),
-            Refusal::Pseudo => Self::Pseudo,
-            Refusal::Link => Self::Link,
-            Refusal::OtherFile => Self::OtherFile,
-            Refusal::OtherOwner(user) => Self::OtherOwner(user),
-            Refusal::Apart(failure) => Self::Io(None, failure.to_string()),
-            Refusal::Io(error) => Self::Io(error.raw_os_error(), error.to_string()),
-        }
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
 
-impl From<Refused> for Refusal {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Missing => Self::Missing,
-            Refused::NotRegular(kind) => Self::NotRegular(kind),
-            Refused::Pseudo => Self::Pseudo,
-            Refused::Link => Self::Link,
-            Refused::OtherFile => Self::OtherFile,
-            Refused::OtherOwner(user) => Self::OtherOwner(user),
-            Refused::Io(Some(number), _) => Self::Io(io::Error::from_raw_os_error(number)),
-            Refused::Io(None, text) => Self::Io(io::Error::other(text)),
+    #[test]
+    fn what_is_written_goes_into_the_file_that_was_looked_at() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let seen = RegularFile::given(file.reopen().unwrap()).unwrap().facts;
+        let write = |seen: Facts| {
+            // A range that is no mapping: its file is found by its name.
+            let (path, own) = (file.path().to_str().unwrap(), std::process::id());
+            let mapped = Mapped {
+                start: 0x1000,
+                end: 0x2000,
+                device: seen.device,
+                inode: seen.inode,
+                path: path.into(),
+            };
+            find(own, What::Write(mapped, seen, 3, b"note".to_vec())).map(drop)
+        };
+        let other = write(Facts { owner: seen.owner + 1, ..seen });
+        assert!(matches!(other, Err(Refusal::OtherFile)), "{other:?}");
+        assert_eq!(std::fs::read(file.path()).unwrap(), b"");
+        write(seen).unwrap();
+        assert_eq!(std::fs::read(file.path()).unwrap(), b"\0\0\0note");
+    }
+
+    #[test]
+    fn a_refusal_is_the_same_when_it_was_told() {
+        let missing = io::Error::from_raw_os_error(13);
+        for refusal in [Refusal::Link, Refusal::OtherOwner(7), Refusal::Io(missing)] {
+            let told: Refusal = borsh::from_slice(&borsh::to_vec(&refusal).unwrap()).unwrap();
+            assert_eq!(told.to_string(), refusal.to_string());
         }
     }
 }

@@ -4,7 +4,7 @@
 //! opening a FIFO would wait, opening a device may act, and reading a file of a pseudo file system may take something away. Only a regular
 //! file of known size is opened. The links of `/proc/PID` are followed only where this crate forms them.
 //!
-//! What is another user's process's is opened by a process of its own (`apart`), which this one can leave alone with a file system that never
+//! Files of another user's process are opened by a separate process (`apart`), which this one can leave alone with a file system that never
 //! answers.
 //!
 //! A path that the user typed is not for this crate: it is opened as any tool opens it.

@@ -7,9 +7,10 @@ use pathrs::flags::OpenFlags;
 use ramson_apart::Failure;
 use rustix::fs::{FileType, Stat, fstat, fstatfs};
 use rustix::process::getuid;
+use std::fmt;
 use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::{fmt, io};
 
 /// File systems whose regular files are no stored bytes (linux/magic.h). Reading `/proc/kmsg` takes lines away from syslog; a write to a file in
 /// /sys acts, and an open in debugfs may wait.
@@ -94,7 +95,7 @@ impl Facts {
 }
 
 /// Why a path was not opened.
-#[derive(Debug)]
+#[derive(Debug, BorshSerialize, BorshDeserialize)]
 pub enum Refusal {
     /// Nothing is there.
     Missing,
@@ -108,10 +109,28 @@ pub enum Refusal {
     OtherFile,
     /// It belongs to this user, and the directory to another.
     OtherOwner(u32),
-    /// The process that opens it for this one gave no answer.
-    Apart(Failure),
+    /// The process that opens it for this one gave no answer, and so tells nothing.
+    Apart(#[borsh(serialize_with = "write_nothing", deserialize_with = "read_no_answer")] Failure),
     /// The kernel refused.
-    Io(io::Error),
+    Io(#[borsh(serialize_with = "write_error", deserialize_with = "read_error")] io::Error),
+}
+
+fn write_nothing(_: &Failure, _: &mut impl Write) -> io::Result<()> {
+    Ok(())
+}
+
+fn read_no_answer(_: &mut impl Read) -> io::Result<Failure> {
+    Ok(Failure::BadAnswer)
+}
+
+/// The kernel's number, or what there is instead.
+fn write_error(error: &io::Error, out: &mut impl Write) -> io::Result<()> {
+    (error.raw_os_error(), error.to_string()).serialize(out)
+}
+
+fn read_error(input: &mut impl Read) -> io::Result<io::Error> {
+    let (number, text): (Option<i32>, String) = BorshDeserialize::deserialize_reader(input)?;
+    Ok(number.map_or_else(|| io::Error::other(text), io::Error::from_raw_os_error))
 }
 
 /// What is no regular file.

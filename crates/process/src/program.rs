@@ -171,7 +171,8 @@ pub fn obstacle_of_running(pid: u32) -> Option<Obstacle> {
         let privileges = privileges_gained(Path::new(&format!("/proc/{pid}/exe")));
         return privileges.or_else(|| obstacle_of_binary(&head));
     };
-    // Its file system may never answer. Of file capabilities and mounts without such bits root is told nothing; they change nothing for it.
+    // Nothing more is asked of its file system, which may never answer: the bits count on a mount with nosuid, too. File capabilities change
+    // nothing for root.
     let sets_ids = opened.facts.mode & 0o4000 != 0 || opened.facts.mode & 0o2010 == 0o2010;
     match sets_ids {
         true => Some(Obstacle::new(SETS_IDS, "Run a copy of the program without the bit")),

@@ -34,6 +34,11 @@ impl Header {
             None => Ok(Reading::begin(source)?.facts()),
         }
     }
+
+    /// Since when its live samples are recorded, on the monotonic clock: since the latest attach, as a detach forgets them.
+    pub fn live_since_ns(&self) -> u64 {
+        self.attached_monotonic_ns.max(self.start_monotonic_ns)
+    }
 }
 
 /// Where the committed entries of each region are, in the order of the directory. `None`: its row is damaged, or another region has a part

@@ -4,9 +4,9 @@ use crate::file::{mapped_header, open_to_write};
 use crate::maps::{Map, bytes_of, file_of_map, maps};
 use ramson_apart::for_process;
 use ramson_format::{ROOT_OFFSET, Root as Note};
-use ramson_paths::{Root, RootIdentity, write_mapped};
+use ramson_paths::{Facts, RegularFile, Root, RootIdentity, write_mapped};
 use ramson_process::other_root;
-use ramson_reader::{Header, MappedBytes};
+use ramson_reader::Header;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -41,15 +41,20 @@ pub fn note_root(pid: u32, header: &mut Header, origin: &str) {
     let its =
         maps(pid).into_iter().flatten().filter(|map| map.may_be_profile() && map.path == origin);
     let Ok(process) = std::fs::metadata(format!("/proc/{pid}")) else { return };
-    let is_it = |file: &MappedBytes| {
-        file.owner == process.uid()
-            && Header::read(file).is_ok_and(|found| found.identity() == header.identity())
+    let is_it = |file: RegularFile| {
+        let facts = file.facts;
+        let bytes = bytes_of(file);
+        let is_it = facts.owner == process.uid()
+            && Header::read(&bytes).is_ok_and(|found| found.identity() == header.identity());
+        is_it.then_some((bytes, facts))
     };
     // Only what it has mapped and its user owns: another file may claim to be the same profile.
-    let mut opened = its.filter_map(|map| Some((bytes_of(file_of_map(pid, &map)?), map)));
-    if let Some((bytes, map)) = opened.find(|(bytes, _)| is_it(bytes)) {
-        // A report without it is as good as before.
-        let _ = write(pid, &map, &bytes.file, &note);
+    for map in its {
+        if let Some((bytes, facts)) = file_of_map(pid, &map).and_then(is_it) {
+            // A report without it is as good as before.
+            let _ = write(pid, &map, &bytes.file, facts, &note);
+            return;
+        }
     }
 }
 
@@ -64,9 +69,11 @@ pub fn note_root_of(pid: u32) -> Option<PathBuf> {
     Some(if is_from_here { origin.into() } else { root.join(origin.trim_start_matches('/')) })
 }
 
-fn write(pid: u32, map: &Map, file: &File, note: &Note) -> io::Result<()> {
+fn write(pid: u32, map: &Map, file: &File, seen: Facts, note: &Note) -> io::Result<()> {
     match (for_process(pid), map.file(pid)) {
-        (Some(by), Some(mapped)) => Ok(write_mapped(&by, &mapped, ROOT_OFFSET, &note.to_bytes())?),
+        (Some(by), Some(mapped)) => {
+            Ok(write_mapped(&by, &mapped, seen, ROOT_OFFSET, &note.to_bytes())?)
+        }
         _ => open_to_write(file)?.write_all_at(&note.to_bytes(), ROOT_OFFSET),
     }
 }

@@ -6,7 +6,7 @@ use crate::named::stack_number;
 use crate::overlap::{self, of_stack};
 use ramson_leaks::{Finding, LiveBlock, MeasuredChange, Settings, StackHistory, judge};
 use ramson_profile::{Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUnit, StackSample};
-use ramson_reader::{Header, LiveSample, Snapshot};
+use ramson_reader::{LiveSample, Snapshot};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::mem;
@@ -36,7 +36,7 @@ pub fn stacks(
     let table = FrameTable::new(profile);
     let mut live = live_blocks(snapshot);
     // What was live before a detach is not known afterwards.
-    let earlier = earlier.filter(|earlier| begun_ns(&snapshot.header) <= earlier.now_ns);
+    let earlier = earlier.filter(|earlier| snapshot.header.live_since_ns() <= earlier.now_ns);
     let changes = earlier.map(|earlier| changes(&earlier.recording.snapshot, snapshot));
     let window_ns = earlier.map_or(0, |earlier| now_ns.saturating_sub(earlier.now_ns));
     let mut found: HashMap<Vec<FrameAt>, NamedStack> = HashMap::new();
@@ -44,8 +44,8 @@ pub fn stacks(
         let Some(number) = stack_number(sample) else { continue };
         let stack = &snapshot.stacks[number];
         let history = StackHistory {
-            start_ns: begun_ns(&snapshot.header),
-            first_ns: stack.first_monotonic_ns.max(begun_ns(&snapshot.header)),
+            start_ns: snapshot.header.live_since_ns(),
+            first_ns: stack.first_monotonic_ns.max(snapshot.header.live_since_ns()),
             now_ns,
             lifetimes: stack.lifetimes,
             live: mem::take(&mut live[number]),
@@ -72,8 +72,10 @@ pub fn by_number(snapshot: &Snapshot, now_ns: u64, profile: &Profile) -> Vec<(us
     let of_sample = |sample: &StackSample| {
         let number = stack_number(sample)?;
         let history = StackHistory {
-            start_ns: begun_ns(&snapshot.header),
-            first_ns: snapshot.stacks[number].first_monotonic_ns.max(begun_ns(&snapshot.header)),
+            start_ns: snapshot.header.live_since_ns(),
+            first_ns: snapshot.stacks[number]
+                .first_monotonic_ns
+                .max(snapshot.header.live_since_ns()),
             now_ns,
             live: mem::take(&mut live[number]),
             ..StackHistory::default()
@@ -82,11 +84,6 @@ pub fn by_number(snapshot: &Snapshot, now_ns: u64, profile: &Profile) -> Vec<(us
         Some((number, NamedStack { frames, history }))
     };
     profile.samples.iter().filter_map(of_sample).collect()
-}
-
-/// Since when its live samples are recorded: since the latest attach, as a detach forgets them.
-fn begun_ns(header: &Header) -> u64 {
-    header.attached_monotonic_ns.max(header.start_monotonic_ns)
 }
 
 /// By the number of the stack.
@@ -145,6 +142,7 @@ fn changes(old: &Snapshot, new: &Snapshot) -> HashMap<usize, Estimate> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ramson_reader::Header;
 
     fn stack(name: &str, history: StackHistory) -> NamedStack {
         let frame = FrameName { name: name.into(), line: 7, ..FrameName::default() };
@@ -178,9 +176,9 @@ mod tests {
             // Weight 2, 100 bytes.
             judged.per_hour.value / (100.0 * 200.0 * 3600.0)
         };
-        assert!((growth(begun_ns(&header)) - 1.0).abs() < 0.01);
+        assert!((growth(header.live_since_ns()) - 1.0).abs() < 0.01);
         assert!(growth(header.start_monotonic_ns) < 0.1);
-        assert_eq!(begun_ns(&Header { attached_monotonic_ns: 0, ..header }), SECOND);
+        assert_eq!(Header { attached_monotonic_ns: 0, ..header }.live_since_ns(), SECOND);
     }
 
     #[test]

@@ -365,9 +365,7 @@ fn answer(
     let found = find_target(&target.pid.to_string()).ok();
     let profile = found.and_then(|target| target.profile);
     let header = profile.as_ref().map(|recording| &recording.snapshot.header);
-    let start_ns = header
-        .map(|header| header.attached_monotonic_ns.max(header.start_monotonic_ns))
-        .filter(|_| was_recorded);
+    let start_ns = header.map(|header| header.live_since_ns()).filter(|_| was_recorded);
     let in_memory = flags::MEMFD | flags::PRIVATE;
     Attached {
         pid: target.pid,
