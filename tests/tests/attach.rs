@@ -142,6 +142,20 @@ fn threads_that_allocate_wait_and_fork_do_not_notice_that_others_come_and_go() {
     assert_eq!(visited.descriptors_and_threads(), counts);
 }
 
+// As long as a thread is traced, the kernel tells its process of children that ended though the program ignores that: some other thread is woken.
+#[test]
+fn the_end_of_a_child_interrupts_no_other_thread_meanwhile() {
+    let scratch = Scratch::new();
+    let mut parent = Talking::start(&mut clean(program("parent.c")));
+    parent.expect("ready");
+    for _ in 0..20 {
+        told(&scratch, "attach", parent.pid(), &[]);
+        told(&scratch, "detach", parent.pid(), &[]);
+    }
+    parent.tell("");
+    assert_eq!(parent.expect("interrupted"), 0);
+}
+
 #[test]
 fn a_ramson_that_is_killed_leaves_a_program_that_runs_and_the_next_one_repairs_it() {
     let scratch = Scratch::new();

@@ -39,6 +39,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const MOST_PAUSE: Duration = Duration::from_millis(200);
 /// So long only threads that wait are tried: one that runs has something to do, and a stop may shorten what it writes.
 const WAITING_FIRST: Duration = Duration::from_millis(100);
+/// So long no thread that has children is tried, if there are others: see `threads::is_told_of_children`.
+const CHILDLESS_FIRST: Duration = Duration::from_secs(1);
 /// Threads of each kind that are stopped in one look for one that will do.
 const MOST_ATTEMPTS: usize = 8;
 
@@ -161,16 +163,19 @@ pub fn call(
     let (mut why, mut pause, mut look) = (None, FIRST_PAUSE, 0);
     let mut stuck = Vec::new();
     loop {
-        let waiting = threads::waiting(pid, call.are_locks_seen);
-        let mut threads: Vec<_> = waiting.into_iter().map(|tid| (tid, false)).collect();
-        threads.truncate(MOST_ATTEMPTS);
-        let is_late = begin.elapsed() >= WAITING_FIRST;
+        let elapsed = begin.elapsed();
+        let is_fit =
+            |&tid: &i32| elapsed >= CHILDLESS_FIRST || !threads::is_told_of_children(pid, tid);
+        let fit = |all: Vec<i32>| all.into_iter().filter(is_fit).take(MOST_ATTEMPTS);
+        let waiting = fit(threads::waiting(pid, call.are_locks_seen));
+        let mut threads: Vec<_> = waiting.map(|tid| (tid, false)).collect();
+        let is_late = elapsed >= WAITING_FIRST;
         if is_late {
             let mut running = threads::running(pid);
             // Another one first at each look.
             let first = look % running.len().max(1);
             running.rotate_left(first);
-            threads.extend(running.into_iter().map(|tid| (tid, true)).take(MOST_ATTEMPTS));
+            threads.extend(fit(running).map(|tid| (tid, true)));
         }
         look += 1;
         let mut forbidden = None;

@@ -78,8 +78,18 @@ pub fn waiting(pid: u32, with_locks: bool) -> Vec<i32> {
         (with_locks || number != libc::SYS_futex).then_some((rank, tid))
     };
     let mut found: Vec<(u32, i32)> = calls(pid).filter_map(ranked).collect();
-    found.sort_by_key(|&(rank, _)| rank);
+    // Of equal ones the first thread is the last: while it is traced, any signal that the program ignores wakes another one, as a child's end does.
+    found.sort_by_key(|&(rank, tid)| (rank, tid as u32 == pid));
     found.into_iter().map(|(_, tid)| tid).collect()
+}
+
+/// Whether the end of a child would be told to this thread, while others may wait. As long as it is traced, the kernel does not drop a SIGCHLD that
+/// the program ignores, but wakes one of the others for it, whose `epoll_wait` then says EINTR. False where the kernel has no list of children.
+pub fn is_told_of_children(pid: u32, tid: i32) -> bool {
+    let directory = format!("/proc/{pid}/task");
+    let children = text(format!("{directory}/{tid}/children"));
+    let has_others = || fs::read_dir(directory).is_ok_and(|tasks| tasks.count() > 1);
+    children.is_ok_and(|children| !children.is_empty()) && has_others()
 }
 
 /// Those that run.
