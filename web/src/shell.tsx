@@ -166,9 +166,9 @@ function Enter() {
   };
   return (
     <div class="enter card">
-      <h1>Wrong token</h1>
+      <h1>{token.get() === null ? "The token is missing" : "Wrong token"}</h1>
       <p class="quiet">
-        Each start of the server makes a new one, and prints it with its address. To keep one, start it with a file:
+        Each start of the server makes a new one, and prints it with its address. A server that was started with a file for it keeps it there, and prints it to a terminal only:
       </p>
       <CommandLine text="ramson serve --token-file ~/.config/ramson-token" />
       <form onSubmit={submit}>

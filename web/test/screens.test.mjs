@@ -119,7 +119,10 @@ test("the token leaves the address, and a wrong one is asked for", async () => {
   const page = await browser.page(server.address);
   await settled(page);
   assert.equal(new URL(page.url()).hash, "");
+  const without = await browser.page(server.origin);
+  await without.getByRole("heading", { name: "The token is missing" }).waitFor();
   const wrong = await browser.page(`${server.origin}/#token=wrong`);
+  await wrong.getByRole("heading", { name: "Wrong token" }).waitFor();
   await wrong.getByLabel("Token", { exact: true }).fill(server.token);
   assert.deepEqual(await violations(wrong), []);
   await wrong.getByRole("button", { name: "Use it" }).click();
@@ -153,6 +156,7 @@ test("the figures of all screens are those of the command line", async () => {
   }
   assert.ok(shown.overview.includes(`RSS ${bytes(doctor.rss.bytes)}`), shown.overview);
   for (const screen of ["overview", "allocator"]) assert.ok(shown[screen].includes(bytes(doctor.rss.terms.live.value)), shown[screen]);
+  assert.ok(shown.overview.includes(`${bytes(doctor.rss.terms.live.value)} of it resident`), shown.overview);
   for (const arena of doctor.statistics.arenas) assert.ok(shown.allocator.includes(bytes(arena.system_bytes)), shown.allocator);
   assert.ok(shown.suspects.includes(`${leaks.answer.findings} functions`), shown.suspects);
   clean();

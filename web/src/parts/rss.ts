@@ -11,7 +11,8 @@ export interface Term {
 const TERMS: [string, string, string[]][] = [
   ["live", "live", ["live"]],
   ["allocated before the attach or not seen", "unseen", ["allocated_before_the_attach_or_not_seen"]],
-  ["free in the allocator, or held by it", "free", ["free_in_allocator", "held_by_allocator"]],
+  ["free in the allocator", "free", ["free_in_allocator"]],
+  ["held by the allocator", "held", ["held_by_allocator"]],
   ["inherited from parent", "inherited", ["inherited_from_parent"]],
   ["mmap", "extents", ["mmap"]],
   ["code, data, files", "files", ["code_and_data", "files"]],
@@ -28,11 +29,10 @@ function sum(all: (Estimate | undefined)[]): Estimate {
   };
 }
 
-/** What is free, and what another allocator holds. Where the profile does not know all that is live, neither is known to be free. */
+/** Where the profile does not know all that is live, what an allocator holds is not known to be free. */
 function nameOf(kind: string, name: string, rss: Rss): string {
-  const isHeld = (rss.terms["free_in_allocator"]?.value ?? 0) === 0 && (rss.terms["held_by_allocator"]?.value ?? 0) > 0;
-  if (kind === "free" && !isHeld) return `free in ${rss.allocator}`;
-  if (kind === "free") return `held by ${rss.allocator}${rss.may_hold_live ? ": allocated before the attach, or free" : ""}`;
+  if (kind === "free") return `free in ${rss.allocator}`;
+  if (kind === "held") return `held by ${rss.allocator}${rss.may_hold_live ? ": allocated before the attach, or free" : ""}`;
   return kind === "other" && rss.may_hold_live && rss.allocator !== "malloc" ? `other anonymous, ${rss.allocator}’s among it` : name;
 }
 

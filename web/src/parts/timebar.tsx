@@ -2,7 +2,7 @@
 import { useRef, useState } from "preact/hooks";
 import { current } from "../state/live";
 import { change, param } from "../state/route";
-import { useSeries, type Point } from "../state/series";
+import { useSeries, type Kept, type Point } from "../state/series";
 import { bytes, clock } from "../units";
 import { Link } from "./link";
 import { Trend } from "./trend";
@@ -19,13 +19,24 @@ export function windowOf(text: string): [number, number] | null {
   return found === null ? null : [Number(found[1]), Number(found[2] ?? found[1])];
 }
 
+/** Whether the stacks are kept of a window's start; `lastNs` is what the window is before. In whole seconds, as windows are. */
+export function isKept(window: [number, number], kept: Kept | null, lastNs: number): boolean {
+  return kept !== null && lastNs - window[0] * 1e9 > kept.first - 1e9;
+}
+
+/** Windows up to the last moment that are kept: round ones, and all of it. */
+export function keptWindows(kept: Kept, lastNs: number): number[] {
+  const all = Math.floor((lastNs - kept.first) / 1e9);
+  return [...[60, 600, 3600, 86_400].filter((seconds) => seconds < all), all];
+}
+
 export function secondsBefore(points: Point[], share: number): number {
   const [first, last] = [points[0]!.unix_ns, points.at(-1)!.unix_ns];
   return Math.round(((1 - Math.max(0, Math.min(1, share))) * (last - first)) / 1e9);
 }
 
 function Bar({ entry }: { entry: SourceEntry }) {
-  const { points, marks } = useSeries(entry);
+  const { points, kept, marks } = useSeries(entry);
   const area = useRef<HTMLDivElement>(null);
   const [drag, setDrag] = useState<{ from: number; to: number; kind: "a" | "b" } | null>(null);
   if (points.length < 2) return null;
@@ -39,6 +50,7 @@ function Bar({ entry }: { entry: SourceEntry }) {
     const window = windowOf(param(kind));
     return window === null ? [] : [{ kind, from: Math.max(0, 1 - window[0] / span), to: 1 - window[1] / span }];
   });
+  const a = windowOf(param("a"));
   const ended = (event: PointerEvent) => {
     if (drag === null) return;
     const [from, to] = [Math.min(drag.from, at(event)), Math.max(drag.from, at(event))];
@@ -61,7 +73,15 @@ function Bar({ entry }: { entry: SourceEntry }) {
         <Trend points={points} marks={marks} height={44} spans={drag === null ? shown : [{ ...drag, from: Math.min(drag.from, drag.to), to: Math.max(drag.from, drag.to) }]} />
       </div>
       <div class="says hide-s">
-        {param("a") !== "" ? <Link to="diff">Compare</Link> : <span class="dim">{clock(first.unix_ns, false)}–{clock(last.unix_ns, false)} · drag to select</span>}
+        {a === null ? (
+          <span class="dim">
+            {clock(first.unix_ns, false)}–{clock(last.unix_ns, false)} · drag to select
+          </span>
+        ) : isKept(a, kept, last.unix_ns) ? (
+          <Link to="diff">Compare</Link>
+        ) : (
+          <span class="dim">no stacks are kept of then</span>
+        )}
       </div>
     </div>
   );

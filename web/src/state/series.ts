@@ -17,8 +17,16 @@ export interface Point {
   parts: Parts | null;
 }
 
+/** Between these, in ns since 1970, a history has the stacks, so that moments can be compared. */
+export interface Kept {
+  first: number;
+  last: number;
+}
+
 export interface Series {
   points: Point[];
+  /** `null`: there is no history. */
+  kept: Kept | null;
   marks: { name: string; unix_ns: number }[];
   loaded: Loaded<Timeline>;
 }
@@ -29,9 +37,8 @@ export const keptMoments = signal<number[]>([]);
 export const lastMomentNs = signal(0);
 
 function partsOfRow(row: TimelineRow): Parts | null {
-  const free = row.free_in_allocator ?? row.held_by_allocator;
-  if (free === null || row.rest === null) return null;
-  return { live: row.live.value ?? 0, free: free.value ?? 0, rest: row.rest.value ?? 0 };
+  if (row.rest === null) return null;
+  return { live: row.live.value ?? 0, free: row.free_in_allocator?.value ?? 0, held: row.held_by_allocator?.value ?? 0, rest: row.rest.value ?? 0 };
 }
 
 export function useSeries(entry: SourceEntry): Series {
@@ -47,12 +54,12 @@ export function useSeries(entry: SourceEntry): Series {
   useEffect(() => {
     keptMoments.value = rows.map((row) => row.time_unix_ns);
   }, [loaded.value]);
-  const lastKept = kept.at(-1)?.unix_ns ?? 0;
+  const [firstKept, lastKept] = [kept[0]?.unix_ns ?? 0, kept.at(-1)?.unix_ns ?? 0];
   // What the server has seen tells more parts apart.
   const isSplit = (moment: { terms: unknown }) => moment.terms !== null;
   const firstSplit = moments.value.find(isSplit)?.unix_ns ?? Infinity;
   for (const point of kept) if (point.unix_ns >= firstSplit) point.parts = null;
-  const seen = moments.value.filter((moment) => moment.unix_ns > lastKept || isSplit(moment));
+  const seen = moments.value.filter((moment) => moment.unix_ns < firstKept || moment.unix_ns > lastKept || isSplit(moment));
   const points = kept.concat(seen.map((moment) => ({ unix_ns: moment.unix_ns, rss: moment.rss, live: moment.live, half: moment.half, parts: moment.terms === null ? null : partsOf(moment.terms) })));
   // The server's clock may be behind this machine's.
   points.sort((a, b) => a.unix_ns - b.unix_ns);
@@ -61,7 +68,7 @@ export function useSeries(entry: SourceEntry): Series {
     lastMomentNs.value = last;
   }, [last]);
   const marks = (loaded.value?.marks ?? []).map((mark) => ({ name: mark.name, unix_ns: mark.time_unix_ns }));
-  return { points, marks, loaded };
+  return { points, kept: kept.length === 0 ? null : { first: firstKept, last: lastKept }, marks, loaded };
 }
 
 /** The steps that a history has, then those that the server has seen after it. */

@@ -1,4 +1,5 @@
 // Why it is not coming back: the allocator's own count, what a trim returns, what pins the rest, and what to do.
+import type { ComponentChildren } from "preact";
 import { capital, Figure, Heading } from "../../parts/figures";
 import { isDetached } from "../../parts/lacks";
 import { Link } from "../../parts/link";
@@ -11,7 +12,7 @@ import { pathOf } from "../../state/paths";
 import type { Advice, Doctor, SourceEntry } from "../../types";
 import { bytes, count, duration, relative, share } from "../../units";
 import { HeapMap } from "./map";
-import { TrimButton, TrimOutcome, useTrim } from "./trim";
+import { TrimButton, TrimDialog, TrimOutcome, useTrim } from "./trim";
 
 export function Allocator({ entry }: { entry: SourceEntry }) {
   const isThere = entry.is_running || (saved !== null && entry.pid !== null);
@@ -26,6 +27,7 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
   const { rss } = doctor;
   const free = rss.terms["free_in_allocator"] ?? { value: 0, half_width_95: 0 };
   const releasable = releasableOf(doctor.statistics?.arenas ?? []);
+  const held = rss.terms["held_by_allocator"]?.value ?? 0;
   const kept = Math.max(0, (free.value ?? 0) - releasable);
   const isGlibc = doctor.allocators.glibc !== null && doctor.statistics !== null;
   const name = doctor.allocators.glibc?.name ?? rss.allocator;
@@ -33,6 +35,7 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
   return (
     <>
       <TrimOutcome of={trim} />
+      <TrimDialog of={trim} entry={entry} prediction={isGlibc ? releasable : null} />
       <div class="answers two-one">
         <div>
           <h2>Why isn’t it coming back?</h2>
@@ -50,14 +53,25 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
         <div>
           <h2>a trim returns now</h2>
           <p class="headline">{isGlibc ? bytes(releasable) : "–"}</p>
-          <p>{isGlibc ? `whole free pages and the free end of the heap; ${share(releasable, rss.bytes)} of RSS` : (doctor.statistics_missing ?? "not known of this allocator")}</p>
-          {mayTrim ? <TrimButton of={trim} entry={entry} prediction={isGlibc ? releasable : null} /> : null}
+          <p>{isGlibc ? `whole free pages and the free end of the heap; ${share(releasable, rss.bytes)} of RSS` : "not known before"}</p>
+          {mayTrim ? <TrimButton of={trim} /> : null}
         </div>
-        <div>
-          <h2>cannot be returned</h2>
-          <p class="headline">{isGlibc ? bytes(kept) : "–"}</p>
-          <p>{isGlibc ? "free, but on pages that still hold live blocks" : `${bytes(rss.terms["held_by_allocator"]?.value)} is held${rss.may_hold_live ? ": allocated before the attach, or free" : " beyond the live blocks"}`}</p>
-        </div>
+        {isGlibc ? (
+          <div>
+            <h2>a trim does not return</h2>
+            <p class="headline">{bytes(kept)}</p>
+            <p>free, but on pages that still hold live blocks, in a thread’s cache or at the heap’s end</p>
+          </div>
+        ) : (
+          <div>
+            <h2>held by {rss.allocator}</h2>
+            <p class="headline">{held > 0 ? bytes(held) : "–"}</p>
+            <p>
+              {held === 0 ? "" : rss.may_hold_live ? "allocated before the attach, or free. " : "beyond the live blocks: free, metadata and rounding. "}
+              {doctor.statistics_missing ?? ""}
+            </p>
+          </div>
+        )}
       </div>
       {doctor.statistics !== null && doctor.statistics.map.length > 0 ? <HeapMap of={doctor.statistics.map} arenas={doctor.statistics.arenas} /> : null}
       <div class="columns">
@@ -65,7 +79,9 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
           <Heading title="What to do" says="best first, with predicted bytes" />
           <ol class="steps">
             {doctor.advice.map((advice, index) => (
-              <Step key={advice.action} of={advice} rank={index + 1} rss={rss.bytes} />
+              <Step key={advice.action} of={advice} rank={index + 1} rss={rss.bytes}>
+                {mayTrim && /: ramson trim /.test(advice.action) ? <TrimButton of={trim} /> : null}
+              </Step>
             ))}
           </ol>
         </section>
@@ -113,7 +129,7 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
 }
 
 /** A command at the end of a sentence is to be copied; the rest is to be read. */
-function Step({ of, rank, rss }: { of: Advice; rank: number; rss: number }) {
+function Step({ of, rank, rss, children }: { of: Advice; rank: number; rss: number; children?: ComponentChildren }) {
   const found = /^(.*?):? (ramson [a-z]+ [^;]+)(?:; (.*))?$/.exec(of.action);
   const [says, command, also] = found ? [found[1]!, found[2]!, found[3] ?? ""] : [of.action, null, ""];
   const isSmall = of.saving !== null && of.saving.bytes <= of.saving.half_width_95;
@@ -127,6 +143,7 @@ function Step({ of, rank, rss }: { of: Advice; rank: number; rss: number }) {
         <p class="quiet">{of.evidence}.</p>
         {of.risk === "none" ? null : <p class="dim">Risk: {of.risk}.</p>}
         {of.cause === "leaks" || of.cause === "growing" ? <Link to="suspects">Suspects</Link> : null}
+        {children}
         {command === null ? null : <CommandLine text={command} />}
         {also === "" ? null : <p class="quiet">{capital(also)}</p>}
       </div>

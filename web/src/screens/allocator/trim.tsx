@@ -30,20 +30,27 @@ export function useTrim(entry: SourceEntry): Trim {
   return { state, ask: () => set({ is: "asked" }), cancel: () => set({ is: "ready" }), trim: () => void trim() };
 }
 
-/** `prediction` is of glibc's malloc; of others only the trim itself tells. */
-export function TrimButton({ of, entry, prediction }: { of: Trim; entry: SourceEntry; prediction: number | null }) {
+export function TrimButton({ of }: { of: Trim }) {
   const isUnderway = of.state.is === "underway";
   return (
-    <>
-      <button type="button" class="plain" disabled={isUnderway} onClick={of.ask}>
-        {isUnderway ? "Trimming …" : "Trim …"}
-      </button>
-      {of.state.is === "asked" ? <Confirm of={of} entry={entry} prediction={prediction} /> : null}
-    </>
+    <button type="button" class="plain" disabled={isUnderway} onClick={of.ask}>
+      {isUnderway ? "Trimming …" : "Trim …"}
+    </button>
   );
 }
 
-function Confirm({ of, entry, prediction }: { of: Trim; entry: SourceEntry; prediction: number | null }) {
+interface Of {
+  of: Trim;
+  entry: SourceEntry;
+  /** Of glibc's malloc; of others only the trim itself tells. */
+  prediction: number | null;
+}
+
+export function TrimDialog(of: Of) {
+  return of.of.state.is === "asked" ? <Confirm {...of} /> : null;
+}
+
+function Confirm({ of, entry, prediction }: Of) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current?.showModal(), []);
   return (

@@ -9,7 +9,8 @@ import { found } from "../../state/found";
 import { change, param } from "../../state/route";
 import { useSeries } from "../../state/series";
 import type { DiffRow, Diff, Estimate, Side, SourceEntry, Unit } from "../../types";
-import { absolute, amount, clock, count, relative, signed } from "../../units";
+import { absolute, amount, clock, count, duration, relative, signed } from "../../units";
+import { keptWindows } from "../../parts/timebar";
 import { matcher } from "../flame";
 import { nearest } from "../timeline";
 import { Bars } from "./bars";
@@ -18,11 +19,11 @@ import { momentsOf, useDiff } from "./read";
 
 export function DiffScreen({ entry }: { entry: SourceEntry }) {
   const { loaded, compared } = useDiff(entry);
-  const { points } = useSeries(entry);
+  const { points, kept } = useSeries(entry);
   const moments = momentsOf();
   if (saved !== null && savedOld === null) return <NotHere>it is one moment. To save a comparison: ramson export NEW --old OLD -f html.</NotHere>;
   if (entry.pid === null && savedOld === null) return <NotHere>it is one moment. To compare two files: ramson diff OLD NEW.</NotHere>;
-  if (moments === null && savedOld === null) return <Pick entry={entry} hasPast={points.length > 1} span={points.length < 2 ? 0 : (points.at(-1)!.unix_ns - points[0]!.unix_ns) / 1e9} />;
+  if (moments === null && savedOld === null) return <Pick entry={entry} windows={kept === null ? [] : keptWindows(kept, points.at(-1)!.unix_ns)} />;
   const last = points.at(-1)?.unix_ns ?? Date.now() * 1e6;
   const at = (seconds: number) => clock(points.length === 0 ? last - seconds * 1e9 : nearest(points, last - seconds * 1e9).unix_ns);
   const isSwapped = param("swap") === "1";
@@ -79,24 +80,24 @@ function NotHere({ children }: { children: ComponentChildren }) {
   );
 }
 
-function Pick({ hasPast, span, entry }: { hasPast: boolean; span: number; entry: SourceEntry }) {
+function Pick({ windows, entry }: { windows: number[]; entry: SourceEntry }) {
   return (
     <>
       <div class="subject">
         <h1>Diff</h1>
-        <span class="quiet">Any two moments: drag over the time bar or the timeline, or choose:</span>
+        {windows.length > 0 ? <span class="quiet">Any two moments: drag over the time bar or the timeline, or choose:</span> : null}
       </div>
-      {hasPast ? (
+      {windows.length > 0 ? (
         <p style={{ marginTop: "12px" }}>
-          {[60, 600, 3600].filter((seconds) => seconds < span).concat(Math.floor(span)).map((seconds) => (
+          {windows.map((seconds) => (
             <button key={seconds} type="button" class="plain" style={{ marginRight: "8px" }} onClick={() => change({ a: `${seconds}-0` })}>
-              {count(seconds)} s ago → now
+              {entry.is_running ? `${duration(seconds * 1e9)} ago → now` : `its last ${duration(seconds * 1e9)}`}
             </button>
           ))}
         </p>
       ) : (
-        <Notice fact="No past is kept." command={`ramson record ${entry.pid}`}>
-          To keep moments from now on:
+        <Notice fact="No past is kept." command={entry.is_running ? `ramson record ${entry.pid}` : undefined}>
+          {entry.is_running ? "To keep moments from now on:" : ""}
         </Notice>
       )}
     </>

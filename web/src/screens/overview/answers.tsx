@@ -86,6 +86,7 @@ function What({ top, doctor, entry }: Of) {
     );
   }
   const isAttached = entry.is_running && entry.state === "attached";
+  const resident = rss?.terms["live"];
   const unseen = rss?.terms["allocated_before_the_attach_or_not_seen"]?.value ?? 0;
   if (rss !== null && top.sample_type === "inuse_space" && unseen > (top.total.value ?? 0)) {
     return (
@@ -107,7 +108,7 @@ function What({ top, doctor, entry }: Of) {
         {isAttached ? " since the attach" : ""}
         <span class="pm">
           {relative(top.total)}
-          {rss === null ? "" : ` · ${share(top.total.value, rss.bytes)} of RSS`}
+          {resident === undefined || top.sample_type !== "inuse_space" ? "" : ` · ${bytes(resident.value)} of it resident, ${share(resident.value, rss!.bytes)} of RSS`}
         </span>
       </p>
       {row === undefined ? (

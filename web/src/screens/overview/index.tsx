@@ -104,7 +104,7 @@ function Who({ entry, of, doctor }: { entry: SourceEntry; of: Subject | null; do
         {entry.command.length === 0 ? null : <code>{entry.command.join(" ")}</code>}
       </div>
       <dl class="facts">
-        {of === null || of.interval_bytes === 0 ? null : <Fact name="interval" is={bytes(of.interval_bytes)} />}
+        {of === null || of.interval_bytes === 0 ? null : <Fact name="interval" is={intervalOf(of)} />}
         {samples === undefined ? null : <Fact name="samples" is={count(samples)} />}
         {isDead ? <Fact name="RSS" is={of?.end?.last_rss ? `${bytes(of.end.last_rss)} ${of.end.last_rss_is}` : entry.rss === null ? "not known" : `${bytes(entry.rss)} as last seen`} /> : null}
         {of?.end?.time_unix_ns ? <Fact name="ended" is={clock(of.end.time_unix_ns)} /> : null}
@@ -122,6 +122,12 @@ function Fact({ name, is }: { name: string; is: string }) {
       <dd>{is}</dd>
     </div>
   );
+}
+
+/** In the words of the command line. */
+function intervalOf({ interval_bytes: present, recording }: Subject): string {
+  const configured = recording?.configured_interval_bytes ?? 0;
+  return configured > 0 && configured < present ? `${bytes(configured)} (raised to ${bytes(present)} by the overhead limit)` : bytes(present);
 }
 
 /** How it ended, and what the profile lacks. */

@@ -228,6 +228,7 @@ function Others({ title, of }: { title: string; of: Suspect[] }) {
             <tr key={one.function + one.file} class={isNoise(one.inuse_space) ? "noise" : ""}>
               <td>
                 <Name of={one} />
+                <p class="only-s quiet">{one.reason}</p>
               </td>
               <td class="n">{bytes(one.inuse_space.value)}</td>
               <td class="n pm">{relative(one.inuse_space)}</td>

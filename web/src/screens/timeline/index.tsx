@@ -1,10 +1,11 @@
 // Since when: RSS and live over time. A window that is dragged is compared.
 import { useEffect } from "preact/hooks";
 import { Heading } from "../../parts/figures";
-import { Notice, Skeleton, Trouble } from "../../parts/notice";
-import { windowOf } from "../../parts/timebar";
+import { CommandLine, Notice, Skeleton, Trouble } from "../../parts/notice";
+import { keptWindows, windowOf } from "../../parts/timebar";
 import { describe } from "../../parts/trend";
-import { useSeries, useSteps, type Point } from "../../state/series";
+import { saved } from "../../state/offline";
+import { useSeries, useSteps, type Kept, type Point } from "../../state/series";
 import { change, param } from "../../state/route";
 import type { SourceEntry } from "../../types";
 import { bytes, clock, duration, isNoise, signed } from "../../units";
@@ -14,7 +15,7 @@ import { Plot } from "./plot";
 import { Windows } from "./windows";
 
 export function TimelineScreen({ entry }: { entry: SourceEntry }) {
-  const { points, marks, loaded } = useSeries(entry);
+  const { points, kept, marks, loaded } = useSeries(entry);
   const steps = useSteps(entry, loaded.value);
   useEffect(() => {
     if (param("b") !== "" && param("a") === "") change({ b: "" }, true);
@@ -31,10 +32,14 @@ export function TimelineScreen({ entry }: { entry: SourceEntry }) {
     ) : (
       <>
         <h1 class="hidden-label">Timeline</h1>
-        <Notice fact="No past is kept." command={`ramson record ${entry.pid}`}>
-        {entry.is_running ? "What this page sees appears here in a few seconds. To keep moments from now on: " : ""}
-        {loaded.failed?.message ?? ""}
-        </Notice>
+        {saved !== null ? (
+          <Notice fact="Not in this file:">it is one moment. To keep the past of a process: ramson record.</Notice>
+        ) : (
+          <Notice fact="No past is kept." command={entry.is_running ? `ramson record ${entry.pid}` : undefined}>
+            {entry.is_running ? "What this page sees appears here in a few seconds. To keep moments from now on: " : ""}
+            {loaded.failed?.message ?? ""}
+          </Notice>
+        )}
       </>
     );
   }
@@ -49,17 +54,17 @@ export function TimelineScreen({ entry }: { entry: SourceEntry }) {
         </span>
       </div>
       <Trouble failed={loaded.failed?.status === 404 ? null : loaded.failed} />
-      <Windows times={{ first: first.unix_ns, last: last.unix_ns, marks }} />
+      <Windows times={{ first: first.unix_ns, last: last.unix_ns, marks }} kept={kept} />
       <section>
-        <Heading title="RSS in its parts" says="the band is live ±; drag to select, Shift-drag for a second window, double-click clears" />
+        <Heading title="RSS in its parts" says="parts are read as often as 0.3 % of a core allows and joined by lines; the line is live as requested, its band ±. Drag to select, Shift-drag for a second window, double-click clears" />
         <Plot points={points} marks={marks} steps={steps} />
         <p class="hidden-label">{describe(points)}</p>
       </section>
       <Ends points={points} />
       <div class="columns">
         <section>
-          <Heading title="What moved in the window" says={window === null ? "select one above, type it, or choose:" : "significant changes, the largest first"} />
-          {window === null ? <Presets last={last} first={first} /> : <Moved entry={entry} from={last.unix_ns - window[0] * 1e9} to={last.unix_ns - window[1] * 1e9} />}
+          <Heading title="What moved in the window" says={window !== null ? "significant changes, the largest first" : kept === null ? "" : "select one above, type it, or choose:"} />
+          {window === null ? <Presets entry={entry} last={last} kept={kept} /> : <Moved entry={entry} from={last.unix_ns - window[0] * 1e9} to={last.unix_ns - window[1] * 1e9} />}
         </section>
         <Markers points={points} marks={marks} steps={steps} />
       </div>
@@ -102,14 +107,20 @@ export function nearest(points: Point[], ns: number): Point {
   return points.reduce((best, point) => (Math.abs(point.unix_ns - ns) < Math.abs(best.unix_ns - ns) ? point : best));
 }
 
-function Presets({ first, last }: { first: Point; last: Point }) {
-  const span = Math.round((last.unix_ns - first.unix_ns) / 1e9);
-  const all = [60, 600, 3600, 86_400].filter((seconds) => seconds < span);
+function Presets({ entry, kept, last }: { entry: SourceEntry; kept: Kept | null; last: Point }) {
+  if (kept === null) {
+    return (
+      <>
+        <p class="dim">No stacks are kept of the past.{entry.is_running ? " To keep them from now on:" : ""}</p>
+        {entry.is_running ? <CommandLine text={`ramson record ${entry.pid}`} /> : null}
+      </>
+    );
+  }
   return (
     <p>
-      {[...all, span].map((seconds) => (
+      {keptWindows(kept, last.unix_ns).map((seconds, at, all) => (
         <button key={seconds} type="button" class="plain" style={{ marginRight: "8px" }} onClick={() => change({ a: `${seconds}-0`, b: "" })}>
-          {seconds === span ? "all of it" : `last ${duration(seconds * 1e9)}`}
+          {at === all.length - 1 ? "all that is kept" : `last ${duration(seconds * 1e9)}`}
         </button>
       ))}
     </p>

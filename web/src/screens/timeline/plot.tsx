@@ -73,7 +73,7 @@ function options(width: number, { points, marks, steps }: Of, says: (text: strin
       { label: "live +", stroke: "transparent", points: { show: false }, spanGaps: true },
       { label: "live −", stroke: "transparent", points: { show: false }, spanGaps: true },
     ],
-    bands: [{ series: [kinds.length + 3, kinds.length + 4], fill: `${colour("bg")}55` }],
+    bands: [{ series: [kinds.length + 3, kinds.length + 4], fill: `${colour("bg")}44` }],
     hooks: {
       init: [
         (self) => {

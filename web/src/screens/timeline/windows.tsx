@@ -1,16 +1,19 @@
 // The two windows, as fields.
 import { useEffect, useState } from "preact/hooks";
 import { Link } from "../../parts/link";
+import { isKept, windowOf } from "../../parts/timebar";
 import { windowFrom, windowText, type Times } from "../../parts/windows";
 import { change, param } from "../../state/route";
+import type { Kept } from "../../state/series";
 
-export function Windows({ times }: { times: Times }) {
+export function Windows({ times, kept }: { times: Times; kept: Kept | null }) {
   const [a, b] = [param("a"), param("b")];
+  const window = windowOf(a);
   return (
     <div class="tools windows">
       <Field name="a" times={times} />
       <Field name="b" times={times} />
-      {a === "" ? null : <Link to="diff">{b === "" ? "Compare its ends" : "Compare A with B"}</Link>}
+      {window === null || !isKept(window, kept, times.last) ? null : <Link to="diff">{b === "" ? "Compare its ends" : "Compare A with B"}</Link>}
       {a === "" && b === "" ? null : (
         <button type="button" class="plain" onClick={() => change({ a: "", b: "" })}>
           Clear
