@@ -74,7 +74,7 @@ fn a_stranger_s_file_is_refused_where_the_caller_s_own_is_read() {
 fn a_history_whose_table_is_an_endless_view_is_refused() {
     const SCRIPT: &str = "import sqlite3, sys
 made = sqlite3.connect(sys.argv[1])
-made.executescript('''PRAGMA application_id = 0x524d5348; PRAGMA user_version = 4;
+made.executescript('''PRAGMA application_id = 0x524d5348; PRAGMA user_version = 5;
 CREATE VIEW processes AS WITH RECURSIVE endless(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM endless)
 SELECT i AS id, 1 AS pid, 'x' AS name, '/x' AS exe, 'x' AS comm, 1 AS start_unix_ns FROM endless;''')";
     let scratch = Scratch::new();

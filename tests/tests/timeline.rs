@@ -81,12 +81,22 @@ fn a_moment_has_what_the_allocator_had_free_then() {
     let mut moved = Command::new("kill");
     assert!(moved.args(["-STOP", &recorded.pid.to_string()]).status().unwrap().success());
     recorded.good("mark PID stopped");
-    let free = recorded.json("report PID").at("rss").at("terms").number("free_in_allocator.value");
+    let report = recorded.json("report PID");
+    let terms = report.at("rss").at("terms");
+    let free = terms.number("free_in_allocator.value");
     let rows = recorded.json("timeline PID -n 0");
     let rows = rows.list("rows");
     let last = rows.last().unwrap();
     assert_eq!((last.text("triggers"), last.number("free_in_allocator.value")), ("mark", free));
     assert_eq!(last.at("held_by_allocator"), &Json::Word("null".into()));
+    // The terms of a moment are those of a report, and add up.
+    let Json::Object(kept) = last.at("terms") else { panic!("{last:?}") };
+    let sum: f64 = kept.keys().map(|term| last.at("terms").number(term)).sum();
+    assert_eq!(sum, last.number("rss"));
+    for term in kept.keys() {
+        let reported = terms.number(&format!("{term}.value"));
+        assert!((last.at("terms").number(term) - reported).abs() < 1.0, "{term}");
+    }
     let text = recorded.good("timeline PID --chart");
     assert!(text.contains("▒ free in the allocator") && text.contains("       free "), "{text}");
     let svg = recorded.good("export PID -f svg --view timeline");

@@ -37,6 +37,7 @@ pub mod stack_table;
 pub mod steps;
 pub mod summary;
 pub mod suspects;
+pub mod terms;
 pub mod timeline;
 pub mod tint;
 pub mod unprofiled;

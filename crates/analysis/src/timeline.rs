@@ -4,12 +4,14 @@ use crate::extents;
 use crate::live::watch::free_or_held;
 use crate::rss::Rss;
 use crate::steps::{Seen, Step, steps};
-use ramson_format::Kind;
+use crate::terms::Terms;
+use ramson_format::{Kind, flags};
 use ramson_history::{Free, Moment, Span, Triggers, When};
 use ramson_process::Term;
 use ramson_process::clock::unix_ns;
 use ramson_process::stat::Stat;
 use ramson_profile::Estimate;
+use ramson_reader::Header;
 use ramson_source::{Failure, Recording, Selector, find, time_of, unreadable};
 use serde::Serialize;
 use std::iter;
@@ -82,6 +84,8 @@ pub struct Row {
     /// RSS without these: what is live by the profile, and free or held. Less than 0 where the estimate of live exceeds RSS;
     /// null where one of them is not known.
     pub rest: Option<Estimate>,
+    /// Bytes of the terms of RSS that are not 0; they add up to it. Null where they were not read.
+    pub terms: Option<Terms>,
     /// Live samples, as counted.
     pub live_samples: u64,
     /// Bytes allocated since the start.
@@ -142,6 +146,7 @@ pub fn timeline(source: &str, rows: usize) -> Result<Timeline, Failure> {
         free: part(moment.free, false),
         held: part(moment.free, true),
         rest: rest(moment.rss, moment.live, moment.free),
+        terms: moment.terms.map(Terms),
         live_samples: moment.live_samples,
         allocated: moment.allocated,
         allocated_per_s: before.map(|before| {
@@ -186,13 +191,16 @@ pub fn now(recording: &Recording) -> Row {
     let heap = snapshot.stacks.iter().filter(|stack| stack.kind() == Kind::Heap);
     let allocated: f64 = heap.map(|stack| stack.alloc_space).sum();
     let last_ns = header.unix_ns(header.last_monotonic_ns);
-    let (time_unix_ns, rss, free) = match (&recording.past, recording.running) {
-        (Some(past), _) => (past.time_ns, past.rss, past.free),
-        (None, Some(pid)) => {
-            let rss = Rss::read(pid, &recording.origin, snapshot, &mut None);
-            (unix_ns(), Stat::of(pid).and_then(|stat| stat.rss), rss.and_then(|rss| free(&rss)))
-        }
-        (None, None) => (last_ns, None, None),
+    let (time_unix_ns, (rss, free, terms)) = match (&recording.past, recording.running) {
+        (Some(past), _) => (past.time_ns, (past.rss, past.free, past.terms.map(Terms))),
+        (None, Some(pid)) => match Rss::read(pid, &recording.origin, snapshot, &mut None) {
+            Some(rss) => {
+                let Split { rss, free, terms } = Split::of(rss, header);
+                (unix_ns(), (Some(rss), free, Some(terms)))
+            }
+            None => (unix_ns(), (Stat::of(pid).and_then(|stat| stat.rss), None, None)),
+        },
+        (None, None) => (last_ns, (None, None, None)),
     };
     let live = extents::live_heap(snapshot);
     Row {
@@ -202,6 +210,7 @@ pub fn now(recording: &Recording) -> Row {
         rest: rest(rss, live, free),
         free: part(free, false),
         held: part(free, true),
+        terms,
         live_samples: snapshot.live.len() as u64,
         allocated: allocated.round() as u64,
         allocated_per_s: None,
@@ -210,11 +219,27 @@ pub fn now(recording: &Recording) -> Row {
     }
 }
 
-/// What the allocator has free, where that is known: as a history keeps it.
-pub fn free(rss: &Rss) -> Option<Free> {
-    let (term, bytes) = free_or_held(rss);
-    let is_held = term == Term::Held;
-    (rss.is_live_counted || is_held).then_some(Free { bytes, is_held })
+/// What a history keeps of a reading of RSS.
+pub struct Split {
+    /// What the terms add up to.
+    pub rss: u64,
+    /// What the allocator has free, where that is known.
+    pub free: Option<Free>,
+    /// All of it.
+    pub terms: Terms,
+}
+
+impl Split {
+    /// Of a process whose profile has this header.
+    pub fn of(mut rss: Rss, header: &Header) -> Self {
+        let (term, bytes) = free_or_held(&rss);
+        let is_held = term == Term::Held;
+        let free = (rss.is_live_counted || is_held).then_some(Free { bytes, is_held });
+        if header.flags & flags::ATTACHED != 0 {
+            rss.set_unseen_apart();
+        }
+        Self { rss: rss.bytes, free, terms: Terms::of(&rss) }
+    }
 }
 
 fn part(free: Option<Free>, is_held: bool) -> Option<Estimate> {

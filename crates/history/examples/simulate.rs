@@ -188,6 +188,7 @@ impl Program {
             monotonic_ns: self.now_ns,
             rss: Some(1 << 30),
             free: None,
+            terms: None,
             triggers,
         }
     }

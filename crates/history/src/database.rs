@@ -5,7 +5,7 @@ use crate::guard::{Budget, Work};
 use crate::image::Image;
 use crate::intern;
 use crate::question::{Answer, Moment, Process, Question};
-use crate::schema::{self, HistoryError, OLDEST_VERSION, rows, signed, unsigned};
+use crate::schema::{self, HistoryError, TERM_COUNT, rows, signed, unsigned};
 use crate::state::{State, set_numbers};
 use crate::trigger::Triggers;
 use crate::writer::Free;
@@ -19,21 +19,17 @@ pub struct Database {
     connection: Connection,
     work: Work,
     budget: Budget,
-    version: i32,
 }
 
-const MOMENT: &str = "snapshots.id, chain, time_ns, monotonic_ns, triggers, rss, live, live_variance, live_samples, allocated, every_ns";
+const MOMENT: &str = "snapshots.id, chain, time_ns, monotonic_ns, triggers, rss, snapshots.live, live_variance, live_samples, allocated, every_ns";
 const FREE: &str = "bytes, variance, is_held";
-/// An older history does not have it.
-const NO_FREE: &str = "NULL, NULL, NULL";
-const WITH_FREE: &str = "LEFT JOIN allocators ON allocators.snapshot = snapshots.id";
-const OF_PROCESS: &str = "WHERE snapshots.process = ?1";
+const JOINED: &str = "chains ON chains.id = chain LEFT JOIN allocators ON allocators.snapshot = snapshots.id \
+    LEFT JOIN terms ON terms.snapshot = snapshots.id";
 
-/// What selects moments of the process ?1, as far as a history of this version has it.
-fn moments(version: i32) -> String {
-    let (free, join) = if version > OLDEST_VERSION { (FREE, WITH_FREE) } else { (NO_FREE, "") };
+/// What selects moments of the process ?1.
+fn moments() -> String {
     format!(
-        "SELECT {MOMENT}, {free} FROM snapshots JOIN chains ON chains.id = chain {join} {OF_PROCESS}"
+        "SELECT {MOMENT}, {FREE}, terms.* FROM snapshots JOIN {JOINED} WHERE snapshots.process = ?1"
     )
 }
 
@@ -41,6 +37,17 @@ fn free(row: &Row) -> rusqlite::Result<Option<Free>> {
     let Some(bytes) = row.get::<_, Option<i64>>(11)? else { return Ok(None) };
     let bytes = Estimate { value: bytes as f64, variance: row.get(12)? };
     Ok(Some(Free { bytes, is_held: row.get(13)? }))
+}
+
+fn terms(row: &Row) -> rusqlite::Result<Option<[i64; TERM_COUNT]>> {
+    if row.get::<_, Option<i64>>(14)?.is_none() {
+        return Ok(None);
+    }
+    let mut terms = [0; TERM_COUNT];
+    for (column, term) in (15..).zip(&mut terms) {
+        *term = row.get(column)?;
+    }
+    Ok(Some(terms))
 }
 
 fn moment(row: &Row) -> rusqlite::Result<Moment> {
@@ -53,6 +60,7 @@ fn moment(row: &Row) -> rusqlite::Result<Moment> {
         triggers: Triggers::from_bits_retain(unsigned(row, 4)? as u32),
         rss: row.get::<_, Option<i64>>(5)?.map(|rss| rss as u64),
         free: free(row)?,
+        terms: terms(row)?,
         live: Estimate { value: row.get::<_, i64>(6)? as f64, variance: row.get(7)? },
         live_samples: unsigned(row, 8)?,
         allocated: unsigned(row, 9)?,
@@ -62,15 +70,15 @@ fn moment(row: &Row) -> rusqlite::Result<Moment> {
 impl Database {
     /// Opens a history that may be written to meanwhile.
     pub fn open(path: &Path) -> Result<Self, HistoryError> {
-        let (connection, work, version) = schema::open_to_read(path)?;
-        Ok(Self { connection, work, budget: Budget::of(path), version })
+        let (connection, work) = schema::open_to_read(path)?;
+        Ok(Self { connection, work, budget: Budget::of(path) })
     }
 
     /// What two descriptors have: nothing is opened.
     pub fn given(mut image: Image, budget: Budget) -> Result<Self, HistoryError> {
-        let (connection, work, version) = schema::read_image(&mut image)?;
+        let (connection, work) = schema::read_image(&mut image)?;
         match image.is_still()? {
-            true => Ok(Self { connection, work, budget, version }),
+            true => Ok(Self { connection, work, budget }),
             false => Err(HistoryError::Changing),
         }
     }
@@ -114,10 +122,8 @@ impl Database {
     }
 
     fn series(&self, process: i64, from_ns: u64, to_ns: u64) -> Result<Vec<Moment>, HistoryError> {
-        let query = format!(
-            "{} AND time_ns BETWEEN ?2 AND ?3 ORDER BY time_ns, snapshots.id",
-            moments(self.version)
-        );
+        let query =
+            format!("{} AND time_ns BETWEEN ?2 AND ?3 ORDER BY time_ns, snapshots.id", moments());
         let values = params![process, signed(from_ns), signed(to_ns)];
         let mut series = rows(self.connection(), &query, values, moment)?;
         series.dedup_by_key(|moment| moment.time_ns);
@@ -133,7 +139,7 @@ impl Database {
     }
 
     fn peak(&self, process: i64) -> Result<Option<Moment>, HistoryError> {
-        self.one("time_ns >= ?2 ORDER BY live DESC, time_ns", process, 0)
+        self.one("time_ns >= ?2 ORDER BY snapshots.live DESC, time_ns", process, 0)
     }
 
     fn mark(&self, process: i64, name: &str) -> Result<Option<Moment>, HistoryError> {
@@ -153,7 +159,7 @@ impl Database {
         process: i64,
         value: impl ToSql,
     ) -> Result<Option<Moment>, HistoryError> {
-        let query = format!("{} AND {condition}, snapshots.id LIMIT 1", moments(self.version));
+        let query = format!("{} AND {condition}, snapshots.id LIMIT 1", moments());
         Ok(self.connection().query_row(&query, params![process, value], moment).optional()?)
     }
 

@@ -1,7 +1,7 @@
 //! What a database may make its reader do. Its schema is code that SQLite runs: a view under a table's name can be an endless query.
 //! So a history has the tables that `schema` makes and nothing else, and what a query or a moment takes has a bound.
 
-use crate::schema::{ALLOCATORS, HistoryError, OLDEST_VERSION, TABLES};
+use crate::schema::{HistoryError, TABLES};
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, Row};
@@ -95,14 +95,11 @@ pub fn confine(connection: &Connection, most_heap_bytes: u64) -> rusqlite::Resul
     connection.pragma_update(None, "cell_size_check", true)
 }
 
-/// Refuses a database that has more than the tables of a history of this version, or has them otherwise.
-pub fn check_schema(connection: &Connection, version: i32) -> Result<(), HistoryError> {
+/// Refuses a database that has more than the tables of a history, or has them otherwise.
+pub fn check_schema(connection: &Connection) -> Result<(), HistoryError> {
     let mut query = connection.prepare("SELECT name, sql FROM sqlite_schema ORDER BY rowid")?;
     let mut rows = query.query([])?;
     let mut expected = statements(TABLES);
-    if version > OLDEST_VERSION {
-        expected.extend(statements(ALLOCATORS));
-    }
     while let Some(row) = rows.next()? {
         let (name, sql): (String, Option<String>) = (row.get(0)?, row.get(1)?);
         let is_known = match &sql {

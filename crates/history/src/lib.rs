@@ -30,7 +30,7 @@ pub use levels::{Level, Levels};
 pub use moment::{Span, When, duration};
 pub use query::{History, between};
 pub use question::{Moment, Process};
-pub use schema::{HistoryError, MAGIC, VERSION};
+pub use schema::{HistoryError, MAGIC, TABLES, TERM_COUNT, VERSION};
 pub use serve::HistoryReader;
 pub use thinning::Removed;
 pub use trigger::{Observation, Rules, Triggers, Watch};

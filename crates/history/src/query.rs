@@ -91,7 +91,7 @@ impl History {
 
     /// The whole snapshot of a moment, on the clock of which its header says that it was taken.
     pub fn snapshot(&self, process: i64, moment: &Moment) -> Result<Snapshot, HistoryError> {
-        match self.ask(Question::Snapshot { process, moment: moment.clone() })? {
+        match self.ask(Question::Snapshot { process, moment: Box::new(moment.clone()) })? {
             Answer::Snapshot(snapshot) => Ok(*snapshot),
             _ => Err(HistoryError::Apart(Failure::BadAnswer)),
         }

@@ -1,5 +1,6 @@
 //! What is asked of a history, and the answers, as they also pass between a helper and its asker.
 
+use crate::schema::TERM_COUNT;
 use crate::trigger::Triggers;
 use crate::writer::Free;
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -43,6 +44,8 @@ pub struct Moment {
     /// What the allocator had free, where that was read.
     #[borsh(serialize_with = "write_free", deserialize_with = "read_free")]
     pub free: Option<Free>,
+    /// Bytes of the terms of RSS, in the order of their columns, where they were read.
+    pub terms: Option<[i64; TERM_COUNT]>,
     /// Live bytes of the heap.
     #[borsh(serialize_with = "write_estimate", deserialize_with = "read_estimate")]
     pub live: Estimate,
@@ -62,7 +65,7 @@ pub enum Question {
     Peak { process: i64 },
     Mark { process: i64, name: String },
     Marks { process: i64 },
-    Snapshot { process: i64, moment: Moment },
+    Snapshot { process: i64, moment: Box<Moment> },
 }
 
 /// The answer.

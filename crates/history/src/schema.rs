@@ -14,15 +14,16 @@ use std::time::Duration;
 /// `PRAGMA application_id`: "RMSH".
 const APPLICATION_ID: i32 = 0x524d_5348;
 /// `PRAGMA user_version`.
-pub const VERSION: i32 = 4;
-/// The oldest that is read: it has no `allocators`, which a writer adds.
-pub(crate) const OLDEST_VERSION: i32 = 3;
+pub const VERSION: i32 = 5;
+/// How many terms of RSS there are. Their columns have the names and the order that they have elsewhere.
+pub const TERM_COUNT: usize = 15;
 /// The first bytes of every SQLite database.
 pub const MAGIC: &[u8] = b"SQLite format 3\0";
 /// How long to wait for another writer.
 const MOST_WAIT: Duration = Duration::from_secs(10);
 
-pub(crate) const TABLES: &str = "
+/// What makes the tables.
+pub const TABLES: &str = "
 CREATE TABLE processes (
   id INTEGER PRIMARY KEY AUTOINCREMENT, pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL, start_unix_ns INTEGER NOT NULL,
   run_id INTEGER NOT NULL, start_monotonic_ns INTEGER NOT NULL, start_cycles INTEGER NOT NULL, start_cycles_ns INTEGER NOT NULL,
@@ -56,12 +57,14 @@ CREATE TABLE differences (
   snapshot INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE marks (
   process INTEGER NOT NULL, name TEXT NOT NULL, time_ns INTEGER NOT NULL, PRIMARY KEY (process, name)) WITHOUT ROWID;
-";
-
-/// Since version 4.
-pub(crate) const ALLOCATORS: &str = "
 CREATE TABLE allocators (
   snapshot INTEGER PRIMARY KEY, bytes INTEGER NOT NULL, variance REAL NOT NULL, is_held INTEGER NOT NULL);
+CREATE TABLE terms (
+  snapshot INTEGER PRIMARY KEY, live INTEGER NOT NULL, allocated_before_the_attach_or_not_seen INTEGER NOT NULL,
+  free_in_allocator INTEGER NOT NULL, allocator_metadata INTEGER NOT NULL, held_by_allocator INTEGER NOT NULL,
+  inherited_from_parent INTEGER NOT NULL, mmap INTEGER NOT NULL, stacks INTEGER NOT NULL, code_and_data INTEGER NOT NULL,
+  files INTEGER NOT NULL, shared_memory INTEGER NOT NULL, kernel INTEGER NOT NULL, ramson INTEGER NOT NULL,
+  other_anonymous INTEGER NOT NULL, changed_during_measurement INTEGER NOT NULL);
 ";
 
 /// What can go wrong with a history.
@@ -94,10 +97,7 @@ impl fmt::Display for HistoryError {
         match self {
             Self::NotAHistory => write!(f, "not a history of ramson"),
             Self::Version(version) => {
-                write!(
-                    f,
-                    "history version {version}; this ramson knows versions {OLDEST_VERSION} to {VERSION}"
-                )
+                write!(f, "history version {version}; this ramson knows version {VERSION}")
             }
             Self::ForeignSchema(name) => {
                 write!(f, "not a history of ramson: {name} is not as in one")
@@ -174,7 +174,7 @@ pub fn open_to_write(path: &Path) -> Result<Connection, HistoryError> {
     let has_tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if has_tables > 0 {
-        upgrade(&connection)?;
+        check_version(&connection)?;
     } else {
         // Most rows are some kilobytes: small pages leave the least of them empty.
         connection.pragma_update(None, "page_size", 1024)?;
@@ -188,42 +188,39 @@ pub fn open_to_write(path: &Path) -> Result<Connection, HistoryError> {
     connection.pragma_update(None, "wal_autocheckpoint", 8000)?;
     if has_tables == 0 {
         connection.execute_batch(&format!(
-            "BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; {TABLES} {ALLOCATORS} COMMIT"
+            "BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; {TABLES} COMMIT"
         ))?;
     }
     Ok(connection)
 }
 
-/// A history in memory that is made of what descriptors have, and its version.
-pub fn read_image(image: &mut Image) -> Result<(Connection, Work, i32), HistoryError> {
+/// A history in memory that is made of what descriptors have.
+pub fn read_image(image: &mut Image) -> Result<(Connection, Work), HistoryError> {
     let bytes = usize::try_from(image.bytes()).map_err(|_| HistoryError::OverBudget)?;
     let mut connection = Connection::open_in_memory()?;
     connection.deserialize_read_exact(MAIN_DB, image, bytes, true)?;
     // Nothing can be opened to sort in.
     connection.pragma_update(None, "temp_store", 2)?;
     let most_heap_bytes = bounds(false).memory_bytes;
-    let (work, version) = begin_to_read(&mut connection, most_heap_bytes)?;
-    Ok((connection, work, version))
+    let work = begin_to_read(&mut connection, most_heap_bytes)?;
+    Ok((connection, work))
 }
 
-fn begin_to_read(
-    connection: &mut Connection,
-    most_heap_bytes: u64,
-) -> Result<(Work, i32), HistoryError> {
+fn begin_to_read(connection: &mut Connection, most_heap_bytes: u64) -> Result<Work, HistoryError> {
     connection.pragma_update(None, "query_only", true)?;
     confine(connection, most_heap_bytes)?;
     let work = Work::bound(connection, MOST_INSTRUCTIONS)?;
-    let version = check_version(connection)?;
-    Ok((work, version))
+    check_version(connection)?;
+    Ok(work)
 }
 
-/// Opens a history to read it, and its version. Readers and one writer do not wait for each other.
-pub fn open_to_read(path: &Path) -> Result<(Connection, Work, i32), HistoryError> {
-    let open = |path: &Path, flags| -> Result<(Connection, Work, i32), HistoryError> {
+/// Opens a history to read it. Readers and one writer do not wait for each other.
+pub fn open_to_read(path: &Path) -> Result<(Connection, Work), HistoryError> {
+    let open = |path: &Path, flags| -> Result<(Connection, Work), HistoryError> {
         let mut connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(MOST_WAIT)?;
-        let (work, version) = begin_to_read(&mut connection, MOST_HEAP_BYTES)?;
-        Ok((connection, work, version))
+        let work = begin_to_read(&mut connection, MOST_HEAP_BYTES)?;
+        Ok((connection, work))
     };
     let mut opened = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
     // A copy in a place where nothing can be written, and so nobody does.
@@ -241,34 +238,13 @@ pub fn open_to_read(path: &Path) -> Result<(Connection, Work, i32), HistoryError
     opened
 }
 
-/// Makes an older history one of this version.
-fn upgrade(connection: &Connection) -> Result<(), HistoryError> {
-    if check_version(connection)? == VERSION {
-        return Ok(());
-    }
-    // Another writer may have done it meanwhile.
-    connection.execute_batch("BEGIN IMMEDIATE")?;
-    let upgraded = check_version(connection).and_then(|version| {
-        let statements = format!("{ALLOCATORS} PRAGMA user_version = {VERSION};");
-        let statements = if version == VERSION { "" } else { statements.as_str() };
-        Ok(connection.execute_batch(&format!("{statements} COMMIT"))?)
-    });
-    if upgraded.is_err() && !connection.is_autocommit() {
-        connection.execute_batch("ROLLBACK")?;
-    }
-    upgraded
-}
-
-fn check_version(connection: &Connection) -> Result<i32, HistoryError> {
+fn check_version(connection: &Connection) -> Result<(), HistoryError> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     if number("application_id")? != APPLICATION_ID {
         return Err(HistoryError::NotAHistory);
     }
     match number("user_version")? {
-        version @ OLDEST_VERSION..=VERSION => {
-            check_schema(connection, version)?;
-            Ok(version)
-        }
+        VERSION => check_schema(connection),
         other => Err(HistoryError::Version(other)),
     }
 }

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 mod foreign;
 mod golden;
 mod images;
-mod older;
+mod parts;
 mod strangers;
 mod thinning;
 
@@ -144,6 +144,7 @@ fn taken(snapshot: &Snapshot, seconds: u64, triggers: Triggers) -> Taken<'_> {
         monotonic_ns: seconds * SECOND,
         rss: Some(1 << 30),
         free: None,
+        terms: None,
         triggers,
     }
 }
@@ -257,9 +258,9 @@ fn what_is_not_a_history_is_refused_by_name() {
     drop(place.writer());
     let newer = rusqlite::Connection::open(place.database()).unwrap();
     newer.pragma_update(None, "user_version", VERSION + 1).unwrap();
-    assert!(matches!(History::open(&place.database()), Err(HistoryError::Version(5))));
+    assert!(matches!(History::open(&place.database()), Err(HistoryError::Version(6))));
     let refused = HistoryWriter::open(&place.database(), levels, 1 << 20);
-    assert!(matches!(refused.err(), Some(HistoryError::Version(5))));
+    assert!(matches!(refused.err(), Some(HistoryError::Version(6))));
 }
 
 /// Writes rounds as fast as it can, and says the time of each when it is kept, until it is killed.

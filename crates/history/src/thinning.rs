@@ -108,10 +108,12 @@ impl HistoryWriter {
                     params![id, to],
                 )?;
                 self.insert_difference(&bytes)?;
-                self.execute(
-                    "INSERT INTO allocators SELECT last_insert_rowid(), bytes, variance, is_held FROM allocators WHERE snapshot = ?1",
-                    [id],
-                )?;
+                // The snapshot that they were read with goes with its chain.
+                let copy = self.connection.last_insert_rowid();
+                for table in ["allocators", "terms"] {
+                    let moved = format!("UPDATE {table} SET snapshot = ?2 WHERE snapshot = ?1");
+                    self.execute(&moved, [id, copy])?;
+                }
             }
         }
         Ok(())
@@ -141,6 +143,7 @@ impl HistoryWriter {
         for &chain in chains {
             for statement in [
                 "DELETE FROM allocators WHERE snapshot IN (SELECT id FROM snapshots WHERE chain = ?1)",
+                "DELETE FROM terms WHERE snapshot IN (SELECT id FROM snapshots WHERE chain = ?1)",
                 "DELETE FROM differences WHERE snapshot IN (SELECT id FROM snapshots WHERE chain = ?1)",
                 "DELETE FROM snapshots WHERE chain = ?1",
                 "DELETE FROM chains WHERE id = ?1",

@@ -6,12 +6,12 @@
 use crate::difference::Trail;
 use crate::intern::{Known, find_process};
 use crate::levels::{Length, Level, Levels};
-use crate::schema::{self, HistoryError, signed};
+use crate::schema::{self, HistoryError, TERM_COUNT, signed};
 use crate::state::{State, live_space};
 use crate::trigger::Triggers;
 use ramson_profile::Estimate;
 use ramson_reader::{Header, Snapshot, Stack};
-use rusqlite::{Connection, Params, params};
+use rusqlite::{Connection, Params, params, params_from_iter};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -39,6 +39,8 @@ pub struct Taken<'a> {
     pub rss: Option<u64>,
     /// What its allocator had free, if that was read.
     pub free: Option<Free>,
+    /// Bytes of the terms of RSS, in the order of their columns, if they were read.
+    pub terms: Option<[i64; TERM_COUNT]>,
     /// Why it was taken.
     pub triggers: Triggers,
 }
@@ -196,11 +198,19 @@ impl HistoryWriter {
             ],
         )?;
         self.insert_difference(bytes)?;
+        let id = self.connection.last_insert_rowid();
         let known = taken.free.filter(|free| !free.bytes.variance.is_nan());
-        let Some(Free { bytes, is_held }) = known else { return Ok(()) };
+        if let Some(Free { bytes, is_held }) = known {
+            self.execute(
+                "INSERT INTO allocators VALUES (?1, ?2, ?3, ?4)",
+                params![id, bytes.value.round() as i64, bytes.variance, is_held],
+            )?;
+        }
+        let Some(terms) = taken.terms else { return Ok(()) };
+        let values = params_from_iter([id].into_iter().chain(terms));
         self.execute(
-            "INSERT INTO allocators VALUES (last_insert_rowid(), ?1, ?2, ?3)",
-            params![bytes.value.round() as i64, bytes.variance, is_held],
+            "INSERT INTO terms VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+            values,
         )
     }
 

@@ -1,9 +1,10 @@
 //! A stream of the moments of a process, as server-sent events.
 
-use crate::moments::{Moment, Terms};
+use crate::moments::Moment;
 use crate::reply::{self, Reply};
 use crate::watch::{Look, Watch};
 use bytes::Bytes;
+use ramson_analysis::terms::Terms;
 use ramson_profile::Estimate;
 use serde::Serialize;
 use std::sync::Arc;

@@ -1,13 +1,10 @@
 //! What this server has seen of each process since it began, in bounded memory.
 
-use ramson_analysis::rss::Rss;
 use ramson_analysis::steps::{self, Step, steps};
-use ramson_process::Term;
+use ramson_analysis::terms::Terms;
 use ramson_profile::Estimate;
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Serialize, Serializer};
-use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use serde::Serialize;
+use std::collections::HashMap;
 
 /// Of all processes. A list that grows has room for twice what is in it, so that is at most half of 64 MiB.
 const MOST_MOMENTS: usize = (32 << 20) / size_of::<Moment>();
@@ -27,35 +24,6 @@ pub struct Moment {
     pub free: Option<Estimate>,
     /// The terms of RSS, which add up to it; null where they were not read at that moment.
     pub terms: Option<Terms>,
-}
-
-/// Bytes of the terms of RSS, in the order of `Term::ALL`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Terms([i64; Term::ALL.len()]);
-
-impl Terms {
-    /// Of a reading.
-    pub fn of(rss: &Rss) -> Self {
-        Self(Term::ALL.map(|(term, _)| rss.term(term).value.round() as i64))
-    }
-}
-
-/// By their names, without those that are 0.
-impl Serialize for Terms {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let all = Term::ALL.iter().map(|(_, name)| name).zip(&self.0);
-        serializer.collect_map(all.filter(|&(_, &bytes)| bytes != 0))
-    }
-}
-
-impl JsonSchema for Terms {
-    fn schema_name() -> Cow<'static, str> {
-        "Terms".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        BTreeMap::<String, i64>::json_schema(generator)
-    }
 }
 
 /// What was seen of one process.

@@ -1,11 +1,12 @@
 //! Watches the processes that are served, in a thread of its own and for a bounded share of a core.
 
-use crate::moments::{Moment, Seen, Terms};
+use crate::moments::{Moment, Seen};
 use crate::sources::Sources;
 use ramson_analysis::attachment::is_detached;
 use ramson_analysis::live::pace::Pace;
 use ramson_analysis::live::processes::{Process, Processes};
 use ramson_analysis::live::watch::free_or_held;
+use ramson_analysis::terms::Terms;
 use ramson_process::Term;
 use ramson_process::clock::unix_ns;
 use ramson_source::Selector;

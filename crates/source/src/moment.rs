@@ -92,8 +92,8 @@ impl PastMoment {
             },
         };
         let is_end = self.moment.triggers.intersects(Triggers::EXIT | Triggers::DEATH);
-        let Moment { time_ns, rss, free, .. } = self.moment;
-        let past = Past { time_ns, from_ns, rss, free, is_end };
+        let Moment { time_ns, rss, free, terms, .. } = self.moment;
+        let past = Past { time_ns, from_ns, rss, free, terms, is_end };
         Ok(Recording {
             past: Some(Box::new(past)),
             ..Recording::of(snapshot, None, origin.to_owned())

@@ -4,7 +4,7 @@ use crate::maps::clip_extents;
 use crate::root_note::note_root;
 use crate::snapshot_bytes::snapshot_bytes;
 use ramson_format::flags;
-use ramson_history::Free;
+use ramson_history::{Free, TERM_COUNT};
 use ramson_process::clock::{monotonic_ns, unix_ns};
 use ramson_process::identify::{base_name, called_name};
 use ramson_process::stat::Stat;
@@ -29,6 +29,9 @@ pub struct Past {
     /// What the allocator had free then.
     #[serde(skip)]
     pub free: Option<Free>,
+    /// Bytes of the terms of RSS then.
+    #[serde(skip)]
+    pub terms: Option<[i64; TERM_COUNT]>,
     /// The process ended then.
     #[serde(skip)]
     pub is_end: bool,

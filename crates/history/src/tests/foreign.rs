@@ -2,6 +2,7 @@
 
 use super::{Place, SECOND, START, record, snapshot, taken};
 use crate::query::History;
+use crate::schema::TERM_COUNT;
 use crate::trigger::Triggers;
 use crate::writer::{Free, HistoryWriter, Taken};
 use ramson_profile::Estimate;
@@ -53,7 +54,8 @@ fn written(path: &Path, mut writer: HistoryWriter) -> Vec<u8> {
         }
         let last = snapshot(pid, 5, 4);
         let free = Some(Free { bytes: Estimate::default(), is_held: false });
-        writer.mark(&Taken { free, ..taken(&last, 300, Triggers::MARK) }, "deploy").unwrap();
+        let terms = Some([7; TERM_COUNT]);
+        writer.mark(&Taken { free, terms, ..taken(&last, 300, Triggers::MARK) }, "deploy").unwrap();
     }
     drop(writer);
     // All in one file.

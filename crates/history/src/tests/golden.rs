@@ -6,6 +6,7 @@ use ramson_format::Root;
 use ramson_profile::Estimate;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
+use std::array;
 use std::fmt::Write;
 
 /// A process at its `round`-th snapshot: samples come, of several sizes and threads, and go, and a counter
@@ -85,7 +86,8 @@ fn the_bytes_of_a_history_change_only_with_its_version() {
         let triggers = if round == 0 { Triggers::START } else { Triggers::CLOCK };
         let bytes = Estimate { value: 3e6 * round as f64, variance: 1e9 };
         let free = (round % 2 == 0).then_some(Free { bytes, is_held: round == 4 });
-        writer.append(&[Taken { free, ..taken(snapshot, seconds, triggers) }]).unwrap();
+        let terms = (round % 2 == 0).then(|| array::from_fn(|term| ((term as i64) << 20) - 1));
+        writer.append(&[Taken { free, terms, ..taken(snapshot, seconds, triggers) }]).unwrap();
     }
     writer.mark(&taken(&snapshots[5], 61, Triggers::MARK), "deploy").unwrap();
     let found = dump(&writer.connection);

@@ -47,7 +47,7 @@ fn assert_equal(database: &Database, history: &History) {
         let moments = history.series(process, 0, u64::MAX).unwrap();
         assert_eq!(series(database, process), moments);
         for moment in [moments.first().unwrap(), moments.last().unwrap()] {
-            let question = Question::Snapshot { process, moment: moment.clone() };
+            let question = Question::Snapshot { process, moment: Box::new(moment.clone()) };
             let Ok(Answer::Snapshot(read)) = database.answer(question) else { panic!() };
             assert_eq!(*read, history.snapshot(process, moment).unwrap());
             assert!(is_usable(&read));

@@ -2,7 +2,8 @@
 
 use ramson_analysis::live::pace::{Pace, thread_cpu_time};
 use ramson_analysis::rss::Rss;
-use ramson_analysis::timeline;
+use ramson_analysis::terms::Terms;
+use ramson_analysis::timeline::Split;
 use ramson_apart::for_process;
 use ramson_format::{Health, state};
 use ramson_history::{Free, Observation, Rules, Taken, Triggers, Watch};
@@ -55,6 +56,7 @@ pub struct Shot {
     monotonic_ns: u64,
     rss: Option<u64>,
     free: Option<Free>,
+    terms: Option<Terms>,
     triggers: Triggers,
 }
 
@@ -67,6 +69,7 @@ impl Shot {
             monotonic_ns: self.monotonic_ns,
             rss: self.rss,
             free: self.free,
+            terms: self.terms.map(|terms| terms.0),
             triggers: self.triggers,
         })
     }
@@ -163,11 +166,12 @@ impl Followed {
             monotonic_ns,
             rss: now.and_then(|process| process.rss),
             free: None,
+            terms: None,
             triggers,
         })
     }
 
-    /// Reads what the allocator has free, if that has not just taken more than its share: of so many processes.
+    /// Reads the terms of RSS, what the allocator has free among them, if that has not just taken more than its share: of so many processes.
     pub fn survey(&mut self, shot: &mut Shot, processes: usize) {
         let Some((pid, _)) = self.process.filter(|_| shot.rss.is_some()) else { return };
         let Some(snapshot) = shot.follower.snapshot().filter(|_| self.survey_pace.is_due()) else {
@@ -181,7 +185,10 @@ impl Followed {
             Some(_) => start.elapsed(),
         };
         self.survey_pace.put_off(cost * processes as u32);
-        shot.free = rss.and_then(|rss| timeline::free(&rss));
+        if let Some(rss) = rss {
+            let Split { rss, free, terms } = Split::of(rss, &snapshot.header);
+            (shot.rss, shot.free, shot.terms) = (Some(rss), free, Some(terms));
+        }
     }
 
     fn observation(&self, header: &Header, time_ns: u64, now: Option<Stat>) -> Observation {

@@ -11,7 +11,7 @@ use crate::output::{hint, print_json, remark};
 use followed::{Followed, Shot};
 use lateness::Lateness;
 use ramson_analysis::rss::Rss;
-use ramson_analysis::timeline::free;
+use ramson_analysis::timeline::Split;
 use ramson_history::{HistoryError, HistoryWriter, Levels, Rules, Taken, Triggers};
 use ramson_process::clock::{monotonic_ns, unix_ns};
 use ramson_process::stat;
@@ -91,15 +91,20 @@ pub fn mark(source: &Recording, name: &str) -> Result<bool, Failure> {
     if !writer.has(&source.snapshot.header).map_err(broken)? {
         return Ok(false);
     }
+    let snapshot = &source.snapshot;
+    let read = source.running.and_then(|pid| Rss::read(pid, &source.origin, snapshot, &mut None));
+    let split = read.map(|rss| Split::of(rss, &snapshot.header));
     let taken = Taken {
-        snapshot: &source.snapshot,
+        snapshot,
         name: source.name(),
         time_ns: unix_ns(),
         monotonic_ns: monotonic_ns(),
-        rss: source.running.and_then(|pid| stat::Stat::of(pid)?.rss),
-        free: source
-            .running
-            .and_then(|pid| free(&Rss::read(pid, &source.origin, &source.snapshot, &mut None)?)),
+        rss: match &split {
+            Some(split) => Some(split.rss),
+            None => source.running.and_then(|pid| stat::Stat::of(pid)?.rss),
+        },
+        free: split.as_ref().and_then(|split| split.free),
+        terms: split.map(|split| split.terms.0),
         triggers: Triggers::MARK,
     };
     writer.mark(&taken, name).map_err(broken)?;
