@@ -121,7 +121,7 @@ fn the_texts_say_what_is_recorded_and_what_comes_next() {
     let off = said(&["set", "--off"]);
     assert!(off.contains("sampling is off; to resume"), "{off}");
     let back = said(&["detach"]);
-    assert!(back.contains("as it was before"), "{back}");
+    assert!(back.contains("detached: "), "{back}");
 }
 
 #[test]

@@ -145,7 +145,7 @@ fn a_program_with_any_known_version_is_attached_to_and_works_as_before() {
             let mut command = ramson(&scratch);
             let said = finish(command.args([verb, &pid]).env("RAMSON_LIBRARY", library())).good();
             let said = said.text();
-            let what = if verb == "attach" { "recorded from now on" } else { "as it was before" };
+            let what = if verb == "attach" { "recorded from now on" } else { "detached: " };
             assert!(said.contains(what), "2.{}: {said}", release.minor());
         }
         assert_eq!(waiting.release(""), 1, "2.{}", release.minor());

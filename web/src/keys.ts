@@ -28,7 +28,7 @@ export const KEYS: [string, string][] = [
   ["a", "live or allocated"],
   ["d", "what changed"],
   ["e", "stacks of the row"],
-  ["[ ]", "the moment before, the moment after"],
+  ["[ ]", "previous moment, next moment"],
   ["y", "copy the command of this view"],
   ["t", "theme"],
   ["Space", "pause"],

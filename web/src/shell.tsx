@@ -115,11 +115,11 @@ function States() {
   } else if (entry.pid === null && saved === null) {
     said.push(
       <Notice fact="A file of another tool.">
-        It holds stacks and their bytes, and nothing of the process, its allocator or its past.
+        It holds stacks and their bytes, but nothing about the process, its allocator or its past.
       </Notice>,
     );
   } else if (!entry.is_running && sawRunning.value) {
-    said.push(<Notice kind="part" fact={entry.state === null ? "Ended; cause unknown." : `Ended: ${entry.state}.`}>{isOver.value ? "Its profile ended with it. " : ""}This is the last picture.</Notice>);
+    said.push(<Notice kind="part" fact={entry.state === null ? "Ended; cause unknown." : `Ended: ${entry.state}.`}>{isOver.value ? "Its profile ended with it. " : ""}These are the last figures.</Notice>);
   }
   return <>{said}</>;
 }
@@ -168,7 +168,7 @@ function Enter() {
     <div class="enter card">
       <h1>{token.get() === null ? "The token is missing" : "Wrong token"}</h1>
       <p class="quiet">
-        Each start of the server makes a new one, and prints it with its address. A server that was started with a file for it keeps it there, and prints it to a terminal only:
+        The server prints the token with its address, and makes a new one at each start. With --token-file, it keeps the token in that file, and prints it only to a terminal:
       </p>
       <CommandLine text="ramson serve --token-file ~/.config/ramson-token" />
       <form onSubmit={submit}>
@@ -190,13 +190,13 @@ function Gone() {
     <div class="enter card">
       <h1>The server does not answer</h1>
       <p class="quiet">
-        Since {clock(since * 1e6)}: {goneBecause.value}. The page tries again every 2 s. To see whether it runs:
+        No answer since {clock(since * 1e6)} ({goneBecause.value}). The page tries again every 2 s. To check whether it is running:
       </p>
       <CommandLine text="pgrep -af 'ramson serve'" />
       {sources.value === null ? null : (
         <p>
           <button type="button" class="plain" onClick={() => (showsLast.value = true)}>
-            Show the last picture
+            Show the last figures
           </button>
         </p>
       )}
@@ -209,7 +209,7 @@ function Footer() {
   return (
     <footer class="page">
       ramson
-      {entry?.pid ? ` · ${entry.name} ${entry.pid}` : ""} · ± is a 95 % interval · bytes are those asked for, of sampled allocations
+      {entry?.pid ? ` · ${entry.name} ${entry.pid}` : ""} · ± is a 95 % interval · bytes are requested sizes, estimated from samples
     </footer>
   );
 }

@@ -230,7 +230,7 @@ export interface Doctor {
   parts: Record<string, number>;
   limit: { group: string; limit_bytes: number; used_bytes: number } | null;
   allocators: { glibc: { name: string } | null; other: unknown };
-  statistics: { arenas: Arena[]; map: MapCell[]; half_widths_95?: Record<string, number> } | null;
+  statistics: { arenas: Arena[]; map: MapCell[]; half_widths_95: Record<string, number> } | null;
   statistics_missing: string | null;
   pins: {
     sites: { frames: string[]; pinned: Estimate; live: Estimate; samples: number; median_age_ns: number | null }[];
@@ -245,6 +245,7 @@ export interface TimelineRow {
   live: Estimate;
   free_in_allocator: Estimate | null;
   held_by_allocator: Estimate | null;
+  terms: Record<string, number> | null;
   rest: Estimate | null;
   live_samples: number;
   allocated: number;

@@ -204,7 +204,7 @@ test("the differential graph is of the diff's moments, and swapping it shows wha
   const page = await open(`/diff?id=${ids.live}&a=2-0`);
   await page.getByRole("heading", { name: "Differential flame graph" }).waitFor();
   await page.getByRole("application").waitFor();
-  assert.match(await text(page), /about the same.*more, up to/s);
+  assert.match(await text(page), /no change.*more, up to/s);
   await page.getByRole("button", { name: "Swap" }).click();
   await page.waitForURL(/swap=1/);
   await settled(page);
@@ -246,6 +246,11 @@ test("a window is typed as a time of day, a time ago or since a mark", async () 
 test("what moved in a window has its change, and a curve of the moments that a history keeps", async () => {
   const page = await open(`/timeline?id=${ids.dead}&a=2-0`);
   await page.getByRole("img", { name: /^Over the window: [\d.]+ .iB, / }).first().waitFor();
+  // What a history kept of a program that is gone adds up to what was resident.
+  const { rows } = await ask(`p/${ids.dead}/timeline?rows=0`);
+  const read = rows.filter((row) => row.terms !== null);
+  assert.ok(read.length > 0 && read.every((row) => row.rss === Object.values(row.terms).reduce((sum, bytes) => sum + bytes, 0)), JSON.stringify(rows));
+  assert.match(await text(page), /code, data, files.*RSS/s);
   assert.match(await text(page), /open_session\s.*▲ \+[\d.]+ MiB\s+±[\d.]+ .iB/s);
   assert.deepEqual(await violations(page), []);
   clean();
@@ -411,7 +416,7 @@ test("a program that ends while it is watched leaves its last picture", async ()
   await settled(page);
   await page.getByText("● Running").waitFor();
   program.kill("SIGTERM");
-  await page.getByText("This is the last picture.").waitFor();
+  await page.getByText("These are the last figures.").waitFor();
   await settled(page);
   assert.match(await text(page), /SIGTERM/);
   assert.match(await text(page), /The process is gone/);
@@ -425,7 +430,7 @@ test("a server that is gone is said to be, and the last picture can be shown", a
   await settled(page);
   own.child.kill("SIGTERM");
   await page.getByText("The server does not answer").waitFor();
-  await page.getByRole("button", { name: "Show the last picture" }).click();
+  await page.getByRole("button", { name: "Show the last figures" }).click();
   await page.getByRole("heading", { name: "shop" }).waitFor();
   // The browser says itself that it was refused.
   browser.errors = browser.errors.filter((error) => !/ERR_CONNECTION|ERR_EMPTY|INCOMPLETE/.test(error));

@@ -100,7 +100,7 @@ test("a program that died as it got no memory says so, and with what", async () 
 
 test("without a sample there is a command with a smaller interval, and nothing is made up", async () => {
   const { overview, suspects } = await shown(idOf("quiet"));
-  assert.match(overview, /No sample yet\..*one interval of 512 MiB/s);
+  assert.match(overview, /No sample yet\..*one interval \(512 MiB\)/s);
   assert.match(overview, /ramson run --interval 64K/);
   assert.match(overview, /Not known yet\s+No sampled memory is live/);
   assert.match(overview, /The program mapped it itself/);
@@ -116,14 +116,14 @@ test("moments are compared only where a history has the stacks, and otherwise th
   await page.getByRole("button", { name: "Clear" }).waitFor();
   assert.equal(await page.getByRole("link", { name: "Compare" }).count(), 0);
   await page.goto(`${server.origin}/table?id=${id}&a=2-0`);
-  await page.getByText("no stacks are kept of then").waitFor();
+  await page.getByText("no stacks were kept for that time").waitFor();
   await page.context().close();
   assert.deepEqual(browser.errors.splice(0), []);
 });
 
 test("a profile that is cut says what is missing on every screen that counts", async () => {
   const { overview, suspects } = await shown(idOf(paths.cut));
-  for (const screen of [overview, suspects]) assert.match(screen, /Not whole:\s+the file is cut: \d+ bytes/);
+  for (const screen of [overview, suspects]) assert.match(screen, /Not complete:\s+the file is cut: \d+ bytes/);
 });
 
 test("an allocator that cannot be read is named, and what it holds is a part of RSS", async () => {
@@ -199,18 +199,18 @@ test("a process that was attached to says when sampling is off, when recording h
   await page.goto(`${own.origin}/flame`);
   await page.getByText("Sampling is off.").waitFor();
   await place.ramson("detach", String(program.pid));
-  await page.getByText("Recording has ended.").waitFor({ timeout: 20_000 });
+  await page.getByText("Detached.").waitFor({ timeout: 20_000 });
   await page.goto(`${own.origin}/overview`);
-  await page.getByText("Recording has ended.").waitFor();
+  await page.getByText("Detached.").waitFor();
   await settled(page);
   const then = await text(page);
   const { moments } = await (await fetch(`${own.origin}/api/v1/moments`, { headers: { Authorization: `Bearer ${own.token}` } })).json();
   assert.ok(moments.some((moment) => moment.live?.value > 0) && moments.at(-1).live === null, JSON.stringify(moments));
   assert.match(then, /Not known any more/);
-  assert.doesNotMatch(then, /No sample yet|Nothing grows|Sampling is off/);
+  assert.doesNotMatch(then, /No sample yet|Nothing grows|Nothing is known to grow|Sampling is off/);
   assert.deepEqual(await violations(page), []);
   program.kill("SIGTERM");
-  await page.getByText("This is the last picture.").waitFor({ timeout: 20_000 });
+  await page.getByText("These are the last figures.").waitFor({ timeout: 20_000 });
   await page.getByText("What a trim returns now").waitFor({ state: "detached" });
   await page.getByText("Recording ended before the process did.").waitFor();
   const last = await text(page);
@@ -250,7 +250,7 @@ test("a process whose profile ends with it stays as it was last seen", async () 
   await settled(page);
   await rm(profile);
   run.kill("SIGTERM");
-  await page.getByText("Its profile ended with it. This is the last picture.").waitFor({ timeout: 20_000 });
+  await page.getByText("Its profile ended with it. These are the last figures.").waitFor({ timeout: 20_000 });
   const last = await text(page);
   assert.match(last, new RegExp(`brief\\s+pid ${pid}`));
   assert.match(last, /acme::SessionManager::open_session/);
@@ -271,7 +271,7 @@ test("what is mostly free says so first, and a page without a history asks for n
   await page.goto(`${own.origin}/overview`);
   await settled(page);
   assert.match(await text(page), /What is using the memory\?\s+[\d.]+ MiB free/i);
-  assert.match(await text(page), /The program freed it, and malloc keeps it\. Live is/);
+  assert.match(await text(page), /The program freed it, and malloc has not returned it\. [\d.]+ .iB .*is live/);
   await page.goto(`${own.origin}/timeline`);
   await settled(page);
   assert.deepEqual(refused, []);
@@ -305,7 +305,7 @@ test("a trim is asked for in the page, says what it does, and RSS falls by what 
   await button.press("Enter");
   const dialog = page.getByRole("dialog");
   await dialog.getByText(`Trim redis-server (pid ${pid})?`).waitFor();
-  assert.match(await dialog.innerText(), /not known before\..*One thread that waits in a system call is stopped/s);
+  assert.match(await dialog.innerText(), /not known in advance\..*One thread that waits in a system call is stopped/s);
   assert.deepEqual(await violations(page), []);
   await page.keyboard.press("2");
   await page.keyboard.press("Escape");
@@ -354,7 +354,7 @@ test("a trim of glibc's malloc returns what was predicted, and a refusal says wh
   const said = page.getByText(/ returned in /);
   await said.waitFor({ timeout: 5_000 }).catch(async () => assert.fail(await text(page)));
   const near = (a, b) => Math.abs(a - b) <= 0.05 * predicted + 2 ** 16;
-  assert.ok(near(bytesIn(/predicted to return (.*)\./.exec(asks)[1]), predicted), asks);
+  assert.ok(near(bytesIn(/predicted to return ([\d.]+\s.iB)/.exec(asks)[1]), predicted), asks);
   assert.ok(near(bytesIn(/: (.*) returned/.exec(await said.innerText())[1]), predicted), `${predicted}: ${await said.innerText()}`);
   await page.context().close();
   assert.deepEqual(browser.errors.splice(0), []);

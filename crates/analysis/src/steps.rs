@@ -140,7 +140,7 @@ fn sentence(rss: f64, live: f64, free: Option<Estimate>, ns: u64) -> String {
         Some(free) if free.value / rss > 0.5 => {
             format!("; the allocator has {} less free memory", format_bytes(-free.value))
         }
-        Some(_) => "; nor did free memory of the allocator: it is memory outside of malloc".into(),
+        Some(_) => "; nor did the allocator's free memory, so it is memory outside malloc".into(),
         None => String::new(),
     };
     format!(
@@ -215,7 +215,7 @@ mod tests {
             sentences,
             [
                 "RSS fell by 40.0 MiB in 1.0 s; live did not follow (+0 B); the allocator has 40.0 MiB less free memory.",
-                "RSS rose by 100 MiB in 1.0 s; live did not follow (+0 B); nor did free memory of the allocator: it is memory outside of malloc.",
+                "RSS rose by 100 MiB in 1.0 s; live did not follow (+0 B); nor did the allocator's free memory, so it is memory outside malloc.",
             ]
         );
     }

@@ -293,7 +293,7 @@ fn denied(target: &Target, error: &io::Error) -> Failure {
 fn traced(target: &Target, tracer: u32) -> Failure {
     let name = text::read(format!("/proc/{tracer}/comm")).unwrap_or_default();
     if name.trim_end() == "ramson" {
-        let why = format!("another ramson (process {tracer}) is at work in it");
+        let why = format!("another ramson (process {tracer}) is working on it");
         return refused(target, &why, "Try again when that has ended");
     }
     let why = format!("process {tracer} traces it already (a debugger, strace?)");

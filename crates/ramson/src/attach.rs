@@ -175,9 +175,9 @@ fn detached_text(detached: &Detached) -> String {
     let Detached { pid, name, slots, kept, .. } = detached;
     match (slots, kept) {
         (0, 0) => format!("{name} (pid {pid}): has no hooks; nothing to do\n"),
-        (slots, 0) => format!("{name} (pid {pid}): as it was before: {slots} pointers restored\n"),
+        (slots, 0) => format!("{name} (pid {pid}): detached: {slots} pointers restored\n"),
         (slots, kept) => format!(
-            "{name} (pid {pid}): {slots} pointers restored; {kept} stay, because other code has changed them\n"
+            "{name} (pid {pid}): detached: {slots} pointers restored; {kept} left alone, because other code has changed them\n"
         ),
     }
 }

@@ -159,7 +159,7 @@ fn arguments(
 fn moment_of(source: Option<&str>, moment: &str) -> Result<String, Failure> {
     Selector::at_moment(source.unwrap_or_default(), moment).ok_or_else(|| {
         Failure::usage(format!(
-            "old={}: not a moment, as -1h, 2026-11-20T17:00, peak or mark:NAME are",
+            "old={}: not a moment, such as -1h, 2026-11-20T17:00, peak or mark:NAME",
             moment.escape_debug()
         ))
     })

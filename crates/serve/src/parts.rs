@@ -78,7 +78,7 @@ impl Parts {
 pub fn at_moment(source: &str, name: &str, moment: &str) -> Result<String, Failure> {
     Selector::at_moment(source, moment).ok_or_else(|| {
         Failure::usage(format!(
-            "{name}={}: not a moment, as -1h, 2026-11-20T17:00, peak or mark:NAME are",
+            "{name}={}: not a moment, such as -1h, 2026-11-20T17:00, peak or mark:NAME",
             moment.escape_debug()
         ))
     })

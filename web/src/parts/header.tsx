@@ -90,7 +90,7 @@ function AsOf() {
         </span>
       )}
       <button type="button" class="plain" aria-pressed={isPaused.value} onClick={() => (isPaused.value = !isPaused.value)}>
-        {isPaused.value ? "Go on" : "Pause"}
+        {isPaused.value ? "Resume" : "Pause"}
       </button>
     </div>
   );

@@ -42,8 +42,8 @@ export function SamplingNotice({ entry }: { entry: SourceEntry }) {
 
 function Detached({ entry }: { entry: SourceEntry }) {
   return entry.is_running ? (
-    <Notice kind="part" fact="Recording has ended." command={`ramson attach ${entry.pid}`}>
-      The program runs on, and which blocks are still live is not known. To begin again:
+    <Notice kind="part" fact="Detached." command={`ramson attach ${entry.pid}`}>
+      The program is still running; which blocks are live is no longer known. To record it again:
     </Notice>
   ) : (
     <Notice kind="part" fact="Recording ended before the process did.">
@@ -68,7 +68,7 @@ export function Lacks({ defects, entry }: { defects: string[]; entry: SourceEntr
       })}
       {isDetached(entry) ? <Detached entry={entry} /> : null}
       {others.length === 0 ? null : (
-        <Notice kind="part" fact="Not whole:">
+        <Notice kind="part" fact="Not complete:">
           {others.length === 1 ? (
             others[0]
           ) : (

@@ -1,5 +1,5 @@
 // The terms of RSS in the order and with the names of the command line, joined to the parts of the bar.
-import type { Arena, Estimate, Rss } from "../types";
+import type { Doctor, Estimate, Rss } from "../types";
 
 export interface Term {
   name: string;
@@ -33,7 +33,7 @@ function sum(all: (Estimate | undefined)[]): Estimate {
 function nameOf(kind: string, name: string, rss: Rss): string {
   if (kind === "free") return `free in ${rss.allocator}`;
   if (kind === "held") return `held by ${rss.allocator}${rss.may_hold_live ? ": allocated before the attach, or free" : ""}`;
-  return kind === "other" && rss.may_hold_live && rss.allocator !== "malloc" ? `other anonymous, ${rss.allocator}’s among it` : name;
+  return kind === "other" && rss.may_hold_live && rss.allocator !== "malloc" ? `other anonymous, including ${rss.allocator}’s` : name;
 }
 
 /** Parts that sum to RSS; *other* is the remainder. */
@@ -48,7 +48,7 @@ export function terms(rss: Rss): Term[] {
 export type Parts = Partial<Record<string, number>>;
 
 /** The kinds of a picture over time, in the order in which they are stacked, and what each is called. */
-export const KINDS: [string, string][] = [...TERMS.map(([name, kind]): [string, string] => [kind, name]), ["other", "other"], ["rest", "the rest, not told apart by ramson record"]];
+export const KINDS: [string, string][] = [...TERMS.map(([name, kind]): [string, string] => [kind, name]), ["other", "other"]];
 
 /** Sums the terms of a moment by kind. */
 export function partsOf(terms: Record<string, number>): Parts {
@@ -60,7 +60,7 @@ export function partsOf(terms: Record<string, number>): Parts {
   return parts;
 }
 
-/** What a trim of these arenas returns. */
-export function releasableOf(arenas: Arena[]): number {
-  return arenas.reduce((sum, arena) => sum + arena.releasable_bytes, 0);
+/** What a trim of glibc’s arenas returns. */
+export function releasableOf({ arenas, half_widths_95: half }: NonNullable<Doctor["statistics"]>): Estimate {
+  return { value: arenas.reduce((sum, arena) => sum + arena.releasable_bytes, 0), half_width_95: half["releasable"] ?? 0 };
 }

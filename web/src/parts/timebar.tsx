@@ -80,7 +80,7 @@ function Bar({ entry }: { entry: SourceEntry }) {
         ) : isKept(a, kept, last.unix_ns) ? (
           <Link to="diff">Compare</Link>
         ) : (
-          <span class="dim">no stacks are kept of then</span>
+          <span class="dim">no stacks were kept for that time</span>
         )}
       </div>
     </div>

@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { partsOf, type Parts } from "../parts/rss";
-import type { SourceEntry, Step, Timeline, TimelineRow } from "../types";
+import type { SourceEntry, Step, Timeline } from "../types";
 import { useDocument, type Loaded } from "./documents";
 import { moments } from "./live";
 import { saved } from "./offline";
@@ -36,11 +36,6 @@ export const keptMoments = signal<number[]>([]);
 /** Of the process that is shown: when it was last seen. */
 export const lastMomentNs = signal(0);
 
-function partsOfRow(row: TimelineRow): Parts | null {
-  if (row.rest === null) return null;
-  return { live: row.live.value ?? 0, free: row.free_in_allocator?.value ?? 0, held: row.held_by_allocator?.value ?? 0, rest: row.rest.value ?? 0 };
-}
-
 export function useSeries(entry: SourceEntry): Series {
   const loaded = useDocument<Timeline>(entry.pid === null ? null : pathOf(entry, "timeline", { rows: 2000 }));
   const rows = loaded.value?.rows ?? [];
@@ -49,17 +44,13 @@ export function useSeries(entry: SourceEntry): Series {
     rss: row.rss,
     live: row.live.value,
     half: row.live.half_width_95 ?? 0,
-    parts: partsOfRow(row),
+    parts: row.terms === null ? null : partsOf(row.terms),
   }));
   useEffect(() => {
     keptMoments.value = rows.map((row) => row.time_unix_ns);
   }, [loaded.value]);
   const [firstKept, lastKept] = [kept[0]?.unix_ns ?? 0, kept.at(-1)?.unix_ns ?? 0];
-  // What the server has seen tells more parts apart.
-  const isSplit = (moment: { terms: unknown }) => moment.terms !== null;
-  const firstSplit = moments.value.find(isSplit)?.unix_ns ?? Infinity;
-  for (const point of kept) if (point.unix_ns >= firstSplit) point.parts = null;
-  const seen = moments.value.filter((moment) => moment.unix_ns < firstKept || moment.unix_ns > lastKept || isSplit(moment));
+  const seen = moments.value.filter((moment) => moment.unix_ns < firstKept || moment.unix_ns > lastKept || moment.terms !== null);
   const points = kept.concat(seen.map((moment) => ({ unix_ns: moment.unix_ns, rss: moment.rss, live: moment.live, half: moment.half, parts: moment.terms === null ? null : partsOf(moment.terms) })));
   // The server's clock may be behind this machine's.
   points.sort((a, b) => a.unix_ns - b.unix_ns);

@@ -170,12 +170,14 @@ fn of_glibc(finding: &Finding, statistics: &Statistics, free: f64) -> String {
             .into()
     } else if is_most(Part::FreeChunks) {
         let scattered = part_text(finding, Part::FreeChunks);
-        format!("malloc cannot return {scattered} of it, on pages that still hold live blocks")
+        format!(
+            "malloc cannot return {scattered} of it, because it is on pages that still hold live blocks"
+        )
     } else if is_most(Part::Tcaches) {
         "most of it lies in caches of threads, which malloc_trim does not empty".into()
     } else if is_most(Part::Top) && main_top as f64 > free / 2.0 {
         format!(
-            "it lies at the end of the heap, which malloc shortens only beyond {}",
+            "it lies at the end of the heap, which malloc trims only when more than {} is free there",
             format_bytes(trim)
         )
     } else if is_most(Part::Top) {
@@ -240,7 +242,7 @@ fn undivided(finding: &Finding, start: &str) -> String {
         Err(missing) => {
             let why = missing.to_string();
             format!(
-                "{start} is anonymous memory that cannot be divided: {}.",
+                "{start} is anonymous memory that cannot be broken down: {}.",
                 why.trim_end_matches('.')
             )
         }

@@ -83,7 +83,7 @@ pub enum Command {
     Doctor(DoctorFlags),
     /// Record a running process from now on, without a restart
     Attach(AttachFlags),
-    /// Leave an attached process as it was before
+    /// Stop recording an attached process, and restore what the attach changed
     Detach(DetachFlags),
     /// Change how a recorded process is sampled: interval, CPU limit, on or off
     Set(SetFlags),

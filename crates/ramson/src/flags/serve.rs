@@ -22,7 +22,7 @@ Examples:
   curl -H \"Authorization: Bearer TOKEN\" localhost:7777/api/v1/p/4711/leaks
   ramson serve --listen unix:/run/user/1000/ramson.sock --token-file ~/.config/ramson-token")]
 pub struct ServeFlags {
-    /// What to serve: any SRC of "ramson report", except -; each process of a group by itself. Default: all processes of this user (for root, of all users), running and dead
+    /// What to serve: any SRC of "ramson report", except -; a group as its sum and process by process. Default: all processes of this user (for root, of all users), running and dead
     #[arg(value_name = "SRC")]
     pub sources: Vec<String>,
     /// Where to listen: an address with a port (0 for any that is free), or unix:PATH

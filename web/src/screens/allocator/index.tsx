@@ -10,7 +10,7 @@ import { saved } from "../../state/offline";
 import { sources } from "../../state/live";
 import { pathOf } from "../../state/paths";
 import type { Advice, Doctor, SourceEntry } from "../../types";
-import { bytes, count, duration, relative, share } from "../../units";
+import { absolute, bytes, count, duration, relative, share } from "../../units";
 import { HeapMap } from "./map";
 import { TrimButton, TrimDialog, TrimOutcome, useTrim } from "./trim";
 
@@ -26,9 +26,9 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
   if (doctor === null) return loaded.failed === null ? <Skeleton height={400} /> : <Trouble failed={loaded.failed} />;
   const { rss } = doctor;
   const free = rss.terms["free_in_allocator"] ?? { value: 0, half_width_95: 0 };
-  const releasable = releasableOf(doctor.statistics?.arenas ?? []);
+  const releasable = doctor.statistics === null ? { value: 0, half_width_95: 0 } : releasableOf(doctor.statistics);
   const held = rss.terms["held_by_allocator"]?.value ?? 0;
-  const kept = Math.max(0, (free.value ?? 0) - releasable);
+  const kept = Math.max(0, (free.value ?? 0) - (releasable.value ?? 0));
   const isGlibc = doctor.allocators.glibc !== null && doctor.statistics !== null;
   const name = doctor.allocators.glibc?.name ?? rss.allocator;
   const mayTrim = entry.is_running && sources.value?.allows_actions === true;
@@ -52,8 +52,11 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
         </div>
         <div>
           <h2>a trim returns now</h2>
-          <p class="headline">{isGlibc ? bytes(releasable) : "–"}</p>
-          <p>{isGlibc ? `whole free pages and the free end of the heap; ${share(releasable, rss.bytes)} of RSS` : "not known before"}</p>
+          <p class="headline">
+            {isGlibc ? bytes(releasable.value) : "–"}
+            {isGlibc ? <span class="pm">{absolute(releasable)}</span> : null}
+          </p>
+          <p>{isGlibc ? `whole free pages and the free end of the heap; ${share(releasable.value, rss.bytes)} of RSS` : "not known in advance"}</p>
           {mayTrim ? <TrimButton of={trim} /> : null}
         </div>
         {isGlibc ? (

@@ -98,7 +98,7 @@ export function HeapMap({ of, arenas }: { of: MapCell[]; arenas: Arena[] }) {
             <span class="swatch c-free" aria-hidden="true" /> free, beside live blocks
           </span>
           <span>
-            <span class="swatch" style={{ border: "1px solid var(--line2)" }} aria-hidden="true" /> returned
+            <span class="swatch" style={{ border: "1px solid var(--line2)" }} aria-hidden="true" /> not resident
           </span>
         </span>
       </Heading>
@@ -110,7 +110,7 @@ export function HeapMap({ of, arenas }: { of: MapCell[]; arenas: Arena[] }) {
         onMouseLeave={() => setRead(null)}
       />
       <p class="readout">
-        {read === null ? "" : `${name(read.arena)}, ${bytes(read.bytes)}: ${bytes(read.resident - Math.min(read.free, read.resident))} live, ${bytes(Math.min(read.free, read.resident))} free (${share(Math.min(read.free, read.resident), read.bytes)}), ${bytes(read.bytes - read.resident)} returned`}
+        {read === null ? "" : `${name(read.arena)}, ${bytes(read.bytes)}: ${bytes(read.resident - Math.min(read.free, read.resident))} live, ${bytes(Math.min(read.free, read.resident))} free (${share(Math.min(read.free, read.resident), read.bytes)}), ${bytes(read.bytes - read.resident)} not resident`}
       </p>
     </section>
   );

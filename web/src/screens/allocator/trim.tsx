@@ -4,8 +4,8 @@ import { Notice } from "../../parts/notice";
 import { act, Failed } from "../../state/api";
 import { tick } from "../../state/documents";
 import { pathOf } from "../../state/paths";
-import type { SourceEntry, Trimmed } from "../../types";
-import { bytes } from "../../units";
+import type { Estimate, SourceEntry, Trimmed } from "../../types";
+import { absolute, bytes } from "../../units";
 
 type State = { is: "ready" } | { is: "asked" } | { is: "underway" } | { is: "done"; trimmed: Trimmed } | { is: "refused"; failed: Failed };
 
@@ -43,7 +43,7 @@ interface Of {
   of: Trim;
   entry: SourceEntry;
   /** Of glibc's malloc; of others only the trim itself tells. */
-  prediction: number | null;
+  prediction: Estimate | null;
 }
 
 export function TrimDialog(of: Of) {
@@ -59,11 +59,11 @@ function Confirm({ of, entry, prediction }: Of) {
         Trim {entry.name} (pid {entry.pid})?
       </h2>
       <p>
-        {prediction === null ? "How much it returns is not known before." : <>It is predicted to return <b>{bytes(prediction)}</b>.</>}
+        {prediction === null ? "How much it returns is not known in advance." : <>It is predicted to return <b>{bytes(prediction.value)}</b>{absolute(prediction) === "" ? "" : ` ${absolute(prediction)}`}.</>}
       </p>
       <p class="quiet">
-        One thread that waits in a system call is stopped, makes the allocator return free memory to the kernel, and goes on waiting. Only if no thread waits is one
-        used that computes. All others keep running; one that needs the lock of an arena waits while that arena is trimmed. Each page that the program needs again
+        One thread that waits in a system call is stopped, makes the allocator return free memory to the kernel, and continues to wait. A thread that computes is
+        used only if none waits. All others keep running; one that needs the lock of an arena waits while that arena is trimmed. Each page that the program needs again
         costs a page fault.
       </p>
       <p class="buttons">
@@ -95,7 +95,7 @@ export function TrimOutcome({ of: { state } }: { of: Trim }) {
 }
 
 function Done({ of }: { of: Trimmed }) {
-  const came = of.rss_diff >= 0 ? `${bytes(of.rss_diff)} returned` : `nothing returned, ${bytes(-of.rss_diff)} more`;
+  const came = of.rss_diff >= 0 ? `${bytes(of.rss_diff)} returned` : `nothing returned; RSS grew by ${bytes(-of.rss_diff)}`;
   return (
     <Notice fact={`RSS ${bytes(of.rss_before)} → ${bytes(of.rss_after)}: ${came} in ${ms(of.elapsed_ms)}.`}>
       {of.message}, which was stopped for {ms(of.stopped_ms)}.

@@ -42,7 +42,7 @@ export function DiffGraph({ entry, compared, isSwapped }: { entry: SourceEntry; 
   };
   return (
     <section>
-      <Heading title="Differential flame graph" says="as wide as at the later moment, coloured by what changed. Swap shows what is gone" />
+      <Heading title="Differential flame graph" says="width: the later moment; colour: the change. Swap shows what is gone" />
       <Trouble failed={loaded.failed} />
       <div ref={area} />
       {flame === null || graph === null || colours === null ? (

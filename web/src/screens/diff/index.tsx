@@ -96,7 +96,7 @@ function Pick({ windows, entry }: { windows: number[]; entry: SourceEntry }) {
           ))}
         </p>
       ) : (
-        <Notice fact="No past is kept." command={entry.is_running ? `ramson record ${entry.pid}` : undefined}>
+        <Notice fact="No history was recorded." command={entry.is_running ? `ramson record ${entry.pid}` : undefined}>
           {entry.is_running ? "To keep moments from now on:" : ""}
         </Notice>
       )}
@@ -163,7 +163,7 @@ function Rows({ diff }: { diff: Diff }) {
                   <button type="button" class="twist" aria-expanded={isOpen} aria-label="Changes inside their interval" onClick={() => open(!isOpen)}>
                     {isOpen ? "▾" : "▸"}
                   </button>
-                  {noise.length === 1 ? "1 function" : `${count(noise.length)} functions`} inside the interval of the change
+                  {noise.length === 1 ? "1 function" : `${count(noise.length)} functions`} without a significant change
                 </td>
                 <td class="n">{signed({ value: sum, half_width_95: half }, diff.unit)}</td>
                 <td class="n pm">±{amount(half, diff.unit)}</td>

@@ -79,7 +79,7 @@ function libraries(flame: Flame, by: "library" | "own", isDark: boolean): Colour
   const own = flame.functions.some((one) => one.is_own) ? [{ name: "own code", isOwn: true, colour: colours[0]! }] : [];
   const named = order.slice(0, 8).map((library) => ({ name: flame.libraries[library]!, isOwn: false, colour: ofLibrary.get(library)! }));
   const legend = by === "own" ? [...own, { name: "libraries", isOwn: false, colour: grey }] : [...own, ...named];
-  return { of, legend, hatched: "merged, or inside the noise", figures: null };
+  return { of, legend, hatched: "merged, or ± larger than the value", figures: null };
 }
 
 function ages(cells: Cell[], isDark: boolean): Colours {
@@ -95,7 +95,7 @@ function ages(cells: Cell[], isDark: boolean): Colours {
   };
   const names = [...limits.map((seconds) => `<${duration(seconds * 1e9)}`), "older"];
   const legend = names.map((name, step) => ({ name: step === 0 ? `mean age ${name}` : name, isOwn: false, colour: AGES[step]! }));
-  return { of, legend, hatched: "merged, or inside the noise", figures: null };
+  return { of, legend, hatched: "merged, or ± larger than the value", figures: null };
 }
 
 function changes(flame: Flame, cells: Cell[], by: "growth" | "change", isDark: boolean): Colours {
@@ -111,8 +111,8 @@ function changes(flame: Flame, cells: Cell[], by: "growth" | "change", isDark: b
   const legend =
     by === "growth"
       ? [name("does not grow without bound", grey), name(`▲ grows, up to ${bytes(most)} an hour`, more)]
-      : [name("▼ less", less), name("about the same", grey), name(`▲ more, up to ${amount(most, flame.unit)}`, more)];
-  return { of, legend, hatched: "merged, or inside the noise (± over |Δ|)", figures: (cell) => (cell.tint === 0 || cell.tint === null ? "" : changeOf(cell, flame)) };
+      : [name("▼ less", less), name("no change", grey), name(`▲ more, up to ${amount(most, flame.unit)}`, more)];
+  return { of, legend, hatched: "merged, or not significant (± exceeds |Δ|)", figures: (cell) => (cell.tint === 0 || cell.tint === null ? "" : changeOf(cell, flame)) };
 }
 
 function parts(colour: string): number[] {

@@ -195,7 +195,7 @@ function Tools({ entry }: { entry: SourceEntry }) {
     <div class="tools">
       <Choice />
       <Switches label="Root" name="root" options={[["top", "top"], ["bottom", "bottom"]]} usual="top" />
-      <Switches label="Towards" name="dir" options={[["callees", "callees"], ["callers", "callers"]]} usual="callees" also={{ p: "" }} />
+      <Switches label="Direction" name="dir" options={[["callees", "callees"], ["callers", "callers"]]} usual="callees" also={{ p: "" }} />
       <Switches label="Frames" name="lib" options={[["all", "all"], ["nostd", "no C++ std"], ["own", "own only"]]} usual="own" also={{ p: "" }} />
       <Selection label="Colour" name="c" options={choices(entry)} now={colouringOf(entry)} usual="library" />
     </div>

@@ -2,7 +2,7 @@
 import { isDetached } from "../../parts/lacks";
 import { Link } from "../../parts/link";
 import { terms } from "../../parts/rss";
-import type { Doctor, Leaks, Rss, SourceEntry, Suspect, Top } from "../../types";
+import type { Doctor, Estimate, Leaks, Rss, SourceEntry, Suspect, Top } from "../../types";
 import { absolute, amount, bytes, clock, duration, relative, share, shortName } from "../../units";
 
 interface Of {
@@ -73,7 +73,7 @@ function What({ top, doctor, entry }: Of) {
           </span>
         </p>
         <p>
-          {isHeld ? "It is beyond the live blocks: free memory, metadata and rounding." : `The program freed it, and ${rss.allocator} keeps it.`} Live is <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span>
+          {isHeld ? "This is what it holds beyond the live blocks: free memory, metadata and rounding." : `The program freed it, and ${rss.allocator} has not returned it.`} <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span> is live
           {row === undefined ? "" : ", the largest part of it "}
           {row === undefined ? null : (
             <>
@@ -92,11 +92,11 @@ function What({ top, doctor, entry }: Of) {
     return (
       <>
         <p class="headline">
-          {bytes(unseen)} live, not seen
+          {bytes(unseen)} live, not recorded
           <span class="pm">{share(unseen, rss.bytes)} of RSS</span>
         </p>
         <p>
-          It was allocated before the attach, or is not seen: no stack is known. Of what was allocated since, <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span> is live.
+          Allocated before the attach, or not seen by ramson, so no stack is known. Of what was allocated since, <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span> is live.
         </p>
       </>
     );
@@ -112,7 +112,7 @@ function What({ top, doctor, entry }: Of) {
         </span>
       </p>
       {row === undefined ? (
-        <p>No function has any.</p>
+        <p>No function holds any.</p>
       ) : (
         <p>
           <code>{shortName(row.function)}</code> holds <b>{amount(row.flat.value, top.unit)}</b> <span class="pm">{relative(row.flat)}</span>, {share(row.flat.value, top.total.value)} of it.
@@ -134,6 +134,13 @@ function Larger({ rss }: { rss: Rss }) {
   );
 }
 
+const hoursTo = (room: number, perHour: number) => duration((room / perHour) * 3.6e12);
+
+function rangeTo(room: number, { value, half_width_95: half }: Estimate): string {
+  if (value === null || half === null) return "";
+  return half < value ? `(${hoursTo(room, value + half)} to ${hoursTo(room, value - half)})` : `(${hoursTo(room, value + half)} or later)`;
+}
+
 function oldest(suspects: Suspect[]): number | null {
   const since = suspects.filter((one) => one.verdict === "growing").map((one) => one.growing_since_unix_ns);
   const known = since.filter((ns): ns is number => ns !== null);
@@ -151,7 +158,7 @@ function When(of: Of) {
 }
 
 function Since({ leaks, doctor, entry }: Of) {
-  if (entry.processes) return <p class="verdict">Each process says it of itself.</p>;
+  if (entry.processes) return <p class="verdict">Choose a process to see this.</p>;
   if (entry.pid === null) return <p class="verdict">The file does not say: it is one moment of a process.</p>;
   if (isDetached(entry)) return <p class="verdict">What has happened since recording ended is not known.</p>;
   if (leaks === null) return <p class="dim">Looking at the ages of what is live …</p>;
@@ -169,7 +176,7 @@ function Since({ leaks, doctor, entry }: Of) {
           {first?.growing_for_ns ? <span class="pm">for {duration(first.growing_for_ns)}</span> : null}
         </p>
         <p>
-          Growing by <b class="up">+{bytes(perHour)}/h</b> <span class="pm">{absolute(answer.growth_per_hour)}</span>, in {answer.leak_suspects} function{answer.leak_suspects === 1 ? "" : "s"}
+          Growing by <b class="up">{bytes(perHour)}/h</b> <span class="pm">{absolute(answer.growth_per_hour)}</span>, in {answer.leak_suspects} function{answer.leak_suspects === 1 ? "" : "s"}
           {leaks.groups[0] !== undefined && leaks.groups[0].suspects.length === answer.leak_suspects ? (
             <>
               {" "}
@@ -180,7 +187,7 @@ function Since({ leaks, doctor, entry }: Of) {
           {limit && perHour > 0 && entry.is_running ? (
             <>
               {" "}
-              The limit of {bytes(limit.limit_bytes)} is <b>{duration((room / perHour) * 3.6e12)}</b> away.
+              At this rate, its control group reaches the limit of {bytes(limit.limit_bytes)} in <b>{hoursTo(room, perHour)}</b> <span class="pm">{rangeTo(room, answer.growth_per_hour)}</span>.
             </>
           ) : null}
         </p>
@@ -211,28 +218,28 @@ function Since({ leaks, doctor, entry }: Of) {
   const largest = leaks.suspects[0]?.ages;
   return (
     <>
-      <p class="headline">{hasGrown ? "Nothing grows without bound" : "Nothing grows"}</p>
+      <p class="headline">{hasGrown ? "Nothing grows without bound" : "Nothing is known to grow"}</p>
       <p>
         Of {judged} function{judged === 1 ? "" : "s"} judged, none grows without bound.{answer.undecided === 0 ? "" : ` ${answer.undecided}, with ${share(answer.undecided_share, 1)} of live, cannot be judged yet.`}
-        {largest ? ` The oldest bytes of the largest are ${duration(largest.oldest_ns)} old.` : ""}
+        {largest ? ` The oldest block of the largest function is ${duration(largest.oldest_ns)} old.` : ""}
       </p>
     </>
   );
 }
 
 const TITLES: Record<string, string> = {
-  live: "It is still in use",
+  live: "The program has not freed it",
   unseen: "It is live, from before the attach",
-  growing: "It is kept, and grows",
-  free: "It is free, and not returned",
+  growing: "It is not freed, and grows",
+  free: "It is free, but not returned",
   held: "The allocator holds it",
   mmap: "The program mapped it itself",
-  files: "It is files",
-  inherited: "It is its parent’s, too",
+  files: "It is mapped files",
+  inherited: "It is shared with its parent",
   shared: "It is shared memory",
-  stacks: "It is stacks of threads",
+  stacks: "It is thread stacks",
   huge_pages: "It is zeros in huge pages",
-  metadata: "The allocator manages blocks with it",
+  metadata: "It is allocator metadata",
   not_walked: "It could not be read",
   ramson: "It is ramson’s own",
   kernel: "It is the kernel’s",
@@ -247,7 +254,7 @@ function titleOf(cause: string, rss: Rss, entry: SourceEntry): string {
 }
 
 function Why({ doctor, entry, leaks }: Of) {
-  if (entry.processes) return <p class="verdict">Each process has an allocator of its own.</p>;
+  if (entry.processes) return <p class="verdict">Choose a process: each has its own allocator.</p>;
   if (entry.pid === null) return <p class="verdict">The file holds nothing of the allocator.</p>;
   if (!entry.is_running) {
     return <p class="verdict">The process is gone, and its memory with it. {leaks && leaks.answer.leak_suspects > 0 ? "What grew until then is in Suspects." : ""}</p>;

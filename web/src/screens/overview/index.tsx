@@ -11,7 +11,7 @@ import { useDocument } from "../../state/documents";
 import { moment, pathOf } from "../../state/paths";
 import { useSeries } from "../../state/series";
 import type { Doctor, End, Leaks, SourceEntry, Subject, Top } from "../../types";
-import { base, bytes, clock, count, relative } from "../../units";
+import { absolute, base, bytes, clock, count, relative } from "../../units";
 import { Answers } from "./answers";
 import { Largest } from "./largest";
 import { Members } from "./members";
@@ -28,8 +28,8 @@ export function Overview({ entry }: { entry: SourceEntry }) {
   const series = useSeries(entry);
   if (leaks.value) suspectCount.value = leaks.value.answer.leak_suspects;
   const subject = top.value ?? leaks.value;
-  const arenas = doctor.value?.statistics?.arenas ?? null;
-  const releasable = arenas === null ? null : releasableOf(arenas);
+  const statistics = doctor.value?.statistics ?? null;
+  const releasable = statistics === null ? null : releasableOf(statistics);
   return (
     <>
       <Who entry={entry} of={subject} doctor={doctor.value} />
@@ -41,7 +41,7 @@ export function Overview({ entry }: { entry: SourceEntry }) {
       <div class="columns">
         {entry.processes ? <Members of={top.value?.processes ?? null} all={entry.processes} /> : null}
         <section>
-          <Heading title="Largest functions" says="their own allocations; library frames charged to their caller">
+          <Heading title="Largest functions" says="their own allocations; library frames attributed to their callers">
             <Link to="table">All</Link>
           </Heading>
           {top.value === null ? <Skeleton height={240} /> : <Largest top={top.value} leaks={leaks.value} hasTimes={isProcess} />}
@@ -49,7 +49,7 @@ export function Overview({ entry }: { entry: SourceEntry }) {
         <div>
           {series.points.length < 2 ? null : (
             <section>
-              <Heading title="Growth" says="RSS, and live below it">
+              <Heading title="Growth" says="RSS (dashed) and live">
                 <Link to="timeline">Timeline</Link>
               </Heading>
               <Trend points={series.points} marks={series.marks} height={112} hasLabels />
@@ -57,7 +57,7 @@ export function Overview({ entry }: { entry: SourceEntry }) {
           )}
           {leaks.value?.ages ? (
             <section class="suspect-like">
-              <Heading title="Age of live bytes" says="by doublings">
+              <Heading title="Age of live bytes" says="one bar per doubling">
                 <Link to="flame" params={{ c: "age" }}>
                   Flame graph by age
                 </Link>
@@ -69,10 +69,10 @@ export function Overview({ entry }: { entry: SourceEntry }) {
           <Trouble failed={leaks.failed} />
           {releasable === null || doctor.value === null ? null : (
             <section>
-              <Heading title="What a trim returns now" says={`${bytes(releasable)} of ${bytes(doctor.value.rss.terms["free_in_allocator"]?.value)} free`}>
+              <Heading title="What a trim returns now" says={`${bytes(releasable.value)} ${absolute(releasable)} of ${bytes(doctor.value.rss.terms["free_in_allocator"]?.value)} free`.replace("  ", " ")}>
                 <Link to="allocator">Why not more</Link>
               </Heading>
-              {releasable < 1 << 20 ? null : <CommandLine text={`ramson trim ${entry.pid}`} />}
+              {(releasable.value ?? 0) < 1 << 20 ? null : <CommandLine text={`ramson trim ${entry.pid}`} />}
             </section>
           )}
         </div>
@@ -146,7 +146,7 @@ function Missing({ of, entry }: { of: Top | null; entry: SourceEntry }) {
   if (samplingOf(entry) === null && entry.pid !== null && (of.total.value ?? 0) === 0 && of.health?.["samples"] === 0) {
     said.push(
       <Notice key="none" fact="No sample yet." command={smaller(entry, of.interval_bytes)}>
-        It has allocated less than about one interval of {bytes(of.interval_bytes)}. A smaller one sees more:
+        It has probably allocated less than one interval ({bytes(of.interval_bytes)}) so far. A smaller interval records more:
       </Notice>,
     );
   }
@@ -171,8 +171,8 @@ function factOf(end: End, entry: SourceEntry): string {
 function evidenceOf(end: End): string {
   const said = [];
   if (end.failed_allocation_bytes !== null) said.push(`An allocation of ${bytes(end.failed_allocation_bytes)} had failed.`);
-  else if (end.lack_of_memory === "abort") said.push("It gave up as no more memory could be had.");
-  if (end.last_rss !== null) said.push(`RSS ${bytes(end.last_rss)} ${end.last_rss_is}${(end.peak_rss ?? 0) > end.last_rss ? `, ${bytes(end.peak_rss)} at most` : ""}.`);
+  else if (end.lack_of_memory === "abort") said.push("It aborted because it could get no more memory.");
+  if (end.last_rss !== null) said.push(`RSS ${bytes(end.last_rss)} ${end.last_rss_is}${(end.peak_rss ?? 0) > end.last_rss ? `, peak ${bytes(end.peak_rss)}` : ""}.`);
   if (end.memory_limit) said.push(`The limit of its control group ${end.cgroup} is ${bytes(end.memory_limit)}.`);
   if (end.kernel_log) said.push("The kernel’s log says so.");
   return said.join(" ");

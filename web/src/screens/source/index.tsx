@@ -94,7 +94,7 @@ function File({ entry, file, top }: { entry: SourceEntry; file: string; top: Top
 function Text({ of, unit }: { of: SourceFile; unit: Unit }) {
   return (
     <>
-      {of.is_newer ? <Notice kind="part" fact="The file was changed after the program began:">lines may not be what was compiled.</Notice> : null}
+      {of.is_newer ? <Notice kind="part" fact="The file was changed after the program started:">these may not be the lines that were compiled.</Notice> : null}
       <table class="code">
         <thead>
           <tr>

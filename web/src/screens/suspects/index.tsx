@@ -25,7 +25,7 @@ export function Suspects({ entry }: { entry: SourceEntry }) {
     return (
     <>
       <h1 class="hidden-label">Suspects</h1>
-      <Notice fact="Not in this file:">it does not say when each block was allocated, so nothing can be said of growth.</Notice>
+      <Notice fact="Not in this file:">it does not say when each block was allocated, so nothing can be said about growth.</Notice>
     </>
   );
   }
@@ -53,7 +53,7 @@ export function Suspects({ entry }: { entry: SourceEntry }) {
           members.map((one) => <Card key={one.function + one.file + one.stacks} of={one} number={cards.indexOf(one) + 1} entry={entry} />)
         ) : (
           <section key={`below ${group.function}`} class="together" aria-label={`Together below ${group.function}`}>
-            <Heading title={`${count(members.length)} suspects rise together`} says="below one caller: they may be one leak" />
+            <Heading title={`${count(members.length)} suspects grow together`} says="with one caller in common: they may be one leak" />
             <p>
               <Name of={group} />{" "}
               <b>

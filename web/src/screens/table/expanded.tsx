@@ -14,7 +14,7 @@ export function Expanded({ entry, row, unit, total }: { entry: SourceEntry; row:
   if (loaded.failed !== null || loaded.value === null) {
     return (
       <tr>
-        <td class="stack dim">{isNamed ? (loaded.failed?.message ?? "Reading its stacks …") : "It has no name to find its stacks by: they are in the flame graph."}</td>
+        <td class="stack dim">{isNamed ? (loaded.failed?.message ?? "Reading its stacks …") : "Its stacks cannot be looked up, because it has no name; see the flame graph."}</td>
       </tr>
     );
   }

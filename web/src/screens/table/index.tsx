@@ -55,7 +55,7 @@ export function TableScreen({ entry }: { entry: SourceEntry }) {
       <div class="tools">
         <Choice />
         <Switches label="Rows" name="g" options={[["functions", "function"], ["lines", "line"]]} usual="functions" />
-        <Switches label="Library frames" name="lib" options={[["own", "charged to caller"], ["all", "shown"]]} usual="own" />
+        <Switches label="Library frames" name="lib" options={[["own", "attributed to callers"], ["all", "shown"]]} usual="own" />
         {top === null ? null : (
           <span class="end">
             {count(rows.length)} rows, {amount(sum, top.unit)} of {amount(top.total.value, top.unit)}

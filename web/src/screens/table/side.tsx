@@ -49,7 +49,7 @@ export function Side({ entry, row, unit, total, ages }: { entry: SourceEntry; ro
         {found === undefined ? null : (
           <li>
             <span>{amount(found.flat.value, unit)}</span>
-            <span>flat, before library frames are charged to it</span>
+            <span>flat, without library frames attributed to it</span>
           </li>
         )}
       </ul>

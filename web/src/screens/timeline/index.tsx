@@ -35,7 +35,7 @@ export function TimelineScreen({ entry }: { entry: SourceEntry }) {
         {saved !== null ? (
           <Notice fact="Not in this file:">it is one moment. To keep the past of a process: ramson record.</Notice>
         ) : (
-          <Notice fact="No past is kept." command={entry.is_running ? `ramson record ${entry.pid}` : undefined}>
+          <Notice fact="No history was recorded." command={entry.is_running ? `ramson record ${entry.pid}` : undefined}>
             {entry.is_running ? "What this page sees appears here in a few seconds. To keep moments from now on: " : ""}
             {loaded.failed?.message ?? ""}
           </Notice>
@@ -56,7 +56,7 @@ export function TimelineScreen({ entry }: { entry: SourceEntry }) {
       <Trouble failed={loaded.failed?.status === 404 ? null : loaded.failed} />
       <Windows times={{ first: first.unix_ns, last: last.unix_ns, marks }} kept={kept} />
       <section>
-        <Heading title="RSS in its parts" says="parts are read as often as 0.3 % of a core allows and joined by lines; the line is live as requested, its band ±. Drag to select, Shift-drag for a second window, double-click clears" />
+        <Heading title="RSS in its parts" says="parts are read within 0.3 % of a core and joined by lines; the solid line is live (requested sizes), its band ±. Drag to select, Shift-drag for a second window, double-click clears" />
         <Plot points={points} marks={marks} steps={steps} />
         <p class="hidden-label">{describe(points)}</p>
       </section>

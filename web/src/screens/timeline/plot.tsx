@@ -20,15 +20,15 @@ function kindsOf(points: Point[]): [string, string][] {
 
 /** Parts are hatched where that is what their bar is. */
 function filling(kind: string): CanvasPattern | string {
-  const base = colour(kind === "rest" ? "noise" : kind);
-  if (kind !== "free" && kind !== "rest") return base;
+  const base = colour(kind);
+  if (kind !== "free") return base;
   const tile = document.createElement("canvas");
   tile.width = tile.height = 8;
   const on = tile.getContext("2d");
   if (on === null) return base;
   on.fillStyle = base;
   on.fillRect(0, 0, 8, 8);
-  on.strokeStyle = colour(kind === "rest" ? "noise-line" : "bg");
+  on.strokeStyle = colour("bg");
   on.globalAlpha = 0.55;
   on.lineWidth = 2;
   on.beginPath();

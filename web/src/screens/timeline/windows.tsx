@@ -65,7 +65,7 @@ function Field({ name, times }: { name: "a" | "b"; times: Times }) {
       />
       {isWrong ? (
         <span id={`wrong-${name}`} class="up" role="alert">
-          not within {windowText(`${Math.round((times.last - times.first) / 1e9)}-0`, times)}, or no such mark
+          not understood: pass a time within {windowText(`${Math.round((times.last - times.first) / 1e9)}-0`, times)}, or a mark
         </span>
       ) : null}
     </form>

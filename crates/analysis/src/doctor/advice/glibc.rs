@@ -39,7 +39,7 @@ fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
     let mut evidence = places.join(", ");
     if let Some((first, share)) = first_site(finding) {
         let name = site(&first.frames);
-        evidence += &format!("; of what sampled blocks pin, {share} lies between those of {name}");
+        evidence += &format!("; blocks of {name} pin {share} of what sampled blocks pin");
     }
     Some(Advice {
         cause: "trim",
@@ -65,8 +65,9 @@ fn thresholds(statistics: &Statistics) -> Option<Advice> {
     }
     let (top, trim) = (size(main.top.resident_bytes), size(parameters.trim_threshold_bytes));
     let mmap = size(parameters.mmap_threshold_bytes);
-    let evidence =
-        format!("{top} free at the end of the heap, which malloc shortens only beyond {trim}");
+    let evidence = format!(
+        "{top} free at the end of the heap, which malloc trims only when more than {trim} is free there"
+    );
     Some(if parameters.has_dynamic_thresholds {
         Advice {
             cause: "mmap_threshold",
@@ -131,8 +132,8 @@ fn arena_max(statistics: &Statistics) -> Option<Advice> {
         needs: Needs::Restart,
         action: "fewer arenas: start it with MALLOC_ARENA_MAX=1, or 2 where threads allocate at the same time".into(),
         evidence: format!(
-            "{} arenas (malloc gives threads heaps of their own) have {} free, the largest of them {}: what one thread freed no other can \
-             use. Less is saved where threads need their memory at the same time",
+            "{} arenas (malloc gives threads heaps of their own) have {} free, the largest of them {}: threads of one arena cannot \
+             use what is free in another. Less is saved where threads need their memory at the same time",
             used.len(),
             measured(all),
             size(most)

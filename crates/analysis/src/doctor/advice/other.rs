@@ -121,7 +121,7 @@ fn unknown(finding: &Finding, missing: &Missing, undivided: u64) -> Advice {
         cause: "unknown",
         needs: Needs::Command,
         action: format!("not known from outside. {next}"),
-        evidence: format!("{} of anonymous memory is not divided: {why}", size(undivided)),
+        evidence: format!("{} of anonymous memory is not broken down: {why}", size(undivided)),
         risk: "none",
         saving: None,
     }
