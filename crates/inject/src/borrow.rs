@@ -32,6 +32,16 @@ const STEP_LIMIT: Duration = Duration::from_millis(100);
 /// … and how many it passes at most.
 const MOST_CALLS: usize = 200;
 
+/// A thread that may do.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate {
+    pub tid: i32,
+    /// It did when it was looked for, and may do later.
+    pub runs: bool,
+    /// Even if it has children (`threads::is_told_of_children`).
+    pub may_be_parent: bool,
+}
+
 /// A process while it runs one program: its memory of then, and whether it still does.
 pub struct Process {
     pub(crate) pid: u32,
@@ -74,7 +84,7 @@ impl Process {
     /// to `stuck`: it may still be traced.
     pub(crate) fn attempt(
         &self,
-        (tid, runs): (i32, bool),
+        Candidate { tid, runs, may_be_parent }: Candidate,
         call: &Call,
         is_safe: &mut dyn FnMut() -> Result<(), String>,
         stuck: &mut Vec<i32>,
@@ -91,6 +101,13 @@ impl Process {
         if !runs && threads::waits_for_more(self.pid, tid) {
             return Err(unfit("it waits for more than one byte, and may have part of it"));
         }
+        // It may have started one since it was chosen.
+        let check_children = || match !may_be_parent && threads::is_told_of_children(self.pid, tid)
+        {
+            true => Err(unfit("it has children")),
+            false => Ok(()),
+        };
+        check_children()?;
         let mut begin = Instant::now();
         // Whoever asks this program to end is heard when the thread has all back that is its own.
         let _deferred = Deferred::begin();
@@ -111,6 +128,7 @@ impl Process {
         let mut past = Resumption::of(&registers, may_restart);
         // Whatever comes: no EINTR because of us.
         traced.set_registers(&past.helped)?;
+        check_children()?;
         if let Some(filters) = filters {
             pass(&traced, filters, call)?;
         }
@@ -130,7 +148,8 @@ impl Process {
         Ok(Called { tid, name: name.trim_end().into(), stopped, called, data })
     }
 
-    /// Lets a thread that cannot be borrowed where it is run on to the next system call before which it can; `None` if there is none soon.
+    /// Lets a thread that cannot be borrowed where it is run on to the next system call before which it can; `None` if there is none soon, or
+    /// it is about to start a process.
     fn go_on_to_entry(
         &self,
         traced: &mut Traced,
@@ -147,6 +166,10 @@ impl Process {
                     // Linux before 5.3 does not tell which of the two it is.
                     let Ok(is_entry) = traced.is_at_entry() else { return Ok(None) };
                     let registers = traced.registers()?;
+                    let starts_process = threads::starts_process(registers.orig_rax as i64);
+                    if is_entry && starts_process && !threads::is_alone(self.pid) {
+                        return Ok(None);
+                    }
                     if is_entry && self.may_begin_later(&registers, call) {
                         return Ok(Some(Resumption::at_entry(&registers)));
                     }

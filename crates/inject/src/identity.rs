@@ -33,6 +33,7 @@ impl Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::borrow::Candidate;
     use crate::{Call, Called, Code, Problem, Process, Purpose, Step};
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Command, Stdio};
@@ -48,7 +49,8 @@ mod tests {
             are_locks_seen: false,
         };
         let mut is_safe = || -> std::result::Result<(), String> { panic!("it is borrowed") };
-        process.attempt((pid as i32, false), &call, &mut is_safe, &mut Vec::new())
+        let candidate = Candidate { tid: pid as i32, runs: false, may_be_parent: true };
+        process.attempt(candidate, &call, &mut is_safe, &mut Vec::new())
     }
 
     #[test]

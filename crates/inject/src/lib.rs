@@ -27,6 +27,7 @@ pub use borrow::Process;
 pub use library::{Code, Library};
 pub use trace::{share_memory, will_end_soon};
 
+use borrow::Candidate;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -164,18 +165,21 @@ pub fn call(
     let mut stuck = Vec::new();
     loop {
         let elapsed = begin.elapsed();
-        let is_fit =
-            |&tid: &i32| elapsed >= CHILDLESS_FIRST || !threads::is_told_of_children(pid, tid);
-        let fit = |all: Vec<i32>| all.into_iter().filter(is_fit).take(MOST_ATTEMPTS);
-        let waiting = fit(threads::waiting(pid, call.are_locks_seen));
-        let mut threads: Vec<_> = waiting.map(|tid| (tid, false)).collect();
+        let may_be_parent = elapsed >= CHILDLESS_FIRST;
+        let candidates = |all: Vec<i32>, runs| {
+            let is_fit = move |tid: &i32| may_be_parent || !threads::is_told_of_children(pid, *tid);
+            let fit = all.into_iter().filter(is_fit).take(MOST_ATTEMPTS);
+            fit.map(move |tid| Candidate { tid, runs, may_be_parent })
+        };
+        let waiting = threads::waiting(pid, call.are_locks_seen);
+        let mut threads: Vec<Candidate> = candidates(waiting, false).collect();
         let is_late = elapsed >= WAITING_FIRST;
         if is_late {
             let mut running = threads::running(pid);
             // Another one first at each look.
             let first = look % running.len().max(1);
             running.rotate_left(first);
-            threads.extend(fit(running).map(|tid| (tid, true)));
+            threads.extend(candidates(running, true));
         }
         look += 1;
         let mut forbidden = None;
@@ -184,7 +188,7 @@ pub fn call(
             if begin.elapsed() > PATIENCE {
                 break;
             }
-            if stuck.contains(&thread.0) {
+            if stuck.contains(&thread.tid) {
                 continue;
             }
             match process.attempt(thread, call, is_safe, &mut stuck) {

@@ -86,10 +86,13 @@ pub fn waiting(pid: u32, with_locks: bool) -> Vec<i32> {
 /// Whether the end of a child would be told to this thread, while others may wait. As long as it is traced, the kernel does not drop a SIGCHLD that
 /// the program ignores, but wakes one of the others for it, whose `epoll_wait` then says EINTR. False where the kernel has no list of children.
 pub fn is_told_of_children(pid: u32, tid: i32) -> bool {
-    let directory = format!("/proc/{pid}/task");
-    let children = text(format!("{directory}/{tid}/children"));
-    let has_others = || fs::read_dir(directory).is_ok_and(|tasks| tasks.count() > 1);
-    children.is_ok_and(|children| !children.is_empty()) && has_others()
+    let children = text(format!("/proc/{pid}/task/{tid}/children"));
+    children.is_ok_and(|children| !children.is_empty()) && !is_alone(pid)
+}
+
+/// Whether a process has one thread.
+pub fn is_alone(pid: u32) -> bool {
+    fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|tasks| tasks.count() == 1)
 }
 
 /// Those that run.
@@ -189,6 +192,11 @@ pub fn may_come_later(number: i64, are_locks_seen: bool) -> bool {
         true => waits || OTHERS.contains(&number),
         false => waits && number != libc::SYS_futex,
     }
+}
+
+/// Whether a system call may start a process.
+pub fn starts_process(number: i64) -> bool {
+    [libc::SYS_fork, libc::SYS_vfork, libc::SYS_clone, libc::SYS_clone3].contains(&number)
 }
 
 /// What a line `NAME: …` of a status file says.
