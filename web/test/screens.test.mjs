@@ -251,6 +251,11 @@ test("what moved in a window has its change, and a curve of the moments that a h
   const read = rows.filter((row) => row.terms !== null);
   assert.ok(read.length > 0 && read.every((row) => row.rss === Object.values(row.terms).reduce((sum, bytes) => sum + bytes, 0)), JSON.stringify(rows));
   assert.match(await text(page), /code, data, files.*RSS/s);
+  const last = read.at(-1);
+  await visit(page, `/overview?id=${ids.dead}`);
+  await page.getByRole("img", { name: /^RSS in parts: live/ }).waitFor();
+  assert.ok((await text(page)).includes(`RSS ${bytes(last.rss)}`) && (await text(page)).includes(`live ${(100 * last.terms.live / last.rss).toPrecision(3)} %`), await text(page));
+  await visit(page, `/timeline?id=${ids.dead}&a=2-0`);
   assert.match(await text(page), /open_session\s.*▲ \+[\d.]+ MiB\s+±[\d.]+ .iB/s);
   assert.deepEqual(await violations(page), []);
   clean();

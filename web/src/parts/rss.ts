@@ -50,6 +50,11 @@ export type Parts = Partial<Record<string, number>>;
 /** The kinds of a picture over time, in the order in which they are stacked, and what each is called. */
 export const KINDS: [string, string][] = [...TERMS.map(([name, kind]): [string, string] => [kind, name]), ["other", "other"]];
 
+/** What a bar shows of them; without their intervals. */
+export function termsOf(parts: Parts): Term[] {
+  return KINDS.map(([kind, name]) => ({ name, kind, of: { value: parts[kind] ?? 0, half_width_95: 0 } })).filter((term) => term.of.value !== 0);
+}
+
 /** Sums the terms of a moment by kind. */
 export function partsOf(terms: Record<string, number>): Parts {
   const parts: Parts = {};

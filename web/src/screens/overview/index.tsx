@@ -36,7 +36,7 @@ export function Overview({ entry }: { entry: SourceEntry }) {
       <Trouble failed={top.failed} />
       <Missing of={top.value} entry={entry} />
       {top.value === null ? <Skeleton height={148} /> : <Answers top={top.value} leaks={leaks.value} doctor={doctor.value} entry={entry} />}
-      {isProcess || entry.processes ? <RssBar rss={doctor.value?.rss ?? subject?.rss ?? null} entry={entry} /> : null}
+      {isProcess || entry.processes ? <RssBar rss={doctor.value?.rss ?? subject?.rss ?? null} entry={entry} points={series.points} atNs={subject?.history?.time_unix_ns ?? null} /> : null}
       <Trouble failed={doctor.failed} />
       <div class="columns">
         {entry.processes ? <Members of={top.value?.processes ?? null} all={entry.processes} /> : null}
