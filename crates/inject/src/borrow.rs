@@ -1,22 +1,20 @@
 //! One thread is borrowed: stopped, looked at, sent through the calls, and let go as it was.
 
-use crate::frame::{self, Frame, Past, USER_CS};
+use crate::frame::{self, Past, USER_CS};
 use crate::identity::Identity;
 use crate::maps::Maps;
 use crate::resumption::{Resumption, is_in_call};
 use crate::seccomp::{self, Filters};
-use crate::threads;
+use crate::threads::{self, Candidate};
 use crate::trace::{Deferred, Registers, Stop, Traced};
 use crate::waits::{DOES_NOT_STOP, wait_for_return, wait_for_stop, wait_for_way_back};
-use crate::{Argument, CALL_LIMIT, Call, Called, Problem, Seccomp, Step};
+use crate::{CALL_LIMIT, Call, Called, Problem, Seccomp};
 use std::fs::File;
 use std::io::Error;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 const SYSCALL_INSTRUCTION: [u8; 2] = [0x0f, 0x05];
-/// Direction flag and single steps, which a called function must not find set.
-const CLEARED_FLAGS: u64 = 0x400 | 0x100;
 /// Of what a fault raises: stays as the program has it.
 const FAULTS: [i32; 7] = [
     libc::SIGSEGV,
@@ -31,16 +29,6 @@ const FAULTS: [i32; 7] = [
 const STEP_LIMIT: Duration = Duration::from_millis(100);
 /// … and how many it passes at most.
 const MOST_CALLS: usize = 200;
-
-/// A thread that may do.
-#[derive(Clone, Copy)]
-pub(crate) struct Candidate {
-    pub tid: i32,
-    /// It did when it was looked for, and may do later.
-    pub runs: bool,
-    /// Even if it has children (`threads::is_told_of_children`).
-    pub may_be_parent: bool,
-}
 
 /// A process while it runs one program: its memory of then, and whether it still does.
 pub struct Process {
@@ -84,30 +72,15 @@ impl Process {
     /// to `stuck`: it may still be traced.
     pub(crate) fn attempt(
         &self,
-        Candidate { tid, runs, may_be_parent }: Candidate,
+        candidate: Candidate,
         call: &Call,
         is_safe: &mut dyn FnMut() -> Result<(), String>,
         stuck: &mut Vec<i32>,
     ) -> Result<Called, Problem> {
-        let unfit = |why: &str| Problem::NoThread(Some(format!("thread {tid}: {why}")));
+        let Candidate { tid, runs, .. } = candidate;
+        let unfit = |why: &str| unfit(tid, why);
         let directory = format!("/proc/{}/task/{tid}", self.pid);
-        let status = threads::text(format!("{directory}/status"));
-        let status = status.map_err(|_| unfit("it ended"))?;
-        let signal = threads::harmless_signal(&status);
-        let is_filtered = self.is_filtered(tid, &status, call)?;
-        if signal.is_none() && is_filtered {
-            return Err(unfit("the program has handlers for SIGURG, SIGWINCH and SIGCHLD"));
-        }
-        if !runs && threads::waits_for_more(self.pid, tid) {
-            return Err(unfit("it waits for more than one byte, and may have part of it"));
-        }
-        // It may have started one since it was chosen.
-        let check_children = || match !may_be_parent && threads::is_told_of_children(self.pid, tid)
-        {
-            true => Err(unfit("it has children")),
-            false => Ok(()),
-        };
-        check_children()?;
+        let (signal, is_filtered) = self.look(candidate, &directory, call)?;
         let mut begin = Instant::now();
         // Whoever asks this program to end is heard when the thread has all back that is its own.
         let _deferred = Deferred::begin();
@@ -128,7 +101,7 @@ impl Process {
         let mut past = Resumption::of(&registers, may_restart);
         // Whatever comes: no EINTR because of us.
         traced.set_registers(&past.helped)?;
-        check_children()?;
+        check_children(self.pid, candidate)?;
         if let Some(filters) = filters {
             pass(&traced, filters, call)?;
         }
@@ -146,6 +119,29 @@ impl Process {
         traced.detach(owed);
         let stopped = begin.elapsed();
         Ok(Called { tid, name: name.trim_end().into(), stopped, called, data })
+    }
+
+    /// Before it is traced: a signal for its way back, if there is one, and whether filters look at its system calls.
+    fn look(
+        &self,
+        candidate: Candidate,
+        directory: &str,
+        call: &Call,
+    ) -> Result<(Option<i32>, bool), Problem> {
+        let Candidate { tid, runs, .. } = candidate;
+        let status = threads::text(format!("{directory}/status"));
+        let status = status.map_err(|_| unfit(tid, "it ended"))?;
+        let signal = threads::harmless_signal(&status);
+        let is_filtered = self.is_filtered(tid, &status, call)?;
+        if signal.is_none() && is_filtered {
+            return Err(unfit(tid, "the program has handlers for SIGURG, SIGWINCH and SIGCHLD"));
+        }
+        if !runs && threads::waits_for_more(self.pid, tid) {
+            return Err(unfit(tid, "it waits for more than one byte, and may have part of it"));
+        }
+        // It may have started one since it was chosen.
+        check_children(self.pid, candidate)?;
+        Ok((signal, is_filtered))
     }
 
     /// Lets a thread that cannot be borrowed where it is run on to the next system call before which it can; `None` if there is none soon, or
@@ -312,7 +308,7 @@ impl Process {
             let frame = frame::lay_out(&past, call.code, signal, step.data);
             self.memory.write_all_at(&frame.bytes, frame.start)?;
             // From here to the end, the thread is safe without us.
-            traced.set_registers(&registers_at_entry(registers, step, &frame))?;
+            traced.set_registers(&frame::registers_at_entry(registers, step, &frame))?;
             traced.set_blocked_signals(signals_blocked_meanwhile(blocked_signals, signal))?;
             let deadline = begin + CALL_LIMIT;
             let owed = match signal {
@@ -350,36 +346,24 @@ impl Process {
     }
 }
 
+fn unfit(tid: i32, why: &str) -> Problem {
+    Problem::NoThread(Some(format!("thread {tid}: {why}")))
+}
+
+fn check_children(
+    pid: u32,
+    Candidate { tid, may_be_parent, .. }: Candidate,
+) -> Result<(), Problem> {
+    let is_spared = !may_be_parent && threads::is_told_of_children(pid, tid);
+    if is_spared { Err(unfit(tid, "it has children")) } else { Ok(()) }
+}
+
 /// What came of the calls.
 struct Returned {
     called: Duration,
     /// A signal that the thread is to get afterwards; 0 for none.
     owed: i32,
     data: Vec<Vec<u8>>,
-}
-
-/// The registers at the function's first instruction.
-fn registers_at_entry(past: &Registers, step: &Step, frame: &Frame) -> Registers {
-    let argument = |index: usize| match step.arguments.get(index) {
-        None => 0,
-        Some(Argument::Word(word)) => *word,
-        Some(Argument::Data(offset)) => frame.data + *offset as u64,
-    };
-    Registers {
-        rip: step.function,
-        rsp: frame.start,
-        rdi: argument(0),
-        rsi: argument(1),
-        rdx: argument(2),
-        rcx: argument(3),
-        r8: argument(4),
-        r9: argument(5),
-        rax: 0,
-        // Not in a system call: the kernel must not begin one again.
-        orig_rax: u64::MAX,
-        eflags: past.eflags & !CLEARED_FLAGS,
-        ..*past
-    }
 }
 
 fn signals_blocked_meanwhile(blocked: u64, signal: Option<i32>) -> u64 {

@@ -6,6 +6,7 @@
 
 use crate::library::Code;
 use crate::trace::Registers;
+use crate::{Argument, Step};
 
 /// Code segment of 64-bit programs.
 pub const USER_CS: u64 = 0x33;
@@ -13,6 +14,8 @@ pub const USER_CS: u64 = 0x33;
 const RED_ZONE_BYTES: u64 = 128;
 /// Alignment of XSAVE's area.
 const XSAVE_ALIGNMENT: u64 = 64;
+/// Direction flag and single steps, which a called function must not find set.
+const CLEARED_FLAGS: u64 = 0x400 | 0x100;
 /// Words of the chain of returns before `struct ucontext`.
 const CHAIN_WORDS: u64 = 5;
 
@@ -126,6 +129,30 @@ fn extended_state(state: &[u8]) -> Vec<u8> {
     words[8..16].copy_from_slice(&used);
     words[16..20].copy_from_slice(&length.to_le_bytes());
     bytes
+}
+
+/// The registers at the function's first instruction.
+pub fn registers_at_entry(past: &Registers, step: &Step, frame: &Frame) -> Registers {
+    let argument = |index: usize| match step.arguments.get(index) {
+        None => 0,
+        Some(Argument::Word(word)) => *word,
+        Some(Argument::Data(offset)) => frame.data + *offset as u64,
+    };
+    Registers {
+        rip: step.function,
+        rsp: frame.start,
+        rdi: argument(0),
+        rsi: argument(1),
+        rdx: argument(2),
+        rcx: argument(3),
+        r8: argument(4),
+        r9: argument(5),
+        rax: 0,
+        // Not in a system call: the kernel must not begin one again.
+        orig_rax: u64::MAX,
+        eflags: past.eflags & !CLEARED_FLAGS,
+        ..*past
+    }
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ impl Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::borrow::Candidate;
+    use crate::threads::Candidate;
     use crate::{Call, Called, Code, Problem, Process, Purpose, Step};
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Command, Stdio};

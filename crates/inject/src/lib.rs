@@ -27,9 +27,9 @@ pub use borrow::Process;
 pub use library::{Code, Library};
 pub use trace::{share_memory, will_end_soon};
 
-use borrow::Candidate;
 use std::io;
 use std::time::{Duration, Instant};
+use threads::Candidate;
 
 /// For a thread that will do.
 const PATIENCE: Duration = Duration::from_secs(5);

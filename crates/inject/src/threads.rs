@@ -11,6 +11,16 @@ const MSG_WAITALL: u64 = 0x100;
 /// Of recvmmsg's: it waits for the first message alone.
 const MSG_WAITFORONE: u64 = 0x1_0000;
 
+/// A thread that may be borrowed.
+#[derive(Clone, Copy)]
+pub struct Candidate {
+    pub tid: i32,
+    /// It did when it was looked for, and may be borrowed later.
+    pub runs: bool,
+    /// Even if it has children: see `is_told_of_children`.
+    pub may_be_parent: bool,
+}
+
 /// Signals that do nothing without a handler.
 const HARMLESS: [i32; 3] = [libc::SIGURG, libc::SIGWINCH, libc::SIGCHLD];
 
