@@ -1,5 +1,7 @@
 //! Where RSS rose or fell within a short time, and live memory did not follow.
 
+use crate::terms::Terms;
+use ramson_process::Term;
 use ramson_profile::format::{format_bytes, format_duration};
 use ramson_profile::{Estimate, NORMAL_QUANTILE_975};
 use serde::Serialize;
@@ -29,6 +31,8 @@ pub struct Seen {
     pub live: Estimate,
     /// Free in the allocator, or held by it.
     pub free: Option<Estimate>,
+    /// The terms of RSS, where they were read.
+    pub terms: Option<Terms>,
 }
 
 /// One of the largest steps.
@@ -111,8 +115,8 @@ fn shortened(seen: &[&Seen], (mut from, mut to): (usize, usize), least: f64) -> 
 }
 
 impl Step {
-    fn of(seen: &[&Seen], (from, to): (usize, usize)) -> Self {
-        let (from, to) = (seen[from], seen[to]);
+    fn of(seen: &[&Seen], ends: (usize, usize)) -> Self {
+        let (from, to) = (seen[ends.0], seen[ends.1]);
         let rss = change(from, to);
         let live = to.live - from.live;
         let free = to.free.zip(from.free).map(|(to, from)| to - from);
@@ -122,18 +126,43 @@ impl Step {
             rss: rss as i64,
             live,
             free,
-            sentence: sentence(rss, live.value, free, to.unix_ns - from.unix_ns),
+            sentence: sentence(
+                (rss, live.value, free),
+                term(seen, ends, rss),
+                to.unix_ns - from.unix_ns,
+            ),
         }
     }
 }
 
-fn sentence(rss: f64, live: f64, free: Option<Estimate>, ns: u64) -> String {
+/// The term that makes up most of a step, and its change. They are not read at every moment: those around the step count if RSS differs
+/// between them by about as much.
+fn term(seen: &[&Seen], (from, to): (usize, usize), rss: f64) -> Option<(Term, f64)> {
+    let before = seen[..=from].iter().rev().find(|seen| seen.terms.is_some())?;
+    let after = seen[to..].iter().find(|seen| seen.terms.is_some())?;
+    let (Terms(before_terms), Terms(after_terms)) = (before.terms?, after.terms?);
+    let is_same = (0.75..1.33).contains(&(change(before, after) / rss));
+    let changes = before_terms.iter().zip(after_terms).map(|(from, to)| (to - from) as f64);
+    let named = Term::ALL.iter().map(|&(term, _)| term).zip(changes);
+    let most = named.max_by(|a, b| (a.1 / rss).total_cmp(&(b.1 / rss)))?;
+    (is_same && most.1 / rss > 0.5).then_some(most)
+}
+
+fn sentence(
+    (rss, live, free): (f64, f64, Option<Estimate>),
+    term: Option<(Term, f64)>,
+    ns: u64,
+) -> String {
     let signed = |bytes: f64| {
         let sign = if bytes < 0.0 { "−" } else { "+" };
         format!("{sign}{}", format_bytes(bytes.abs()))
     };
     let moved = if rss > 0.0 { "rose" } else { "fell" };
     let where_to = match free {
+        _ if let Some((term, bytes)) = term.filter(|(term, _)| *term != Term::Free) => {
+            let name = Term::ALL[term as usize].1.replace('_', " ");
+            format!("; {name} did ({})", signed(bytes))
+        }
         Some(free) if free.value / rss > 0.5 && rss > 0.0 => {
             format!("; the allocator has {} more free memory", format_bytes(free.value))
         }
@@ -165,7 +194,29 @@ mod tests {
             rss: (rss * MIB) as u64,
             live: Estimate { value: live * MIB, variance },
             free: Some(Estimate::exact(free * MIB)),
+            terms: None,
         }
+    }
+
+    #[test]
+    fn the_term_that_moved_is_named_also_where_it_was_read_a_moment_before_and_after() {
+        let seen = |second: u64| {
+            let mapped = if second < 50 { 20 } else { 80 };
+            let mut terms = [0; Term::ALL.len()];
+            terms[Term::Live as usize] = 90 << 20;
+            terms[Term::Mmap as usize] = mapped << 20;
+            let is_read = second % 10 == 5;
+            Seen {
+                terms: is_read.then_some(Terms(terms)),
+                free: None,
+                ..at(second, 90.0 + mapped as f64, 90.0, 0.0)
+            }
+        };
+        let found = steps(&(0..100).map(seen).collect::<Vec<_>>());
+        assert_eq!(
+            found[0].sentence,
+            "RSS rose by 60.0 MiB in 1.0 s; live did not follow (+0 B); mmap did (+60.0 MiB)."
+        );
     }
 
     #[test]

@@ -256,6 +256,7 @@ fn seen(moment: &Moment) -> Option<Seen> {
         rss: moment.rss?,
         live: moment.live,
         free: moment.free.map(|free| free.bytes),
+        terms: moment.terms.map(Terms),
     })
 }
 

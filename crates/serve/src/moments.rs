@@ -108,8 +108,8 @@ impl Series {
     pub fn steps(&self) -> Vec<Step> {
         let known = self.moments.rsplit(|moment| moment.live.is_none()).next();
         let seen = |moment: &Moment| {
-            let Moment { unix_ns, free, .. } = *moment;
-            Some(steps::Seen { unix_ns, rss: moment.rss?, live: moment.live?, free })
+            let Moment { unix_ns, free, terms, .. } = *moment;
+            Some(steps::Seen { unix_ns, rss: moment.rss?, live: moment.live?, free, terms })
         };
         steps(&known.into_iter().flatten().filter_map(seen).collect::<Vec<_>>())
     }

@@ -1,4 +1,5 @@
 // The terms of RSS in the order and with the names of the command line, joined to the parts of the bar.
+import type { Point } from "../state/series";
 import type { Doctor, Estimate, Rss } from "../types";
 
 export interface Term {
@@ -50,9 +51,24 @@ export type Parts = Partial<Record<string, number>>;
 /** The kinds of a picture over time, in the order in which they are stacked, and what each is called. */
 export const KINDS: [string, string][] = [...TERMS.map(([name, kind]): [string, string] => [kind, name]), ["other", "other"]];
 
-/** What a bar shows of them; without their intervals. */
-export function termsOf(parts: Parts): Term[] {
+/** Without their intervals. */
+function termsOf(parts: Parts): Term[] {
   return KINDS.map(([kind, name]) => ({ name, kind, of: { value: parts[kind] ?? 0, half_width_95: 0 } })).filter((term) => term.of.value !== 0);
+}
+
+/** What a page says of RSS: as it is, or as a history has it. */
+export interface Whole {
+  bytes: number;
+  terms: Term[];
+  /** Of the past. */
+  unix_ns: number | null;
+}
+
+/** `atNs` is the moment of the history that is shown; without it and without `rss`, the last one that has parts. */
+export function wholeOf(rss: Rss | null, points: Point[], atNs: number | null): Whole | null {
+  if (rss !== null) return { bytes: rss.bytes, terms: terms(rss), unix_ns: null };
+  const last = points.filter((point) => point.parts !== null && (atNs === null || point.unix_ns <= atNs)).at(-1);
+  return last?.parts == null ? null : { bytes: last.rss ?? 0, terms: termsOf(last.parts), unix_ns: last.unix_ns };
 }
 
 /** Sums the terms of a moment by kind. */

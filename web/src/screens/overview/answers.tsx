@@ -1,7 +1,7 @@
 // Three sentences, and the screen that has the evidence for each.
 import { isDetached } from "../../parts/lacks";
 import { Link } from "../../parts/link";
-import { terms } from "../../parts/rss";
+import type { Whole } from "../../parts/rss";
 import type { Doctor, Estimate, Leaks, Rss, SourceEntry, Suspect, Top } from "../../types";
 import { absolute, amount, bytes, clock, duration, relative, share, shortName } from "../../units";
 
@@ -10,6 +10,7 @@ interface Of {
   leaks: Leaks | null;
   doctor: Doctor | null;
   entry: SourceEntry;
+  whole: Whole | null;
 }
 
 export function Answers(of: Of) {
@@ -46,7 +47,7 @@ function largest(top: Top) {
   return [...top.rows].sort((a, b) => (b.flat.value ?? 0) - (a.flat.value ?? 0)).find((row) => (row.flat.value ?? 0) > 0 && total > 0);
 }
 
-function What({ top, doctor, entry }: Of) {
+function What({ top, doctor, entry, whole }: Of) {
   const rss = doctor?.rss ?? top.rss ?? null;
   const row = largest(top);
   const isLive = top.sample_type.startsWith("inuse");
@@ -118,18 +119,19 @@ function What({ top, doctor, entry }: Of) {
           <code>{shortName(row.function)}</code> holds <b>{amount(row.flat.value, top.unit)}</b> <span class="pm">{relative(row.flat)}</span>, {share(row.flat.value, top.total.value)} of it.
         </p>
       )}
-      {rss === null || top.sample_type !== "inuse_space" ? null : <Larger rss={rss} />}
+      {whole === null || top.sample_type !== "inuse_space" ? null : <Larger of={whole} />}
     </>
   );
 }
 
 /** What live bytes are next to nothing beside. */
-function Larger({ rss }: { rss: Rss }) {
-  const [first] = terms(rss).sort((a, b) => (b.of.value ?? 0) - (a.of.value ?? 0));
+function Larger({ of }: { of: Whole }) {
+  const [first] = [...of.terms].sort((a, b) => (b.of.value ?? 0) - (a.of.value ?? 0));
   if (first === undefined || first.kind === "live" || first.kind === "unseen") return null;
   return (
     <p>
-      {2 * (first.of.value ?? 0) > rss.bytes ? "Most" : "The largest part"} of RSS is {first.name}: <b>{bytes(first.of.value)}</b>, {share(first.of.value, rss.bytes)}.
+      {2 * (first.of.value ?? 0) > of.bytes ? "Most" : "The largest part"} of RSS {of.unix_ns === null ? "is" : "was"} {first.name}: <b>{bytes(first.of.value)}</b>, {share(first.of.value, of.bytes)}
+      {of.unix_ns === null ? "" : `, at ${clock(of.unix_ns)}`}.
     </p>
   );
 }

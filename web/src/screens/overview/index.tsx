@@ -3,7 +3,7 @@ import { AgeBars } from "../../parts/ages";
 import { capital, Heading } from "../../parts/figures";
 import { Link } from "../../parts/link";
 import { Lacks, samplingOf } from "../../parts/lacks";
-import { releasableOf } from "../../parts/rss";
+import { releasableOf, wholeOf } from "../../parts/rss";
 import { CommandLine, Notice, Skeleton, Trouble } from "../../parts/notice";
 import { Trend } from "../../parts/trend";
 import { suspectCount } from "../../state/found";
@@ -28,6 +28,8 @@ export function Overview({ entry }: { entry: SourceEntry }) {
   const series = useSeries(entry);
   if (leaks.value) suspectCount.value = leaks.value.answer.leak_suspects;
   const subject = top.value ?? leaks.value;
+  const atNs = subject?.history?.time_unix_ns ?? null;
+  const whole = wholeOf(doctor.value?.rss ?? subject?.rss ?? null, entry.is_running && atNs === null ? [] : series.points, atNs);
   const statistics = doctor.value?.statistics ?? null;
   const releasable = statistics === null ? null : releasableOf(statistics);
   return (
@@ -35,8 +37,8 @@ export function Overview({ entry }: { entry: SourceEntry }) {
       <Who entry={entry} of={subject} doctor={doctor.value} />
       <Trouble failed={top.failed} />
       <Missing of={top.value} entry={entry} />
-      {top.value === null ? <Skeleton height={148} /> : <Answers top={top.value} leaks={leaks.value} doctor={doctor.value} entry={entry} />}
-      {isProcess || entry.processes ? <RssBar rss={doctor.value?.rss ?? subject?.rss ?? null} entry={entry} points={series.points} atNs={subject?.history?.time_unix_ns ?? null} /> : null}
+      {top.value === null ? <Skeleton height={148} /> : <Answers top={top.value} leaks={leaks.value} doctor={doctor.value} entry={entry} whole={whole} />}
+      {isProcess || entry.processes ? <RssBar of={whole} isComing={entry.is_running && atNs === null} /> : null}
       <Trouble failed={doctor.failed} />
       <div class="columns">
         {entry.processes ? <Members of={top.value?.processes ?? null} all={entry.processes} /> : null}
@@ -145,8 +147,8 @@ function Missing({ of, entry }: { of: Top | null; entry: SourceEntry }) {
   if (of.defects.length > 0) said.push(<Lacks key="lacks" defects={of.defects} entry={entry} />);
   if (samplingOf(entry) === null && entry.pid !== null && (of.total.value ?? 0) === 0 && of.health?.["samples"] === 0) {
     said.push(
-      <Notice key="none" fact="No sample yet." command={smaller(entry, of.interval_bytes)}>
-        It has probably allocated less than one interval ({bytes(of.interval_bytes)}) so far. A smaller interval records more:
+      <Notice key="none" fact={entry.is_running ? "No sample yet." : "No sample."} command={smaller(entry, of.interval_bytes)}>
+        It has probably allocated less than one interval ({bytes(of.interval_bytes)}){entry.is_running ? " so far" : ""}. A smaller interval records more:
       </Notice>,
     );
   }

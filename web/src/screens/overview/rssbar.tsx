@@ -2,30 +2,17 @@
 import { Heading } from "../../parts/figures";
 import { Link } from "../../parts/link";
 import { Skeleton } from "../../parts/notice";
-import { terms, termsOf } from "../../parts/rss";
-import type { Point } from "../../state/series";
-import type { Rss, SourceEntry } from "../../types";
+import type { Whole } from "../../parts/rss";
 import { absolute, bytes, clock, relative, share } from "../../units";
 
-interface Of {
-  rss: Rss | null;
-  entry: SourceEntry;
-  points: Point[];
-  /** The moment of the history that is shown; `null`: now, or the end. */
-  atNs: number | null;
-}
-
-/** Of the past, and of a process that is gone, as a history has its parts. */
-export function RssBar({ rss, entry, points, atNs }: Of) {
-  const last = points.filter((point) => point.parts !== null && (atNs === null || point.unix_ns <= atNs)).at(-1);
-  if (rss === null && entry.is_running && atNs === null) return <Skeleton height={92} />;
-  if (rss === null && (last === undefined || entry.pid === null)) return null;
-  const shown = rss === null ? termsOf(last!.parts!) : terms(rss);
-  const whole = rss?.bytes ?? last!.rss ?? 0;
+/** `isComing`: it is being read. */
+export function RssBar({ of, isComing }: { of: Whole | null; isComing: boolean }) {
+  if (of === null) return isComing ? <Skeleton height={92} /> : null;
+  const { bytes: whole, terms: shown, unix_ns: ns } = of;
   return (
     <section>
-      <Heading title={`RSS ${bytes(whole)}`} says={rss === null ? `at ${clock(last!.unix_ns)}, as recorded; parts that add up` : "what the kernel counts as resident, in parts that add up"}>
-        {rss === null ? <Link to="timeline">Timeline</Link> : <Link to="allocator">Allocator</Link>}
+      <Heading title={`RSS ${bytes(whole)}`} says={ns === null ? "what the kernel counts as resident, in parts that add up" : `at ${clock(ns)}, as recorded; parts that add up`}>
+        {ns === null ? <Link to="allocator">Allocator</Link> : <Link to="timeline">Timeline</Link>}
       </Heading>
       <div class="rss-bar" role="img" aria-label={`RSS in parts: ${shown.map((term) => `${term.name} ${share(term.of.value, whole)}`).join(", ")}`}>
         {shown

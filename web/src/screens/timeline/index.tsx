@@ -77,6 +77,8 @@ function Ends({ points }: { points: Point[] }) {
   const last = points.at(-1)!;
   const at = (seconds: number) => nearest(points, last.unix_ns - seconds * 1e9);
   const [from, to] = window === null ? [points[0]!, last] : [at(window[0]), at(window[1])];
+  // A process that has ended has none.
+  const resident = points.filter((point) => point.rss !== null && point.unix_ns <= to.unix_ns).at(-1);
   const live = { value: (to.live ?? 0) - (from.live ?? 0), half_width_95: Math.hypot(to.half, from.half) };
   return (
     <dl class="facts" style={{ marginTop: "12px" }}>
@@ -89,7 +91,7 @@ function Ends({ points }: { points: Point[] }) {
       <div>
         <dt>RSS</dt>
         <dd>
-          {bytes(from.rss)} → {bytes(to.rss)}
+          {bytes(from.rss)} → {bytes(resident?.rss ?? null)}
         </dd>
       </div>
       <div>
