@@ -39,7 +39,7 @@ before(async () => {
   browser = await Browser.open();
 });
 
-afterEach(() => browser.closePages());
+afterEach(() => browser?.closePages());
 
 after(async () => {
   await browser?.close();
