@@ -1,7 +1,7 @@
 // Every screen of real profiles in a browser: nothing in the console, nothing for axe to find in either theme, the command line's figures.
 import assert from "node:assert/strict";
 import { stat } from "node:fs/promises";
-import { after, before, test } from "node:test";
+import { after, afterEach, before, test } from "node:test";
 import { Firefox } from "./firefox.mjs";
 import { Browser, Place, settled, violations, violationsInBothThemes } from "./serving.mjs";
 
@@ -38,6 +38,8 @@ before(async () => {
   };
   browser = await Browser.open();
 });
+
+afterEach(() => browser?.closePages());
 
 after(async () => {
   await browser?.close();

@@ -1,7 +1,7 @@
 // Programs under ramson, the server, and a browser in which every error is a failure.
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { copyFile, mkdir, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { copyFile, link, mkdir, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
@@ -11,6 +11,7 @@ const here = import.meta.dirname ?? new URL(".", import.meta.url).pathname;
 export const root = resolve(here, "../..");
 const ramsonProgram = resolve(process.env.RAMSON ?? join(root, "target/release/ramson"));
 const library = resolve(process.env.RAMSON_LIBRARY ?? join(root, "target/guest/libramson.so"));
+const axe = join(root, "web/node_modules/axe-core/axe.min.js");
 const run = promisify(execFile);
 
 /** A directory with all profiles and the history of one test file; what runs in it ends with it. */
@@ -19,6 +20,7 @@ export class Place {
     const place = new Place();
     place.directory = await mkdtemp(join(tmpdir(), "ramson-web-"));
     place.started = [];
+    place.compiled = new Map();
     place.environment = {
       ...process.env,
       RAMSON_LIBRARY: library,
@@ -35,11 +37,18 @@ export class Place {
     return join(this.directory, name);
   }
 
+  /** A program of that name; a source is compiled once. */
   async compile(source, name) {
+    const first = this.compiled.get(source);
+    if (first !== undefined) {
+      await link(await first, this.path(name));
+      return this.path(name);
+    }
     const compiler = { c: "gcc", cc: "g++", rs: "rustc" }[source.split(".").at(-1)];
     const optimised = compiler === "rustc" ? "-O" : "-O1";
-    await run(compiler, ["-g", optimised, "-o", this.path(name), resolve(here, "programs", source)]);
-    return this.path(name);
+    const made = run(compiler, ["-g", optimised, "-o", this.path(name), resolve(here, "programs", source)]).then(() => this.path(name));
+    this.compiled.set(source, made);
+    return made;
   }
 
   /** What a command prints. */
@@ -143,14 +152,24 @@ export class Place {
   }
 
   async end() {
-    for (const child of this.started.reverse()) {
-      if (child.exitCode !== null || child.signalCode !== null) continue;
-      if (child.stop) child.stop();
-      else child.kill("SIGTERM");
-      await once(child, "exit");
-    }
+    await Promise.all(this.started.map(endOne));
     await rm(this.directory, { recursive: true, force: true });
   }
+}
+
+async function endOne(child) {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  if (child.stop) child.stop();
+  else child.kill("SIGTERM");
+  await once(child, "exit");
+}
+
+/** What all of them give; a failure is thrown when none is under way any more, so that what they started can be ended. */
+export async function together(...all) {
+  const ended = await Promise.allSettled(all);
+  const failed = ended.find((one) => one.status === "rejected");
+  if (failed) throw failed.reason;
+  return ended.map((one) => one.value);
 }
 
 /** The first line that a program prints which matches. */
@@ -180,6 +199,7 @@ export class Browser {
 
   async page(address, { theme = "light", width = 1280, height = 800 } = {}) {
     const context = await this.chromium.newContext({ viewport: { width, height }, colorScheme: theme, reducedMotion: "reduce", timezoneId: "UTC" });
+    await context.addInitScript({ path: axe });
     const page = await context.newPage();
     const note = (text) => this.errors.push(`${page.url()}: ${text}`);
     page.on("console", (message) => {
@@ -195,6 +215,11 @@ export class Browser {
     return page;
   }
 
+  /** A page that a test has left open would go on asking for what is new while the next one runs. */
+  async closePages() {
+    await Promise.all(this.chromium.contexts().map((context) => context.close()));
+  }
+
   close() {
     return this.chromium.close();
   }
@@ -205,12 +230,8 @@ export async function settled(page) {
   await page.waitForFunction(() => document.querySelector("main") !== null && !document.querySelector(".skeleton") && !/Reading|Looking at/.test(document.querySelector("main").textContent), null, { timeout: 20_000 });
 }
 
-let axeSource;
-
 /** What axe finds wrong on a page. */
 export async function violations(page, rules) {
-  axeSource ??= await readFile(join(here, "../node_modules/axe-core/axe.min.js"), "utf8");
-  if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(axeSource);
   const found = await page.evaluate((only) => globalThis.axe.run(document, { resultTypes: ["violations"], ...(only ? { runOnly: only } : {}) }), rules);
   return found.violations.map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | ")}`);
 }

@@ -5,9 +5,9 @@ import { once } from "node:events";
 import { copyFile, readFile, rm, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { createInterface } from "node:readline";
-import { after, before, test } from "node:test";
+import { after, afterEach, before, test } from "node:test";
 import { promisify } from "node:util";
-import { Browser, heard, Place, settled, violations, violationsInBothThemes } from "./serving.mjs";
+import { Browser, heard, Place, settled, together, violations, violationsInBothThemes } from "./serving.mjs";
 
 const run = promisify(execFile);
 let place;
@@ -18,17 +18,9 @@ let list;
 
 before(async () => {
   place = await Place.make();
-  const deaths = await place.compile("../../../tests/programs/deaths.c", "deaths");
-  const quiet = await place.compile("quiet.c", "quiet");
-  paths = { cut: place.path("cut.ramson"), gone: place.path("gone.ramson"), huge: await place.died(deaths, "huge"), segv: await place.died(deaths, "segv") };
-  const whole = await readFile(paths.segv);
-  await writeFile(paths.cut, whole.subarray(0, whole.length / 2), { mode: 0o600 });
-  await copyFile(paths.segv, paths.gone);
-  paths.oom = await place.diedOfLimit("64M", await place.compile("shop.cc", "shop"), "2000", "6000");
-  await place.sampled("512M", /ready/, quiet);
-  await rustServer();
-  const redis = await redisAfterDeletes();
-  paths.postmaster = await place.postgres();
+  paths = { cut: place.path("cut.ramson"), gone: place.path("gone.ramson") };
+  const [redis, postmaster] = await together(redisAfterDeletes(), place.postgres(), deaths(), outOfMemory(), quiet(), rustServer());
+  paths.postmaster = postmaster;
   const running = [await place.pid("quiet"), await place.pid("kv"), redis].map(String);
   server = await place.serve(paths.huge, paths.cut, paths.gone, paths.oom, ...running, `tree:${paths.postmaster}`);
   const reply = await fetch(`${server.origin}/api/v1/sources`, { headers: { Authorization: `Bearer ${server.token}` } });
@@ -36,10 +28,29 @@ before(async () => {
   browser = await Browser.open();
 });
 
+afterEach(() => browser?.closePages());
+
 after(async () => {
   await browser?.close();
   await place?.end();
 });
+
+async function deaths() {
+  const program = await place.compile("../../../tests/programs/deaths.c", "deaths");
+  paths.huge = await place.died(program, "huge");
+  paths.segv = await place.died(program, "segv");
+  const whole = await readFile(paths.segv);
+  await writeFile(paths.cut, whole.subarray(0, whole.length / 2), { mode: 0o600 });
+  await copyFile(paths.segv, paths.gone);
+}
+
+async function outOfMemory() {
+  paths.oom = await place.diedOfLimit("64M", await place.compile("shop.cc", "shop"), "2000", "6000");
+}
+
+async function quiet() {
+  await place.sampled("512M", /ready/, await place.compile("quiet.c", "quiet"));
+}
 
 /** Sets 4,000 values of 1,000 bytes. */
 async function rustServer() {
@@ -330,9 +341,11 @@ test("a trim is asked for in the page, says what it does, and RSS falls by what 
   assert.deepEqual(browser.errors.splice(0), []);
 });
 
-test("a trim of glibc's malloc returns what was predicted, and a refusal says why", async () => {
+test("a trim of glibc's malloc returns what was predicted, and a refusal says why", async (context) => {
   await place.profiled(await place.compile("freed.c", "refused"), "100");
   const pid = await place.pid("refused");
+  // Stopped, it would not end.
+  context.after(() => process.kill(pid, "SIGCONT"));
   const predicted = (await place.json("doctor", String(pid))).statistics.arenas.reduce((sum, arena) => sum + arena.releasable_bytes, 0);
   const own = await place.serve("--allow-actions", String(pid));
   const page = await browser.page(own.address);
