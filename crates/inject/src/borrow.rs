@@ -308,7 +308,10 @@ impl Process {
             let frame = frame::lay_out(&past, call.code, signal, step.data);
             self.memory.write_all_at(&frame.bytes, frame.start)?;
             // From here to the end, the thread is safe without us.
-            traced.set_registers(&frame::registers_at_entry(registers, step, &frame))?;
+            let arguments: Vec<u64> =
+                step.arguments.iter().map(|of| of.value(frame.data)).collect();
+            let entry = frame::registers_at_entry(registers, step.function, &arguments, &frame);
+            traced.set_registers(&entry)?;
             traced.set_blocked_signals(signals_blocked_meanwhile(blocked_signals, signal))?;
             let deadline = begin + CALL_LIMIT;
             let owed = match signal {

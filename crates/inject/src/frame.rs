@@ -6,7 +6,6 @@
 
 use crate::library::Code;
 use crate::trace::Registers;
-use crate::{Argument, Step};
 
 /// Code segment of 64-bit programs.
 pub const USER_CS: u64 = 0x33;
@@ -131,15 +130,16 @@ fn extended_state(state: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The registers at the function's first instruction.
-pub fn registers_at_entry(past: &Registers, step: &Step, frame: &Frame) -> Registers {
-    let argument = |index: usize| match step.arguments.get(index) {
-        None => 0,
-        Some(Argument::Word(word)) => *word,
-        Some(Argument::Data(offset)) => frame.data + *offset as u64,
-    };
+/// The registers at the first instruction of a function with at most six arguments; the others are 0.
+pub fn registers_at_entry(
+    past: &Registers,
+    function: u64,
+    arguments: &[u64],
+    frame: &Frame,
+) -> Registers {
+    let argument = |index: usize| arguments.get(index).copied().unwrap_or(0);
     Registers {
-        rip: step.function,
+        rip: function,
         rsp: frame.start,
         rdi: argument(0),
         rsi: argument(1),

@@ -97,6 +97,16 @@ pub enum Argument {
     Data(usize),
 }
 
+impl Argument {
+    /// Where the step's data are at `data`.
+    fn value(self, data: u64) -> u64 {
+        match self {
+            Self::Word(word) => word,
+            Self::Data(offset) => data + offset as u64,
+        }
+    }
+}
+
 /// How a call went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Called {
