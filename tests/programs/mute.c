@@ -3,7 +3,9 @@
 //
 // profile: the file is mapped as a profile is.   maps: besides, one thread waits for it and keeps the process's maps from being changed, another waits to
 // change them, and everyone else for that one.   reads: the only thread waits for it, where it would be borrowed for a trim.
-// opens: every user may enter the file system, which answers nothing any more once it was opened: who looks at the file waits, and no signal ends that.
+// From the next ones on, the file system answers nothing any more once the file was opened: who looks at it waits, and no signal ends that.
+// opens: every user may enter it.   runs: besides, the process runs the file, under LIBRARY.   overlays: no other user may enter it, but it is below the
+// overlay in a user namespace that is the root directory of the process, which runs under LIBRARY.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +25,7 @@
 #include <unistd.h>
 
 enum { USER = 1501, FILE_NODE = 2, LONG = 1 << 20, PAGE = 4096 };
-static const size_t FILE_BYTES = 8 << 20;
+static size_t file_bytes = 8 << 20;
 
 static void check(int is_good, const char *what) {
     if (is_good) return;
@@ -40,16 +42,16 @@ static void reply(int device, const struct fuse_in_header *request, const void *
 
 static struct fuse_attr attributes(unsigned long node) {
     struct fuse_attr found = {.ino = node, .nlink = 1, .uid = USER, .gid = USER, .blksize = PAGE};
-    found.mode = node == FILE_NODE ? S_IFREG | 0666 : S_IFDIR | 0777;
-    found.size = node == FILE_NODE ? FILE_BYTES : PAGE;
+    found.mode = node == FILE_NODE ? S_IFREG | 0777 : S_IFDIR | 0777;
+    found.size = node == FILE_NODE ? file_bytes : PAGE;
     return found;
 }
 
-// Answers everything except reads; or, what concerns the file, nothing after an open.
-static void serve(int device, int ends_at_open) {
-    int is_open = 0;
-    unsigned long valid = ends_at_open ? 0 : 3600;
-    static char request[LONG + PAGE];
+// Answers everything, reads only of a program, until the file was opened so many times; 0: for ever.
+static void serve(int device, int program, int last_open) {
+    int opens = 0;
+    unsigned long valid = last_open ? 0 : 3600;
+    static char request[LONG + PAGE], content[LONG];
     for (;;) {
         ssize_t bytes = read(device, request, sizeof request);
         if (bytes < 0 && (errno == EINTR || errno == ENOENT)) continue;
@@ -58,15 +60,24 @@ static void serve(int device, int ends_at_open) {
         struct fuse_init_out begun = {.major = 7, .minor = 31, .max_write = PAGE, .max_readahead = PAGE};
         struct fuse_entry_out entry = {.nodeid = FILE_NODE, .entry_valid = 3600, .attr_valid = valid, .attr = attributes(FILE_NODE)};
         struct fuse_attr_out facts = {.attr_valid = valid, .attr = attributes(head->nodeid)};
-        struct fuse_open_out opened = {.fh = 1};
-        if (is_open && ends_at_open && head->nodeid == FILE_NODE) continue;
-        is_open |= head->opcode == FUSE_OPEN;
+        struct fuse_statfs_out whole = {.st = {.namelen = 255, .bsize = PAGE}};
+        struct fuse_open_out opened = {.fh = 1, .open_flags = FOPEN_KEEP_CACHE};
+        struct fuse_read_in *wanted = (void *)(head + 1);
+        if (last_open && opens == last_open) continue;
+        opens += head->opcode == FUSE_OPEN;
         switch (head->opcode) {
         case FUSE_INIT: reply(device, head, &begun, sizeof begun, 0); break;
         case FUSE_LOOKUP: reply(device, head, &entry, sizeof entry, 0); break;
         case FUSE_GETATTR: reply(device, head, &facts, sizeof facts, 0); break;
+        case FUSE_STATFS: reply(device, head, &whole, sizeof whole, 0); break;
         case FUSE_OPEN: reply(device, head, &opened, sizeof opened, 0); break;
-        case FUSE_READ: case FUSE_FORGET: case FUSE_BATCH_FORGET: case FUSE_INTERRUPT: break;
+        case FUSE_READ:
+            if (program < 0) break;
+            bytes = pread(program, content, wanted->size < LONG ? wanted->size : LONG, wanted->offset);
+            check(bytes >= 0, "program");
+            reply(device, head, content, bytes, 0);
+            break;
+        case FUSE_FORGET: case FUSE_BATCH_FORGET: case FUSE_INTERRUPT: break;
         default: reply(device, head, NULL, 0, -ENOSYS);
         }
     }
@@ -105,12 +116,48 @@ static void until_it_waits(void) {
     waits = 0;
 }
 
+static void say_ready(void) {
+    char ready[32];
+    int bytes = snprintf(ready, sizeof ready, "ready %d\n", getpid());
+    check(write(1, ready, bytes) == bytes, "ready");
+}
+
+// Makes an overlay the root directory: what is in it is read with the rights of this user, who may enter the file system.
+static void enter_overlay(void) {
+    char map[32], directory[PAGE], options[PAGE + 32];
+    int bytes = snprintf(map, sizeof map, "%d %d 1", USER, USER);
+    check(getcwd(directory, sizeof directory) != NULL, "directory");
+    check(unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0, "user namespace");
+    int file = open("/proc/self/uid_map", O_WRONLY);
+    check(file >= 0 && write(file, map, bytes) == bytes, "uid_map");
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // Without an upper directory there have to be two.
+    snprintf(options, sizeof options, "lowerdir=%s:/usr", directory);
+    check(mount("overlay", directory, "overlay", 0, options) == 0, "overlay");
+    check(chdir(directory) == 0 && chroot(".") == 0, "chroot");
+}
+
+extern char __executable_start, end;
+
+// What the process runs that has a profile.
+static void live(const char *how) {
+    prctl(PR_SET_NAME, "mute");
+    static void *blocks[1000];
+    for (int i = 0; i < 1000; i++) memset(blocks[i] = malloc(10000), 1, 10000);
+    if (strcmp(how, "overlays") == 0) enter_overlay();
+    // So that it goes on without its file.
+    check(mlock(&__executable_start, &end - &__executable_start) == 0, "mlock");
+    check(open("file", O_RDONLY) >= 0, "file");
+    say_ready();
+    for (;;) pause();
+}
+
 static void harm(const char *how, const char *library) {
     int file = open("file", O_RDWR), code = open(library, O_RDONLY);
     check(file >= 0, "file");
     // As code: of other private mappings no names are looked up.
     check(code >= 0 && mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, code, 0) != MAP_FAILED, library);
-    char *at = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    char *at = mmap(NULL, file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     check(at != MAP_FAILED, "mmap");
     if (strcmp(how, "maps") == 0) {
         pthread_t thread;
@@ -121,9 +168,7 @@ static void harm(const char *how, const char *library) {
         may_change = 1;
         until_it_waits();
     }
-    char ready[32];
-    int bytes = snprintf(ready, sizeof ready, "ready %d\n", getpid());
-    check(write(1, ready, bytes) == bytes, "ready");
+    say_ready();
     if (strcmp(how, "reads") == 0) {
         // What malloc has, so that there is something to trim.
         void *volatile blocks[1000];
@@ -137,16 +182,19 @@ static void harm(const char *how, const char *library) {
 }
 
 int main(int count, char **words) {
+    if (count == 2) live(words[1]);
     check(count == 4, "mute HOW DIRECTORY LIBRARY");
-    int device = open("/dev/fuse", O_RDWR);
+    const char *how = words[1];
+    int runs = strcmp(how, "runs") == 0, overlays = strcmp(how, "overlays") == 0, opens = strcmp(how, "opens") == 0;
+    int device = open("/dev/fuse", O_RDWR), program = runs ? open("/proc/self/exe", O_RDONLY) : -1;
     check(device >= 0, "/dev/fuse");
+    if (runs) file_bytes = lseek(program, 0, SEEK_END);
     // What waits for it does so no longer than this, whatever becomes of the test.
     alarm(120);
     check(unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0, "namespace");
     char options[96];
-    int opens = strcmp(words[1], "opens") == 0;
-    const char *others = opens ? ",allow_other" : "";
-    snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=%d,group_id=%d%s", device, USER, USER, others);
+    const char *others = opens || runs ? ",allow_other" : "";
+    snprintf(options, sizeof options, "fd=%d,rootmode=40777,user_id=%d,group_id=%d%s", device, USER, USER, others);
     check(mount("mute", words[2], "fuse", MS_NOSUID | MS_NODEV, options) == 0, "mount");
     if (fork() == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -155,7 +203,13 @@ int main(int count, char **words) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         prctl(PR_SET_DUMPABLE, 1);
         check(chdir(words[2]) == 0, words[2]);
-        harm(words[1], words[3]);
+        if (runs || overlays) {
+            check(setenv("LD_PRELOAD", words[3], 1) == 0, "environment");
+            execl(runs ? "./file" : "/proc/self/exe", "mute", how, NULL);
+            check(0, "exec");
+        }
+        harm(how, words[3]);
     }
-    serve(device, opens);
+    // To be run, it is opened, too.
+    serve(device, program, runs ? 2 : opens || overlays);
 }

@@ -13,6 +13,7 @@ const MOST_SECONDS: u32 = 40;
 fn mute(scratch: &Scratch, how: &str) -> (Talking, u32) {
     let mut command = clean(copied(scratch, &program("mute.c"), "mute"));
     command.arg(how).arg(scratch.open_directory("mounted")).arg(library());
+    command.env("RAMSON_DIR", scratch.open_directory("profiles"));
     let talking = Talking::start(&mut command);
     let pid = talking.expect("ready") as u32;
     (talking, pid)
@@ -69,6 +70,36 @@ fn a_silent_process_is_a_line(how: &str) {
 fn a_process_that_does_not_answer_is_a_line_and_the_others_are_shown() {
     // One after the other: two of one user share what they may keep waiting.
     ["profile", "maps", "opens"].into_iter().for_each(a_silent_process_is_a_line);
+}
+
+/// A profile of its own says what can be said without that file system. One command after the other: what one keeps waiting is the same for all.
+fn a_profiled_process_is_reported(how: &str, is_trimmed: bool) {
+    let scratch = &Scratch::new();
+    let (_mute, pid) = mute(scratch, how);
+    let words = pid.to_string();
+    let list = answer(scratch, &["list"]);
+    assert_eq!(list.status, Some(0), "{list:?}");
+    assert!(list.text.contains(&format!("mute {how}")), "{list:?}");
+    for command in ["report", "doctor", "leaks"] {
+        let one = answer(scratch, &[command, &words]);
+        assert_eq!(one.status, Some(0), "{command}: {one:?}");
+        assert!(one.text.contains(&format!("mute (pid {pid})")), "{command}: {one:?}");
+    }
+    let trim = answer(scratch, &["trim", &words]);
+    assert_eq!(trim.status, Some(i32::from(!is_trimmed)), "{trim:?}");
+    let top = answer(scratch, &["top", "--once"]);
+    assert_eq!(top.status, Some(0), "{top:?}");
+}
+
+#[test]
+fn a_program_whose_own_file_does_not_answer_is_reported_without_it() {
+    // Its symbols tell where its malloc is.
+    a_profiled_process_is_reported("runs", false);
+}
+
+#[test]
+fn a_root_directory_that_does_not_answer_is_left_alone() {
+    a_profiled_process_is_reported("overlays", true);
 }
 
 #[test]
