@@ -15,7 +15,6 @@ use crate::parking::parked;
 use crate::process;
 use crate::resolve::{self, LinkMap};
 use crate::sys;
-use crate::walk::Elf;
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::*;
 use ramson_format::PAGE_BYTES;
@@ -178,15 +177,15 @@ fn write(
         if !together.iter().any(|slot| is_meant(&slot)) {
             continue;
         }
-        let written =
-            sys::with_page_writable(page(first) as *const u8, is_protected(first), || {
-                for slot in together.iter().filter(is_meant) {
-                    // SAFETY: the object is loaded, as no object is unloaded meanwhile; the slot is an aligned word of it on a page that was just
-                    // made writable. A table that lists what is no slot would break it: who may write there may write everywhere.
-                    let word = unsafe { &*(slot.address.load(Relaxed) as *const AtomicU64) };
-                    slot.state.store(put(slot, word), Relaxed);
-                }
-            });
+        let was_protected = first.flags.load(Relaxed) & slot_flags::PROTECTED != 0;
+        let written = sys::with_page_writable(page(first) as *const u8, was_protected, || {
+            for slot in together.iter().filter(is_meant) {
+                // SAFETY: the object is loaded, as no object is unloaded meanwhile; the slot is an aligned word of it on a page that can be
+                // written now. A table that lists what is no slot would break it: who may write there may write everywhere.
+                let word = unsafe { &*(slot.address.load(Relaxed) as *const AtomicU64) };
+                slot.state.store(put(slot, word), Relaxed);
+            }
+        });
         if written.is_err() {
             together
                 .iter()
@@ -194,17 +193,6 @@ fn write(
                 .for_each(|slot| slot.state.store(slot_state::FAILED, Relaxed));
         }
     }
-}
-
-/// Whether the loader has made the slot's page read-only. The object's own headers say so: who listed the slot may have looked while the object was
-/// being loaded. An executable that has its addresses from the linker (not position-independent) was there before.
-fn is_protected(slot: &Slot) -> bool {
-    let is_its = |known: &&LinkMap| {
-        identity(known) == [slot.object.load(Relaxed), slot.dynamic.load(Relaxed)]
-    };
-    let elf = resolve::objects().find(is_its).and_then(|object| Elf::at(object.bias as u64));
-    let protected = elf.and_then(|elf| elf.is_protected(slot.address.load(Relaxed)));
-    protected.unwrap_or(slot.flags.load(Relaxed) & slot_flags::PROTECTED != 0)
 }
 
 /// Whether the slot's object is still loaded.

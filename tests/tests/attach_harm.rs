@@ -2,9 +2,9 @@
 //! nothing to debuggers that come afterwards.
 
 use ramson_tests::attaching::{Visited, told};
-use ramson_tests::program;
 use ramson_tests::servers::*;
 use ramson_tests::trimming::Talking;
+use ramson_tests::{program, program_with};
 use std::process::Command;
 
 /// Whether a debugger can attach to the process and let go of it again; it is killed if it does not end.
@@ -44,5 +44,20 @@ fn a_program_with_two_c_libraries_is_entered_through_its_own() {
         assert_eq!(trim.status, i32::from(how == "namespace"), "{trim:?}");
         two.tell("");
         assert!(two.running.wait().success(), "{how}");
+    }
+}
+
+// Which pages the loader made readable only is not what counts, but which are now.
+#[test]
+fn a_page_that_the_program_has_made_writable_stays_so() {
+    let scratch = Scratch::new();
+    let flags = ["-Wl,-z,relro", "-Wl,-z,now"];
+    let mut rewrites = Talking::start(&mut clean(program_with("rewrites.c", "rewrites", &flags)));
+    rewrites.expect("ready");
+    for (times, command) in ["attach", "detach", "attach"].into_iter().enumerate() {
+        let slots = told(&scratch, command, rewrites.pid(), &[]).number("slots");
+        assert!(slots > 0.0, "{command}");
+        rewrites.tell("");
+        assert_eq!(rewrites.expect("wrote"), times as i64 + 1, "after {command}");
     }
 }

@@ -216,8 +216,7 @@ fn list(object: &'static LinkMap, hooks: &Hooks) -> bool {
     let code = elf.code().unwrap_or_default();
     let mut is_one_malloc = None;
     resolve::each_pointer(object, &mut |pointer: &Pointer| {
-        let Some(is_protected) = elf.is_protected(pointer.address as u64) else { return };
-        if !pointer.address.is_multiple_of(8) {
+        if !elf.is_data(pointer.address as u64) || !pointer.address.is_multiple_of(8) {
             return;
         }
         // SAFETY: an aligned word of a segment of the object, which is loaded.
@@ -236,8 +235,7 @@ fn list(object: &'static LinkMap, hooks: &Hooks) -> bool {
             is_all = false;
             return;
         }
-        let protected = if is_protected { slot_flags::PROTECTED } else { 0 };
-        let flags = protected | if is_unbound { slot_flags::LAZY } else { 0 };
+        let flags = if is_unbound { slot_flags::LAZY } else { 0 };
         add(object, [pointer.address as u64, before, hook as u64, flags]);
     });
     is_all

@@ -77,10 +77,15 @@ pub fn has_page(address: *const u8) -> bool {
 /// Adds one to the low half of a counter in a mapping of ours. Nothing happens where its page has gone: the kernel does the addition, in the
 /// one system call that does so.
 pub fn add_one(counter: &AtomicU64) {
+    let _ = add(core::ptr::from_ref(counter) as usize, 1);
+}
+
+/// Has the kernel add to an aligned word of 32 bits, atomically; EFAULT where it may not be written to.
+fn add(address: usize, number: usize) -> Result<usize, Errno> {
     const FUTEX_WAKE_OP_PRIVATE: usize = 5 | 128;
-    const ADD_ONE: usize = 1 << 28 | 1 << 12;
-    let address = core::ptr::from_ref(counter) as usize;
-    let _ = call(nr::FUTEX, [address, FUTEX_WAKE_OP_PRIVATE, 0, 0, address, ADD_ONE]);
+    const ADD: usize = 1 << 28;
+    let operation = ADD | number << 12;
+    call(nr::FUTEX, [address, FUTEX_WAKE_OP_PRIVATE, 0, 0, address, operation])
 }
 
 /// Makes memory that `map_own` returned readable only.
@@ -98,13 +103,22 @@ pub fn while_writable(address: *const u8, bytes: usize, work: impl FnOnce()) -> 
     protect(first as *const u8, length)
 }
 
-/// Runs `work` while a page of the program's, which is writable or (`is_protected`) readable, can be written.
+/// Runs `work` while a page of the program's, which is writable or readable only, can be written. Which of the two it is, the kernel is asked: the
+/// loader makes some readable only, and some programs undo that. Where it may not be asked, `was_protected` says so.
 pub fn with_page_writable(
     page: *const u8,
-    is_protected: bool,
+    was_protected: bool,
     work: impl FnOnce(),
 ) -> Result<(), Errno> {
     const PAGE_BYTES: usize = 4096;
+    let is_protected = match add(page as usize, 0) {
+        Ok(_) => {
+            work();
+            return Ok(());
+        }
+        Err(EFAULT) => true,
+        Err(_) => was_protected,
+    };
     call(nr::MPROTECT, [page as usize, PAGE_BYTES, PROT_READ_WRITE, 0, 0, 0])?;
     work();
     if is_protected { protect(page, PAGE_BYTES) } else { Ok(()) }

@@ -26,7 +26,6 @@ struct ProgramHeader {
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-const PT_GNU_RELRO: u32 = 0x6474_e552;
 const PF_X: u32 = 1;
 const PF_W: u32 = 2;
 const PF_R: u32 = 4;
@@ -83,21 +82,14 @@ impl Elf {
         self.start.checked_add(end.checked_sub(self.first_address)?)
     }
 
-    /// Whether the word at `address`, which is the object's to write, has been made read-only since. `None` where it writes nothing, or code.
-    pub fn is_protected(&self, address: u64) -> Option<bool> {
+    /// Whether the word at `address` is the object's data to write, or was until the loader had set it.
+    pub fn is_data(&self, address: u64) -> bool {
         let around = |header: &&ProgramHeader| {
             let low = header.address.wrapping_sub(self.first_address).wrapping_add(self.start);
             (low..low.saturating_add(header.memory_bytes)).contains(&address)
         };
-        let of_kind = |kind: u32| self.headers.iter().filter(move |header| header.kind == kind);
-        let segment = of_kind(PT_LOAD).find(around)?;
-        let is_data = segment.flags & (PF_W | PF_X) == PF_W;
-        // The loader protects whole pages.
-        let is_protected = of_kind(PT_GNU_RELRO).find(around).is_some_and(|header| {
-            let end = header.address.saturating_add(header.memory_bytes) & !(PAGE_BYTES - 1);
-            address < end.wrapping_sub(self.first_address).wrapping_add(self.start)
-        });
-        is_data.then_some(is_protected)
+        let mut segments = self.headers.iter().filter(|header| header.kind == PT_LOAD);
+        segments.find(around).is_some_and(|segment| segment.flags & (PF_W | PF_X) == PF_W)
     }
 
     /// Its .eh_frame_hdr.
