@@ -252,7 +252,15 @@ fn what_is_no_process_with_memory_is_refused_in_one_line() {
     let stat = format!("/proc/{}/stat", child.id());
     wait_until("it is a zombie", || fs::read_to_string(&stat).unwrap().contains(") Z "));
     let zombie = child.id().to_string();
+    let mut leaderless =
+        Command::new(program("leaderless.c")).stdin(Stdio::piped()).spawn().unwrap();
+    let stat = format!("/proc/{}/stat", leaderless.id());
+    wait_until("only its other thread runs", || {
+        fs::read_to_string(&stat).unwrap().contains(") Z ")
+    });
+    let without_leader = leaderless.id().to_string();
     let mut cases = vec![
+        (without_leader.as_str(), 1, "its first thread has ended"),
         (zombie.as_str(), 5, "it has ended and waits for its parent"),
         ("4194305", 5, "there is none"),
         ("99999999999", 2, "not a process ID"),
@@ -270,6 +278,8 @@ fn what_is_no_process_with_memory_is_refused_in_one_line() {
         assert!(outcome.stdout.is_empty());
     }
     child.wait().unwrap();
+    drop(leaderless.stdin.take());
+    assert!(leaderless.wait().unwrap().success());
 }
 
 #[test]

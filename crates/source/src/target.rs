@@ -159,7 +159,13 @@ fn check(pid: u32) -> Result<(), Failure> {
     let field = |name: &str| stat::line(&status, name);
     let name = field("Name").unwrap_or_default();
     let state = field("State").unwrap_or_default();
-    if state.starts_with(['Z', 'X']) {
+    let is_zombie = state.starts_with(['Z', 'X']);
+    if is_zombie && field("Threads").is_some_and(|count| count != "1") {
+        return Err(Failure::failed(format!(
+            "process {pid} ({name}): its first thread has ended, and with it what the kernel tells of the process's memory; its other threads run on. Restart it under ramson run: its profile is whole once it has ended"
+        )));
+    }
+    if is_zombie {
         return Err(Failure::not_found(format!(
             "process {pid} ({name}): it has ended and waits for its parent to collect it; it has no memory left. Look at its parent"
         )));
