@@ -5,6 +5,7 @@ use ramson_process::allocators::Allocators;
 use ramson_process::glibc::LibraryData;
 use ramson_process::{Area, Binary, ProcessMemory, identify, program, rights, stat, text};
 use ramson_source::{Failure, Target, gone};
+use std::fs;
 use std::io;
 use std::ptr;
 use std::sync::Arc;
@@ -277,9 +278,13 @@ fn forbidden(target: &Target, why: &Seccomp) -> Failure {
 /// The kernel refuses the right to trace.
 fn denied(target: &Target, error: &io::Error) -> Failure {
     // It came between the look at /proc and this.
-    let status = text::read(format!("/proc/{}/status", target.pid)).unwrap_or_default();
-    let tracer = stat::line(&status, "TracerPid").and_then(|value| value.parse().ok());
-    if let Some(tracer) = tracer.filter(|&tracer| tracer != 0) {
+    let mut threads =
+        fs::read_dir(format!("/proc/{}/task", target.pid)).into_iter().flatten().flatten();
+    let tracer = threads.find_map(|thread| {
+        let status = text::read(thread.path().join("status")).ok()?;
+        stat::line(&status, "TracerPid")?.parse().ok().filter(|&tracer| tracer != 0)
+    });
+    if let Some(tracer) = tracer {
         return traced(target, tracer);
     }
     refused(

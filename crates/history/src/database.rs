@@ -47,7 +47,10 @@ fn terms(row: &Row) -> rusqlite::Result<Option<[i64; TERM_COUNT]>> {
     for (column, term) in (15..).zip(&mut terms) {
         *term = row.get(column)?;
     }
-    Ok(Some(terms))
+    // They add up to RSS, or are not what ramson wrote.
+    let sum: i128 = terms.iter().map(|&term| i128::from(term)).sum();
+    let rss: Option<i64> = row.get(5)?;
+    Ok(rss.is_some_and(|rss| i128::from(rss) == sum).then_some(terms))
 }
 
 fn moment(row: &Row) -> rusqlite::Result<Moment> {

@@ -126,6 +126,15 @@ impl From<rusqlite::Error> for HistoryError {
             Some(ErrorCode::OperationInterrupted | ErrorCode::OutOfMemory | ErrorCode::TooBig) => {
                 Self::OverBudget
             }
+            // A value in a column that never has such a one.
+            None if matches!(
+                error,
+                rusqlite::Error::InvalidColumnType(..)
+                    | rusqlite::Error::IntegralValueOutOfRange(..)
+            ) =>
+            {
+                Self::Damaged
+            }
             _ => Self::Database(error),
         }
     }

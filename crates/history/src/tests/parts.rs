@@ -7,8 +7,8 @@ use crate::writer::Free;
 use ramson_profile::Estimate;
 
 const FREE: Free = Free { bytes: Estimate { value: 5e6, variance: 1e8 }, is_held: true };
-/// The last one may be negative.
-const TERMS: [i64; TERM_COUNT] = [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1 << 40, 11, 12, 13, -14];
+/// They add up to what is resident; the last one may be negative.
+const TERMS: [i64; TERM_COUNT] = [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1 << 30, 11, 12, 13, -81];
 
 #[test]
 fn what_was_read_of_a_moment_goes_over_into_coarser_levels_and_away_with_its_snapshot() {
@@ -36,4 +36,8 @@ fn what_was_read_of_a_moment_goes_over_into_coarser_levels_and_away_with_its_sna
     let history = History::open(&place.database()).unwrap();
     let is_whole = |moment: &Moment| moment.free == Some(FREE) && moment.terms == Some(TERMS);
     assert!(history.series(1, 0, u64::MAX).unwrap().iter().all(is_whole));
+    writer.connection.execute("UPDATE terms SET files = files + 1", []).unwrap();
+    assert!(history.series(1, 0, u64::MAX).unwrap().iter().all(|moment| moment.terms.is_none()));
+    writer.connection.execute("UPDATE allocators SET bytes = 'x'", []).unwrap();
+    assert!(matches!(history.series(1, 0, u64::MAX), Err(HistoryError::Damaged)));
 }
