@@ -227,9 +227,9 @@ impl Apart {
         let mut waited = waited.unwrap_or_else(PoisonError::into_inner);
         let most_idle = waited.admit()?;
         waited.crew(acts).working += 1;
-        let (kept, role, budget) = (waited.crew(acts).idle.pop(), waited.role(acts), waited.budget);
+        let kept = waited.crew(acts).idle.pop().ok_or_else(|| (waited.role(acts), waited.budget));
         drop(waited);
-        let helper = kept.map_or_else(|| Helper::start(role, budget), Ok);
+        let helper = kept.or_else(|(role, budget)| Helper::start(role, budget));
         let (answer, helper) = match helper {
             Ok(helper) => self.have_by(helper, request, most_idle),
             Err(failure) => (Err(failure), None),

@@ -1,11 +1,15 @@
 //! What a helper uses while it is waited for, and whether it gets on, as the kernel tells it.
 
-use std::fs::read_to_string;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
+
+/// More than the kernel tells of a process in one of the files.
+const MOST_BYTES: usize = 16 << 10;
 
 /// Looks at one process from time to time.
 pub struct Watch {
-    pid: u32,
+    files: Files,
     cpu_before: Duration,
     last: Sight,
     seen: Instant,
@@ -23,8 +27,9 @@ struct Sight {
 
 impl Watch {
     pub fn of(pid: u32) -> Self {
-        let last = Sight::of(pid);
-        Self { pid, cpu_before: last.cpu, last, seen: Instant::now(), idle: Duration::ZERO }
+        let files = Files::of(pid);
+        let last = Sight::of(&files);
+        Self { files, cpu_before: last.cpu, last, seen: Instant::now(), idle: Duration::ZERO }
     }
 
     /// Counts anew: it has done nothing since the last look.
@@ -33,7 +38,7 @@ impl Watch {
     }
 
     pub fn look(&mut self) {
-        let (sight, now) = (Sight::of(self.pid), Instant::now());
+        let (sight, now) = (Sight::of(&self.files), Instant::now());
         if !sight.is_runnable && sight == self.last {
             self.idle += now - self.seen;
         }
@@ -56,12 +61,30 @@ impl Watch {
     }
 }
 
-impl Sight {
+/// Kept open, as a helper is looked at after each answer. `None` for a process that has gone.
+struct Files {
+    status: Option<File>,
+    stat: Option<File>,
+}
+
+impl Files {
     fn of(pid: u32) -> Self {
-        let read = |name: &str| read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let open = |name: &str| File::open(format!("/proc/{pid}/{name}")).ok();
+        Self { status: open("status"), stat: open("stat") }
+    }
+}
+
+fn text(file: Option<&File>) -> String {
+    let mut bytes = [0; MOST_BYTES];
+    let length = file.and_then(|file| file.read_at(&mut bytes, 0).ok()).unwrap_or(0);
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
+}
+
+impl Sight {
+    fn of(files: &Files) -> Self {
         let waits = |line: &str| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse().ok();
-        let waits = read("status").lines().find_map(waits).unwrap_or(0);
-        let stat = read("stat");
+        let waits = text(files.status.as_ref()).lines().find_map(waits).unwrap_or(0);
+        let stat = text(files.stat.as_ref());
         // The name in parentheses may have any characters.
         let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
         let mut fields = fields.split(' ');

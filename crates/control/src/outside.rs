@@ -153,6 +153,19 @@ impl<'a> Callee<'a> {
     }
 }
 
+/// Works on a process that is opened before anything is learnt of it. What fails because it has ended or started another program meanwhile
+/// says that, and no consequence of it.
+pub fn with_process<T>(
+    target: &Target,
+    work: impl FnOnce(Arc<Process>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let process = open(target)?;
+    work(Arc::clone(&process)).map_err(|consequence| match process.is_same() {
+        Ok(()) => consequence,
+        Err(problem) => failure(target, problem),
+    })
+}
+
 /// A process, as it is before anything is learnt of it.
 pub fn open(target: &Target) -> Result<Arc<Process>, Failure> {
     Process::open(target.pid).map(Arc::new).map_err(|problem| failure(target, problem))
@@ -310,4 +323,46 @@ pub fn refused(target: &Target, why: &str, next: &str) -> Failure {
     // A program may call itself anything.
     let name = target.name.replace(char::is_control, "\u{fffd}");
     Failure::failed(format!("process {} ({name}): {why}. {next}", target.pid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramson_source::find_target;
+    use std::process::{Child, Command, Stdio};
+
+    /// What is said of a failure, whose cause is what happens to the process before it.
+    fn said_when(happens: impl FnOnce(&mut Child)) -> String {
+        let mut shell = Command::new("sh");
+        let mut child =
+            shell.args(["-c", "read line; exec cat"]).stdin(Stdio::piped()).spawn().unwrap();
+        let pid = child.id();
+        let name = move || fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+        while name() != "sh\n" {}
+        let target = find_target(&pid.to_string()).unwrap();
+        let failed = with_process(&target, |_| {
+            happens(&mut child);
+            Err::<(), _>(refused(&target, "a consequence", NOTHING))
+        });
+        drop(child.stdin.take());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        failed.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_failure_because_the_process_has_gone_or_changed_says_that() {
+        let state = |child: &Child| fs::read_to_string(format!("/proc/{}/stat", child.id()));
+        let ended = said_when(|child| {
+            child.kill().unwrap();
+            while !state(child).unwrap().contains(") Z ") {}
+        });
+        assert!(ended.contains("it ended while"), "{ended}");
+        let changed = said_when(|child| {
+            std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
+            while !state(child).unwrap().contains("(cat)") {}
+        });
+        assert!(changed.contains("started another program"), "{changed}");
+        assert!(said_when(|_| ()).contains("a consequence"));
+    }
 }

@@ -25,7 +25,12 @@ impl Identity {
         // The name before the last parenthesis may be any bytes.
         let rest = stat.rsplit(|&byte| byte == b')').next().unwrap_or_default();
         let fields = str::from_utf8(rest).unwrap_or_default().split_whitespace();
-        let places = fields.skip(PLACES.start).take(PLACES.len()).map(str::to_owned).collect();
+        let places: Vec<String> =
+            fields.skip(PLACES.start).take(PLACES.len()).map(str::to_owned).collect();
+        // It has no memory any more: it has just ended.
+        if places.iter().any(|place| place == "0") {
+            return Err(Error::from_raw_os_error(libc::ESRCH));
+        }
         Ok(Self { auxiliary, places })
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::areas::{Area, without_directory};
 use crate::glibc::{self, Arena, Beside, Effort, Statistics};
+use crate::memory::Head;
 use crate::padding::padding;
 use crate::process_memory::ProcessMemory;
 use crate::search::{Found, Search};
@@ -19,6 +20,7 @@ pub(crate) const SEARCH: u8 = 0x44;
 pub(crate) const PEEK: u8 = 0x45;
 pub(crate) const RUNS: u8 = 0x46;
 pub(crate) const AREAS: u8 = 0x47;
+pub(crate) const HEADS: u8 = 0x48;
 /// A process has no more addresses.
 const MOST_BYTES: u64 = 1 << 47;
 /// A longer path of an area is passed without its directory.
@@ -162,6 +164,15 @@ pub fn search(by: &Apart, file: BorrowedFd, what: Search) -> Found {
 pub fn peek(by: &Apart, files: &[BorrowedFd], address: u64, length: u64) -> Option<Vec<u8>> {
     let bytes: Option<Vec<u8>> = ask(by, PEEK, &(address, length), files).ok()?;
     bytes.filter(|bytes| bytes.len() as u64 == length)
+}
+
+/// What is at each of these places.
+pub fn heads(by: &Apart, files: &[BorrowedFd], addresses: &[u64]) -> Vec<Option<Head>> {
+    let heads: Result<Vec<Option<Head>>, Failure> = ask(by, HEADS, &addresses, files);
+    heads
+        .ok()
+        .filter(|heads| heads.len() == addresses.len())
+        .unwrap_or_else(|| vec![None; addresses.len()])
 }
 
 /// The runs of present pages in a range.

@@ -11,7 +11,7 @@ const MOST_PAGES: u64 = 1 << 28;
 /// Read whole at most.
 const MOST_READ_BYTES: u64 = 64 << 20;
 
-/// The first four words of a chunk: as much as a list needs.
+/// Four words: as much as a list of chunks needs, or the look at a lock.
 pub type Head = [u64; 4];
 /// Bytes of a [`Head`].
 pub const HEAD_BYTES: usize = size_of::<Head>();

@@ -55,13 +55,16 @@ impl Memory for ProcessMemory {
     }
 
     fn heads(&self, addresses: &[u64]) -> Vec<Option<Head>> {
+        if let Some((by, files)) = self.apart() {
+            return apart::heads(by, &files, addresses);
+        }
         let mut bytes = vec![0; addresses.len() * HEAD_BYTES];
         let mut heads = Vec::with_capacity(addresses.len());
         while heads.len() < addresses.len() {
             let first = heads.len();
             let rest = &addresses[first..];
             let read = |pid| remote::read_places(pid, rest, HEAD_BYTES, &mut bytes);
-            let whole = self.pid.filter(|_| self.by.is_none()).map_or(0, read);
+            let whole = self.pid.map_or(0, read);
             heads
                 .extend(bytes.chunks_exact(HEAD_BYTES).take(whole).map(|head| Some(head_of(head))));
             // It stops at the first that cannot be read.

@@ -1,7 +1,7 @@
 //! The memory of others' processes and the binaries in them, in the helper that reads them.
 
 use crate::apart::{
-    AREAS, BESIDE, LOOK, PEEK, Question, RUNS, SEARCH, STATISTICS, Sight, all_beside,
+    AREAS, BESIDE, HEADS, LOOK, PEEK, Question, RUNS, SEARCH, STATISTICS, Sight, all_beside,
 };
 use crate::areas::{self, Area};
 use crate::binary::Binary;
@@ -22,7 +22,7 @@ pub struct MemoryReader;
 
 impl Handler for MemoryReader {
     fn kinds(&self) -> &'static [u8] {
-        &[STATISTICS, MAPPINGS, LOOK, BESIDE, SEARCH, PEEK, RUNS, AREAS]
+        &[STATISTICS, MAPPINGS, LOOK, BESIDE, SEARCH, PEEK, RUNS, AREAS, HEADS]
     }
 
     fn answer(&mut self, kind: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>> {
@@ -55,6 +55,7 @@ impl Handler for MemoryReader {
                 let statistics = Statistics { ranges, ..Statistics::default() };
                 borsh::to_vec(&all_beside(&memory, &statistics, &blocks))
             }
+            HEADS => borsh::to_vec(&memory.heads(&borsh::from_slice::<Vec<u64>>(body).ok()?)),
             PEEK => borsh::to_vec(&peeked(&memory, borsh::from_slice(body).ok()?)),
             _ => borsh::to_vec(&runs(&memory, borsh::from_slice(body).ok()?)),
         };

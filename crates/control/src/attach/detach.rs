@@ -3,7 +3,7 @@
 use super::guest::{Guest, ListedSlot};
 use super::library::{self, Functions};
 use super::{Site, act, loader_of, milliseconds, number, theirs};
-use crate::outside::refused;
+use crate::outside::{refused, with_process};
 use ramson_format::DEFAULT_FILE_BYTES;
 use ramson_format::control::{Action, MOST_LISTED, Orders, Request, slot_state};
 use ramson_source::{Failure, Target, gone};
@@ -28,7 +28,11 @@ pub struct Detached {
 
 /// Leaves a program as it was found.
 pub fn detach(target: &Target) -> Result<Detached, Failure> {
-    let mut site = Site::open(target)?;
+    with_process(target, |process| remove(Site::open(target, process)?))
+}
+
+fn remove(mut site: Site) -> Result<Detached, Failure> {
+    let target = site.target();
     let (found, objects) = site.guest()?;
     let left_open = library::left_open(target.pid);
     let is_there = found.is_some();

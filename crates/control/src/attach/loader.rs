@@ -101,7 +101,8 @@ impl Loader {
         let mut held = self.locks.clone();
         loop {
             // The word, and how often its holder has it: without threads the loader counts only.
-            held.retain(|&lock| words::<1>(memory, lock) != Some([0]));
+            let mut heads = memory.heads(&held).into_iter();
+            held.retain(|_| heads.next().flatten().is_none_or(|[word, ..]| word != 0));
             if held.is_empty() || Instant::now() > deadline {
                 return held.is_empty();
             }

@@ -13,7 +13,7 @@ mod slots;
 pub use detach::{Detached, detach};
 pub use set::{Changes, Set, set};
 
-use crate::outside::{self, Callee, refused};
+use crate::outside::{Callee, refused, with_process};
 use bounded::{Allowance, Bounded};
 use guest::{Guest, ListedSlot, name_of};
 use library::{Caller, Functions, Stops};
@@ -21,11 +21,13 @@ use loader::{Loader, RESTART};
 use object::{Object, words};
 use ramson_format::control::{self, Action, MOST_LISTED, Orders, Request, outcome};
 use ramson_format::{DEFAULT_FILE_BYTES, flags};
+use ramson_inject::Process;
 use ramson_process::allocators::Allocators;
 use ramson_process::glibc::LibraryData;
 use ramson_process::{ProcessMemory, clock, identify, read_smaps};
 use ramson_source::{Failure, Target, find_target, gone};
 use serde::Serialize;
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -85,9 +87,8 @@ struct Site<'a> {
 }
 
 impl<'a> Site<'a> {
-    fn open(target: &'a Target) -> Result<Self, Failure> {
+    fn open(target: &'a Target, process: Arc<Process>) -> Result<Self, Failure> {
         let begin = Instant::now();
-        let process = outside::open(target)?;
         let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
         let allocators = Allocators::of(target.pid, &areas);
         let callee = Callee::open(target, process, areas, allocators)?;
@@ -145,7 +146,11 @@ fn number() -> u64 {
 
 /// Records a running program from now on.
 pub fn attach(target: &Target, options: &Options) -> Result<Attached, Failure> {
-    let mut site = Site::open(target)?;
+    with_process(target, |process| record(Site::open(target, process)?, options))
+}
+
+fn record(mut site: Site, options: &Options) -> Result<Attached, Failure> {
+    let target = site.target();
     let (found, objects) = site.guest()?;
     let state = found.as_ref().map(|guest| guest.state(target, site.memory())).transpose()?;
     if state.is_some_and(|state| !state.is_attached) && target.profile.is_some() {

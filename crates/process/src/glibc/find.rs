@@ -175,10 +175,8 @@ impl LibraryData {
                 Some(arenas.iter().map(|state| state.address + arena::MUTEX as u64).collect())
             });
             if let Some(held) = &mut held {
-                held.retain(|&address| {
-                    let mut word = [0; 4];
-                    !memory.read(address, &mut word) || word != [0; 4]
-                });
+                let mut heads = memory.heads(held).into_iter();
+                held.retain(|_| heads.next().flatten().is_none_or(|[word, ..]| word as u32 != 0));
             }
             let are_seen_free = held.as_ref().is_some_and(Vec::is_empty);
             if are_seen_free || Instant::now() > deadline {
