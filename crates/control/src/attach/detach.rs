@@ -1,8 +1,10 @@
 //! A program is left as it was found.
 
+use super::act::act;
 use super::guest::{Guest, ListedSlot};
 use super::library::{self, Functions};
-use super::{Site, act, loader_of, milliseconds, number, theirs};
+use super::site::{Site, milliseconds};
+use super::{loader_of, number, theirs};
 use crate::outside::{refused, with_process};
 use ramson_format::DEFAULT_FILE_BYTES;
 use ramson_format::control::{Action, MOST_LISTED, Orders, Request, slot_state};

@@ -1,5 +1,6 @@
 //! A running program is recorded from now on, and left as it was found (docs/attach.md).
 
+mod act;
 mod bounded;
 mod detach;
 mod guest;
@@ -8,28 +9,26 @@ mod loader;
 mod object;
 mod preflight;
 mod set;
+mod site;
 mod slots;
 
 pub use detach::{Detached, detach};
 pub use set::{Changes, Set, set};
 
-use crate::outside::{Callee, refused, with_process};
-use bounded::{Allowance, Bounded};
+use crate::outside::{refused, with_process};
+use act::act;
+use bounded::Bounded;
 use guest::{Guest, ListedSlot, name_of};
-use library::{Caller, Functions, Stops};
-use loader::{Loader, RESTART};
+use library::Functions;
+use loader::RESTART;
 use object::{Object, words};
-use ramson_format::control::{self, Action, MOST_LISTED, Orders, Request, outcome};
+use ramson_format::control::{self, Action, MOST_LISTED, Orders, Request};
 use ramson_format::{DEFAULT_FILE_BYTES, flags};
-use ramson_inject::Process;
-use ramson_process::allocators::Allocators;
-use ramson_process::glibc::LibraryData;
 use ramson_process::{ProcessMemory, clock, identify, read_smaps};
 use ramson_source::{Failure, Target, find_target, gone};
 use serde::Serialize;
-use std::sync::Arc;
-use std::thread::sleep;
-use std::time::{Duration, Instant, SystemTime};
+use site::{Site, milliseconds};
+use std::time::{Duration, SystemTime};
 
 /// How to record.
 pub struct Options<'a> {
@@ -74,68 +73,6 @@ pub struct Attached {
     pub stopped_ms: Vec<f64>,
     /// From the first look on.
     pub elapsed_ms: f64,
-}
-
-/// A process in which something is to be done.
-struct Site<'a> {
-    callee: Callee<'a>,
-    loader: Loader,
-    locks: Option<LibraryData>,
-    allowance: Allowance,
-    stops: Stops,
-    begin: Instant,
-}
-
-impl<'a> Site<'a> {
-    fn open(target: &'a Target, process: Arc<Process>) -> Result<Self, Failure> {
-        let begin = Instant::now();
-        let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
-        let allocators = Allocators::of(target.pid, &areas);
-        let callee = Callee::open(target, process, areas, allocators)?;
-        let loader = Loader::find(target, &callee.areas)?;
-        // The loader allocates by the allocator that the program has.
-        let is_glibc = callee.allocators.other.is_none();
-        let version = callee.allocators.version.unwrap_or_default();
-        let data = identify::data_of_libc(&callee.areas);
-        let locks = is_glibc.then(|| LibraryData::read(&callee.memory, &data, version).ok());
-        let (allowance, stops) = (Allowance::of(target.pid), Stops::default());
-        Ok(Self { callee, loader, locks: locks.flatten(), allowance, stops, begin })
-    }
-
-    fn target(&self) -> &'a Target {
-        self.callee.target
-    }
-
-    fn memory(&self) -> &ProcessMemory {
-        &self.callee.memory
-    }
-
-    fn guest(&self) -> Result<(Option<Guest>, Vec<Object>), Failure> {
-        let read = (self.memory(), &self.allowance);
-        Guest::of(self.target(), &self.callee.process, read, &self.loader)
-    }
-
-    /// Runs `work` with the means to make calls.
-    fn calling<T>(
-        &mut self,
-        work: impl FnOnce(&Caller, &mut Stops) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        let is_loader_free = |limit| self.loader.is_seen_free(&self.callee.memory, limit);
-        let caller = Caller {
-            callee: &self.callee,
-            locks: self.locks.as_ref(),
-            is_loader_free: &is_loader_free,
-        };
-        work(&caller, &mut self.stops)
-    }
-
-    fn stopped_ms(&self) -> Vec<f64> {
-        self.stops.0.iter().map(|stop| milliseconds(*stop)).collect()
-    }
-}
-
-fn milliseconds(time: Duration) -> f64 {
-    time.as_micros() as f64 / 1e3
 }
 
 /// Tells one request from the next, and seeds samplers.
@@ -315,40 +252,6 @@ fn enlist(
     let fresh = &fresh[..fresh.len().min(room)];
     guest.list(target, used, fresh)?;
     Ok((used + fresh.len()) as u64)
-}
-
-/// So often the library is asked again while a thread of the program loads or unloads an object, …
-const MOST_ACTS: u32 = 100;
-/// … after so long.
-const BETWEEN_ACTS: Duration = Duration::from_millis(10);
-
-/// Has the library do what is asked.
-fn act(
-    site: &mut Site,
-    functions: &Functions,
-    guest: &Guest,
-    request: &Request,
-    directory: &[u8],
-) -> Result<(), Failure> {
-    use ramson_inject::{Argument, Step};
-    let target = site.target();
-    guest.request(target, request, directory)?;
-    let arguments = [Argument::Word(guest.act), Argument::Word(0)];
-    let steps = [Step::new(functions.dl_iterate_phdr, &arguments), Step::new(guest.settle, &[])];
-    for _ in 0..MOST_ACTS {
-        site.calling(|caller, stops| caller.call(&steps, stops))?;
-        let state = guest.state(target, site.memory())?;
-        if Guest::is_done(&state, request.number) {
-            return Ok(());
-        }
-        if state.outcome & 0xff == outcome::UNKNOWN {
-            return Err(refused(target, "ramson does not know its C library", RESTART));
-        }
-        sleep(BETWEEN_ACTS);
-    }
-    let why =
-        "it keeps loading libraries, or another ramson is attaching to it or detaching from it";
-    Err(refused(target, why, "Try again"))
 }
 
 fn named(memory: &ProcessMemory, records: &[u64]) -> Vec<String> {

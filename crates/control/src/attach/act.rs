@@ -1,0 +1,48 @@
+//! What the library does in the process, on a thread that is borrowed.
+
+use super::guest::Guest;
+use super::library::Functions;
+use super::loader::RESTART;
+use super::site::Site;
+use crate::outside::refused;
+use ramson_format::control::{Action, Request, outcome};
+use ramson_inject::{Argument, Step};
+use ramson_source::Failure;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// So often the library is asked again while a thread of the program loads or unloads an object, …
+const MOST_ACTS: u32 = 100;
+/// … after so long.
+const BETWEEN_ACTS: Duration = Duration::from_millis(10);
+
+/// Has the library do what is asked.
+pub fn act(
+    site: &mut Site,
+    functions: &Functions,
+    guest: &Guest,
+    request: &Request,
+    directory: &[u8],
+) -> Result<(), Failure> {
+    let target = site.target();
+    guest.request(target, request, directory)?;
+    let arguments = [Argument::Word(guest.act), Argument::Word(0)];
+    let steps = [Step::new(functions.dl_iterate_phdr, &arguments), Step::new(guest.settle, &[])];
+    // Two short stops harm less than a long one. What a detach leaves undone, nobody would do later.
+    let at_once = if request.action == Action::Attach { 1 } else { steps.len() };
+    let (first, rest) = steps.split_at(at_once);
+    for _ in 0..MOST_ACTS {
+        site.call(first)?;
+        let state = guest.state(target, site.memory())?;
+        if Guest::is_done(&state, request.number) {
+            return if rest.is_empty() { Ok(()) } else { site.call(rest) };
+        }
+        if state.outcome & 0xff == outcome::UNKNOWN {
+            return Err(refused(target, "ramson does not know its C library", RESTART));
+        }
+        sleep(BETWEEN_ACTS);
+    }
+    let why =
+        "it keeps loading libraries, or another ramson is attaching to it or detaching from it";
+    Err(refused(target, why, "Try again"))
+}
