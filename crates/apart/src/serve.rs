@@ -128,6 +128,11 @@ fn serve(
     open: fn(&[u8]) -> Option<Opened>,
 ) -> Option<()> {
     let never = || Ok(());
+    let kinds: Vec<u8> = handlers.iter().flat_map(|handler| handler.kinds()).copied().collect();
+    assert!(
+        (1..kinds.len()).all(|n| !kinds[n..].contains(&kinds[n - 1])),
+        "one kind, two handlers"
+    );
     let first = channel.receive(GREETING_BYTES as u64, never).ok()??;
     match parse_greeting(&first.body)? {
         Role::Reads(ids, memory_bytes) => {

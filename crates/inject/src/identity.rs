@@ -27,8 +27,8 @@ impl Identity {
         let fields = str::from_utf8(rest).unwrap_or_default().split_whitespace();
         let places: Vec<String> =
             fields.skip(PLACES.start).take(PLACES.len()).map(str::to_owned).collect();
-        // It has no memory any more: it has just ended.
-        if places.iter().any(|place| place == "0") {
+        // Without memory, it has just ended. Whoever may not trace it is told 1.
+        if places.first().is_none_or(|code| code == "0") {
             return Err(Error::from_raw_os_error(libc::ESRCH));
         }
         Ok(Self { auxiliary, places })

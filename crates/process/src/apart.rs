@@ -20,7 +20,7 @@ pub(crate) const SEARCH: u8 = 0x44;
 pub(crate) const PEEK: u8 = 0x45;
 pub(crate) const RUNS: u8 = 0x46;
 pub(crate) const AREAS: u8 = 0x47;
-pub(crate) const HEADS: u8 = 0x48;
+pub(crate) const HEADS: u8 = 0x49;
 /// A process has no more addresses.
 const MOST_BYTES: u64 = 1 << 47;
 /// A longer path of an area is passed without its directory.
