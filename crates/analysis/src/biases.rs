@@ -52,6 +52,7 @@ mod tests {
         let location = |index| Location {
             mapping: Some(index),
             address: LookupAddress(1 << 40),
+            offset: None,
             lines: Vec::new(),
         };
         let mut profile = Profile {

@@ -19,6 +19,7 @@ pub fn names_of(
     let location = |&address: &u64| Location {
         mapping: mapping_at(address),
         address: LookupAddress(address),
+        offset: None,
         lines: Vec::new(),
     };
     let mut profile = Profile {

@@ -345,7 +345,7 @@ impl Locations {
         let index = |&address| {
             let mapping = snapshot.mapping_at(address, stack.epoch);
             *self.known.entry((address, mapping)).or_insert_with(|| {
-                self.list.push(Location { mapping, address, lines: Vec::new() });
+                self.list.push(Location { mapping, address, lines: Vec::new(), offset: None });
                 self.list.len() as u32 - 1
             })
         };

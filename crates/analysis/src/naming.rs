@@ -166,7 +166,9 @@ pub fn name(
         let symbolized = symbolizer.symbolize(&binary, &addresses);
         defects.extend(symbolized.defect);
         for (&index, frames) in locations.iter().zip(symbolized.frames) {
-            profile.locations[index].lines = functions.lines(frames);
+            let location = &mut profile.locations[index];
+            location.offset = frames.last().and_then(|frame| frame.offset);
+            location.lines = functions.lines(frames);
         }
     }
     if let Some(source) = source.filter(|source| source.running.is_none()) {
@@ -225,11 +227,12 @@ fn name_compiled(
 fn compiled(name: &str) -> Frame {
     let system_name: Arc<str> = name.into();
     let Some(function) = CompiledFunction::parse(name) else {
-        return Frame { function: system_name.clone(), system_name, file: None, line: 0 };
+        let function = system_name.clone();
+        return Frame { function, system_name, file: None, line: 0, offset: None };
     };
     let CompiledFunction { name, file, line, .. } = function;
     let file = Some(file).filter(|file| !file.is_empty()).map(Arc::from);
-    Frame { function: name.into(), system_name, file, line }
+    Frame { function: name.into(), system_name, file, line, offset: None }
 }
 
 /// What makes a run time tell the names of the code that it compiles.
@@ -316,7 +319,8 @@ impl Functions {
 pub fn carried(profile: &Profile) -> CarriedNames {
     let mut names = CarriedNames::default();
     for location in &profile.locations {
-        let frames: Vec<Frame> = location.lines.iter().map(|line| frame(profile, line)).collect();
+        let frames: Vec<Frame> =
+            location.lines.iter().map(|line| frame(profile, location, line)).collect();
         match location.mapping.map(|mapping| &profile.mappings[mapping]) {
             Some(mapping) => {
                 let address = file_address(mapping, location.address);
@@ -336,11 +340,11 @@ fn file_address(mapping: &Mapping, address: LookupAddress) -> FileAddress {
     FileAddress(address.0.wrapping_sub(mapping.bias))
 }
 
-fn frame(profile: &Profile, line: &Line) -> Frame {
+fn frame(profile: &Profile, location: &Location, line: &Line) -> Frame {
     let function = &profile.functions[line.function];
     let file = Some(&function.file).filter(|file| !file.is_empty()).map(Arc::clone);
     let (name, system_name) = (function.name.clone(), function.system_name.clone());
-    Frame { function: name, system_name, file, line: line.line }
+    Frame { function: name, system_name, file, line: line.line, offset: location.offset }
 }
 
 #[cfg(test)]

@@ -39,11 +39,14 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         }
         writeln!(out)?;
         for &location in &sample.locations {
-            let address = profile.locations[location as usize].address.0;
+            let of = &profile.locations[location as usize];
+            let address = of.address.0;
+            // As in Go, for inlined frames that of the function that they are in.
+            let offset = of.offset.map_or_else(String::new, |offset| format!("+{offset:#x}"));
             for at in frames.of_location(location as usize) {
                 let name = frames.name(at.frame);
                 let (function, file) = (on_one_line(&name.name), on_one_line(&name.file));
-                writeln!(out, "#\t{address:#x}\t{function}\t{file}:{}", at.line)?;
+                writeln!(out, "#\t{address:#x}\t{function}{offset}\t{file}:{}", at.line)?;
             }
         }
         if sample.locations.is_empty() {

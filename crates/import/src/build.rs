@@ -35,7 +35,12 @@ impl Builder {
         let function = Function { name: name.clone(), system_name: name.clone(), file: "".into() };
         self.profile.functions.push(function);
         let lines = vec![Line { function: self.profile.functions.len() - 1, line: 0 }];
-        self.profile.locations.push(Location { mapping: None, address: LookupAddress(0), lines });
+        self.profile.locations.push(Location {
+            mapping: None,
+            address: LookupAddress(0),
+            lines,
+            offset: None,
+        });
         let location = self.profile.locations.len() as u32 - 1;
         self.by_name.insert(name, location);
         Ok(location)
@@ -51,7 +56,8 @@ impl Builder {
             return Ok(location);
         }
         input.charge(size_of::<Location>() + 2 * OVERHEAD_BYTES + 2 * TABLE_BYTES)?;
-        let location = Location { mapping: None, address: address.lookup(), lines: vec![] };
+        let location =
+            Location { mapping: None, address: address.lookup(), lines: vec![], offset: None };
         self.profile.locations.push(location);
         let location = self.profile.locations.len() as u32 - 1;
         self.by_address.insert(address, location);

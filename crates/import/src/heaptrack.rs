@@ -182,7 +182,12 @@ impl Reading {
         }
         // heaptrack has subtracted 1 from return addresses already.
         let address = LookupAddress(address);
-        self.builder.profile.locations.push(Location { mapping: None, address, lines });
+        self.builder.profile.locations.push(Location {
+            mapping: None,
+            address,
+            lines,
+            offset: None,
+        });
         Ok(())
     }
 

@@ -205,6 +205,7 @@ impl WireLocation {
         Location {
             mapping: self.mapping.map(|mapping| mapping as usize),
             address: LookupAddress(self.address),
+            offset: None,
             lines: self.lines.into_iter().map(line).collect(),
         }
     }
@@ -225,7 +226,8 @@ mod tests {
             build_id: "ab".into(),
         };
         let lines = vec![Line { function: 0, line: 3 }];
-        let location = Location { mapping: Some(0), address: LookupAddress(4100), lines };
+        let location =
+            Location { mapping: Some(0), address: LookupAddress(4100), lines, offset: None };
         let unknown = Estimate { value: f64::NAN, variance: f64::INFINITY };
         let number = LabelValue::Number { value: -4, unit: text("ms") };
         let labels = [Label { key: text("age"), value: number }, Label::kind("mmap")];

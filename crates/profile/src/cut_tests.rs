@@ -14,6 +14,7 @@ fn profile(stacks: &[(&[u32], f64)]) -> Profile {
     let location = |function| Location {
         mapping: None,
         address: LookupAddress(1),
+        offset: None,
         lines: vec![Line { function, line: 1 }],
     };
     let samples = stacks.iter().map(|(stack, bytes)| StackSample {

@@ -22,6 +22,7 @@ fn process(start: u64, build_id: &str, shift: u32, stacks: &[(&[u32], f64)]) -> 
             .map(|index| Location {
                 mapping: Some(0),
                 address: LookupAddress(start + 16 * index as u64 + u64::from(shift)),
+                offset: None,
                 lines: match index {
                     // Without a name.
                     3 => vec![],

@@ -20,7 +20,12 @@ fn profile(locations: &[&[&str]], stacks: &[&[u32]]) -> Profile {
             Line { function: profile.functions.len() - 1, line: 1 }
         });
         let lines = lines.collect();
-        profile.locations.push(Location { mapping: None, address: LookupAddress(1), lines });
+        profile.locations.push(Location {
+            mapping: None,
+            address: LookupAddress(1),
+            lines,
+            offset: None,
+        });
     }
     for stack in stacks {
         let values = [Estimate { value: 8.0, variance: 2.0 }; 4];

@@ -156,6 +156,7 @@ mod tests {
         let location = |(index, &lines): (usize, &usize)| Location {
             mapping: None,
             address: LookupAddress(index as u64 + 1),
+            offset: None,
             lines: vec![Line { function: 0, line: 1 }; lines],
         };
         let values = [Estimate::exact(7.0); 4];

@@ -26,6 +26,7 @@ fn profile(stacks: &[(&[u32], f64)]) -> Profile {
     let location = |mapping, lines: &[usize]| Location {
         mapping,
         address: LookupAddress(1),
+        offset: None,
         lines: lines.iter().map(|&function| line(function)).collect(),
     };
     Profile {

@@ -14,6 +14,7 @@ fn graph(stacks: &[(&[u32], f64)], min_share: f64, most_levels: usize) -> FlameG
     let location = |function| Location {
         mapping: None,
         address: LookupAddress(1),
+        offset: None,
         lines: vec![Line { function, line: 1 }],
     };
     let samples = stacks.iter().map(|(stack, bytes)| StackSample {

@@ -239,7 +239,12 @@ impl Merger {
         *self.locations.entry((mapping, relative, lines)).or_insert_with_key(|(_, _, lines)| {
             let start = mapping.map_or(0, |mapping| merged.mappings[mapping].start);
             let address = LookupAddress(relative.wrapping_add(start));
-            merged.locations.push(Location { mapping, address, lines: lines.clone() });
+            merged.locations.push(Location {
+                mapping,
+                address,
+                lines: lines.clone(),
+                offset: location.offset,
+            });
             merged.locations.len() - 1
         })
     }

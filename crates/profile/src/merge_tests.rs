@@ -19,6 +19,7 @@ fn profile(start: u64, build_id: &str, bytes: f64) -> Profile {
         locations: vec![Location {
             mapping: Some(0),
             address: LookupAddress(start + 16),
+            offset: None,
             lines: vec![Line { function: 0, line: 3 }],
         }],
         samples: vec![StackSample {

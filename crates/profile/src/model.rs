@@ -50,6 +50,8 @@ pub struct Location {
     pub address: LookupAddress,
     /// Inlined frames innermost first; empty until symbolized, and where there is no name.
     pub lines: Vec<Line>,
+    /// Of the address in the function that the symbol table has there; `None` if unknown.
+    pub offset: Option<u32>,
 }
 
 /// One source position inside a location.
@@ -283,7 +285,12 @@ mod tests {
     #[test]
     fn an_index_past_its_table_is_named() {
         let mut profile = Profile {
-            locations: vec![Location { mapping: None, address: LookupAddress(1), lines: vec![] }],
+            locations: vec![Location {
+                mapping: None,
+                address: LookupAddress(1),
+                lines: vec![],
+                offset: None,
+            }],
             samples: vec![StackSample { locations: vec![0], ..StackSample::default() }],
             ..Profile::default()
         };

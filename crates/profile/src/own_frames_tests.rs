@@ -141,6 +141,7 @@ fn profile(stacks: &[&[u32]]) -> Profile {
     let location = |mapping, lines: &[usize]| Location {
         mapping: Some(mapping),
         address: LookupAddress(1),
+        offset: None,
         lines: lines.iter().map(|&function| Line { function, line: 7 }).collect(),
     };
     let sample = |locations: &&[u32]| StackSample {
@@ -212,9 +213,11 @@ fn what_an_interpreter_allocates_counts_for_the_named_function_that_it_runs() {
     let location = |function: usize, mapping: Option<usize>| Location {
         mapping,
         address: LookupAddress(function as u64),
+        offset: None,
         lines: vec![Line { function, line: 1 }],
     };
-    let stub = Location { mapping: None, address: LookupAddress(9), lines: Vec::new() };
+    let stub =
+        Location { mapping: None, address: LookupAddress(9), lines: Vec::new(), offset: None };
     profile.locations = vec![location(0, Some(0)), location(1, None), location(2, Some(0)), stub];
     let sample = |locations: &[u32]| StackSample {
         locations: locations.to_vec(),

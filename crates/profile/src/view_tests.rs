@@ -14,14 +14,23 @@ fn profile(stacks: &[(&[u32], f64)]) -> Profile {
     let function =
         |name: &str| Function { name: name.into(), system_name: name.into(), file: "x.cc".into() };
     let line = |function, line| Line { function, line };
-    let location =
-        |address, lines| Location { mapping: Some(0), address: LookupAddress(address), lines };
+    let location = |address, lines| Location {
+        mapping: Some(0),
+        address: LookupAddress(address),
+        lines,
+        offset: None,
+    };
     let mut locations: Vec<Location> =
         (0..5).map(|i| location(0x1000 + i as u64, vec![line(i, 10 * (i as u32 + 1))])).collect();
     locations.push(location(0x1060, vec![line(0, 60)]));
     locations.push(location(0x1070, vec![line(0, 70), line(1, 71)]));
     locations.push(location(0x1080, vec![]));
-    locations.push(Location { mapping: None, address: LookupAddress(0xbeef), lines: vec![] });
+    locations.push(Location {
+        mapping: None,
+        address: LookupAddress(0xbeef),
+        lines: vec![],
+        offset: None,
+    });
     let samples = stacks.iter().map(|&(stack, bytes)| {
         let bytes = Estimate { value: bytes, variance: bytes.abs() };
         let objects = Estimate::exact(bytes.value / 8.0);

@@ -189,8 +189,12 @@ mod tests {
     use std::cell::Cell;
 
     fn graph(stacks: u32) -> Graph {
-        let location =
-            |address| Location { mapping: None, address: LookupAddress(address), lines: vec![] };
+        let location = |address| Location {
+            mapping: None,
+            address: LookupAddress(address),
+            lines: vec![],
+            offset: None,
+        };
         let sample = |location| StackSample {
             locations: vec![location],
             values: [Estimate::exact(8.0); 4],

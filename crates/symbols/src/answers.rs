@@ -1,4 +1,4 @@
-//! What is known about addresses of one binary: each string once, each frame in 16 bytes. This is what the cache and
+//! What is known about addresses of one binary: each string once, each frame in 20 bytes. This is what the cache and
 //! profiles keep, each as borsh writes it: integers little-endian, a list as a u32 count and its items.
 
 use std::collections::HashMap;
@@ -15,6 +15,8 @@ use crate::rooted::RootedPath;
 const MAX_ADDRESSES: usize = 1 << 23;
 /// Index for "no string".
 const NO_STRING: u32 = u32::MAX;
+/// An offset that is not known.
+const NO_OFFSET: u32 = u32::MAX;
 
 /// Which files answers come from.
 #[derive(Clone, Default, BorshSerialize, BorshDeserialize)]
@@ -42,13 +44,14 @@ pub(crate) struct Answers {
     index_of_string: HashMap<Arc<str>, u32>,
 }
 
-/// Indices into `strings`; `file` may be `NO_STRING`.
+/// Indices into `strings`; `file` may be `NO_STRING`, and `offset` `NO_OFFSET`.
 #[derive(BorshSerialize, BorshDeserialize)]
 struct StoredFrame {
     function: u32,
     system_name: u32,
     file: u32,
     line: u32,
+    offset: u32,
 }
 
 impl Answers {
@@ -74,6 +77,7 @@ impl Answers {
             system_name: string(stored.system_name),
             file: (stored.file != NO_STRING).then(|| string(stored.file)),
             line: stored.line,
+            offset: Some(stored.offset).filter(|&offset| offset != NO_OFFSET),
         };
         Some(self.frames[start as usize..end as usize].iter().map(frame).collect())
     }
@@ -90,6 +94,7 @@ impl Answers {
                 system_name: self.intern(&frame.system_name),
                 file: frame.file.as_ref().map_or(NO_STRING, |file| self.intern(file)),
                 line: frame.line,
+                offset: frame.offset.unwrap_or(NO_OFFSET),
             };
             self.frames.push(stored);
         }

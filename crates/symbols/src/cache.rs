@@ -12,7 +12,7 @@ use ramson_paths::{Links, RegularFile, Root};
 use crate::answers::{Answers, Origin};
 use crate::folder::{Folder, touch};
 
-const MAGIC: &[u8; 12] = b"rmsymbol\x04\0\0\0";
+const MAGIC: &[u8; 12] = b"rmsymbol\x05\0\0\0";
 const CRATE_VERSION: &str = env!("CARGO_PKG_VERSION");
 const MAX_FILE_BYTES: usize = 64 << 20;
 
@@ -78,7 +78,8 @@ mod tests {
         const HEADER_BYTES: usize = 16;
         let mut answers = Answers::default();
         let (function, system_name) = ("f(int)".into(), "_Z1fi".into());
-        let frame = Frame { function, system_name, file: Some("f.cc".into()), line: 7 };
+        let frame =
+            Frame { function, system_name, file: Some("f.cc".into()), line: 7, offset: Some(9) };
         answers.add(16, &[frame.clone(), frame]);
         let mut content = encode("abcd", &Origin::default(), &answers).unwrap();
         assert_eq!(decode(&content, "abcd").unwrap().1.get(16).unwrap().len(), 2);

@@ -15,6 +15,8 @@ pub struct Frame {
     pub file: Option<Arc<str>>,
     /// 1-based; 0 if unknown.
     pub line: u32,
+    /// Of the address in the function that the symbol table has there, into which others may be inlined; `None` if unknown.
+    pub offset: Option<u32>,
 }
 
 /// Where names came from.

@@ -72,6 +72,17 @@ impl Names {
 
     /// The name of the innermost function that spans `address`.
     pub fn find(&self, address: u64) -> Option<String> {
+        let function = self.function(address)?;
+        let name = name_at(&self.strings, function.name_offset, MAX_NAME_BYTES);
+        Some(String::from_utf8_lossy(without_version(name)).into_owned())
+    }
+
+    /// Where that function starts.
+    pub fn start(&self, address: u64) -> Option<u64> {
+        self.function(address).map(|function| function.start)
+    }
+
+    fn function(&self, address: u64) -> Option<&Function> {
         let after = self.functions.partition_point(|function| function.start <= address);
         for index in (0..after).rev().take(MAX_ENCLOSING) {
             if self.largest_ends[index] <= address {
@@ -79,8 +90,7 @@ impl Names {
             }
             let function = &self.functions[index];
             if address < function.end {
-                let name = name_at(&self.strings, function.name_offset, MAX_NAME_BYTES);
-                return Some(String::from_utf8_lossy(without_version(name)).into_owned());
+                return Some(function);
             }
         }
         None

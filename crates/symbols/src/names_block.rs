@@ -13,7 +13,7 @@ use crate::binary::Binary;
 use crate::frame::Frame;
 
 const MAGIC: &[u8; 16] = b"\x89ramson-names\r\n\x1a";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const FOOTER_BYTES: u64 = 32;
 /// A larger block is as good as absent …
 const MAX_BLOCK_BYTES: u64 = 1 << 30;
@@ -142,7 +142,13 @@ mod tests {
 
     fn frame_named(function: &str, line: u32) -> Frame {
         let function: Arc<str> = Arc::from(function);
-        Frame { system_name: function.clone(), function, file: Some(Arc::from("a.c")), line }
+        Frame {
+            system_name: function.clone(),
+            function,
+            file: Some(Arc::from("a.c")),
+            line,
+            offset: None,
+        }
     }
 
     fn file_with(content: &[u8]) -> File {

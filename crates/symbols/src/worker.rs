@@ -57,12 +57,14 @@ impl<'a> Worker<'a> {
         if found.is_empty() {
             found.push((None, None, 0));
         }
+        let start = self.names.iter().find_map(|names| names.start(address));
+        let offset = start.and_then(|start| u32::try_from(address - start).ok());
         let outermost = found.len() - 1;
         let mut frames = Vec::with_capacity(found.len());
         for (index, (name, file, line)) in found.into_iter().enumerate() {
             let symbol_address = (index == outermost).then_some(address);
             let Some((function, system_name)) = self.named(name, symbol_address) else { continue };
-            frames.push(Frame { function, system_name, file, line });
+            frames.push(Frame { function, system_name, file, line, offset });
         }
         (frames, damage.or_else(|| self.texts.refusal.clone()))
     }

@@ -57,7 +57,12 @@ fn begin_in_main(profile: &mut Profile) {
     let main = Function { name: "main".into(), system_name: "main".into(), file: "m.cc".into() };
     profile.functions.push(main);
     let lines = vec![Line { function: profile.functions.len() - 1, line: 1 }];
-    profile.locations.push(Location { mapping: None, address: LookupAddress(1), lines });
+    profile.locations.push(Location {
+        mapping: None,
+        address: LookupAddress(1),
+        lines,
+        offset: None,
+    });
     for sample in profile.samples.iter_mut().filter(|sample| !sample.locations.is_empty()) {
         sample.locations.push(profile.locations.len() as u32 - 1);
     }

@@ -333,6 +333,11 @@ fn heap_v2_has_return_addresses_and_never_a_stack_without_any() {
         00400000-00500000 r-xp 00001000 00:00 0 /nowhere/parse\n";
     assert_eq!(document, expected);
     assert!(heap_v2::has_addresses(&profile));
-    profile.locations.push(Location { mapping: None, address: LookupAddress(0), lines: vec![] });
+    profile.locations.push(Location {
+        mapping: None,
+        address: LookupAddress(0),
+        lines: vec![],
+        offset: None,
+    });
     assert!(!heap_v2::has_addresses(&profile));
 }

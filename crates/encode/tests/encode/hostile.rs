@@ -43,11 +43,17 @@ pub fn hostile(seed: u64) -> Profile {
         let own = line(profile.functions.len() - 1);
         let lines = vec![own, line(random.below(profile.functions.len()))];
         let mapping = Some(random.below(profile.mappings.len()));
-        profile.locations.push(Location { mapping, address: LookupAddress(3), lines });
+        profile.locations.push(Location {
+            mapping,
+            address: LookupAddress(3),
+            lines,
+            offset: None,
+        });
     }
     profile.locations.push(Location {
         mapping: None,
         address: LookupAddress(0xbeef),
+        offset: None,
         lines: vec![],
     });
     for sample in &mut profile.samples {

@@ -188,6 +188,7 @@ fn pprof_symbolizes_an_unsymbolized_profile_whose_binary_exists() {
         locations: vec![Location {
             mapping: Some(0),
             address: LookupAddress(address + 1),
+            offset: None,
             lines: vec![],
         }],
         samples: vec![stack(&[0], 1, 64, 1)],

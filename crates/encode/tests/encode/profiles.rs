@@ -36,6 +36,7 @@ pub fn by_hand() -> Profile {
     let location = |address, lines: &[(usize, u32)]| Location {
         mapping: Some(0),
         address: LookupAddress(address),
+        offset: None,
         lines: lines.iter().map(|&(function, line)| Line { function, line }).collect(),
     };
     let mut locations = vec![
@@ -48,6 +49,7 @@ pub fn by_hand() -> Profile {
     locations.push(Location {
         mapping: None,
         address: LookupAddress(0x7fff_0000_1234),
+        offset: None,
         lines: vec![],
     });
     locations.push(location(0x40_1500, &[(4, 0)]));
@@ -177,5 +179,5 @@ fn random_mapping(index: usize) -> Mapping {
 
 fn random_location(mapping: usize, lines: Vec<Line>, random: &mut Random) -> Location {
     let address = 0x10_0000 * (mapping as u64 + 1) + random.below(0x10_0000) as u64;
-    Location { mapping: Some(mapping), address: LookupAddress(address), lines }
+    Location { mapping: Some(mapping), address: LookupAddress(address), lines, offset: None }
 }

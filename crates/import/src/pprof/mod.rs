@@ -139,7 +139,7 @@ impl Raw {
         let mapping = Some(message.mapping_id as usize).filter(|&id| id > 0);
         let address = LookupAddress(message.address);
         self.location_ids.push(self.location_numbers.of(message.id)?);
-        self.locations.push(Location { mapping, address, lines: lines.collect() });
+        self.locations.push(Location { mapping, address, lines: lines.collect(), offset: None });
         let lines = message.line.len() * size_of::<Line>();
         Some(size_of::<Location>() + size_of::<u64>() + lines + 2 * OVERHEAD_BYTES + TABLE_BYTES)
     }
