@@ -22,6 +22,8 @@ pub const MOST_SLOTS: usize = 1 << 14;
 pub const MOST_LISTED: usize = MOST_SLOTS - (1 << 12);
 /// So much of its own allocation a thread makes at most before it looks at its orders.
 pub const LOOK_BYTES: u64 = 64 << 20;
+/// The same while no samples are taken: what is allocated until then after they are switched on is not seen.
+pub const LOOK_BYTES_PAUSED: u64 = 128 << 10;
 /// Longest sampling interval that may be asked for.
 pub const MOST_INTERVAL_BYTES: u64 = crate::settings::MAX_INTERVAL_BYTES;
 /// An overhead of 100 %.

@@ -13,7 +13,7 @@ use crate::resolve::LinkMap;
 use crate::sampler::{self, BUSY, PARKED};
 use crate::{attach, counter, loads, resolve, sys, walk};
 use core::ffi::CStr;
-use ramson_format::control::LOOK_BYTES;
+use ramson_format::control::LOOK_BYTES_PAUSED;
 
 /// Called by the hooks' stubs: finds the real functions.
 pub extern "C" fn bind_all() {
@@ -99,7 +99,8 @@ fn draw(thread: &Thread, interval: Interval) -> u64 {
 
 /// No samples now: for good, or until the next look. What was drawn is given up, as it has no memory.
 fn rest(thread: &Thread, pace: &Pace) {
-    thread.countdown.set(if matches!(pace, Pace::Off) { PARKED } else { LOOK_BYTES });
+    let is_over = matches!(pace, Pace::Off);
+    thread.countdown.set(if is_over { PARKED } else { LOOK_BYTES_PAUSED });
     thread.beyond.set(0);
     thread.interval_bytes.set(0);
 }

@@ -85,6 +85,7 @@ pub fn rest_of_draw(borrowed: u64, beyond: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ramson_format::control::LOOK_BYTES_PAUSED;
 
     /// A thread's sampler, as the hooks drive it.
     struct Sampler {
@@ -185,7 +186,7 @@ mod tests {
                 let (rest, is_due) = self.countdown.overflowing_sub(size);
                 self.countdown = rest;
                 if is_due {
-                    (self.countdown, self.beyond, self.drawn_with) = (LOOK_BYTES, 0, 0);
+                    (self.countdown, self.beyond, self.drawn_with) = (LOOK_BYTES_PAUSED, 0, 0);
                 }
             }
         }

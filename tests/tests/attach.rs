@@ -203,14 +203,19 @@ fn a_running_program_s_samples_can_be_switched_off_on_and_changed() {
     told(&scratch, "set", pid, &["--off"]);
     visited.tell("hold 50");
     assert_eq!(count(), before);
-    // It looks again after 64 MiB of its own.
-    visited.tell("hold 700");
-    told(&scratch, "set", pid, &["--on"]);
-    visited.tell("hold 700");
+    let set = told(&scratch, "set", pid, &["--on"]);
+    assert_eq!(set.number("noticed_within_bytes"), f64::from(128 << 10));
+    // Two blocks at most are not seen any more.
+    visited.tell("hold 10");
     let on = count();
-    assert!(on > before && on < before + 700.0, "{before} {on}");
+    assert!((before + 8.0..=before + 10.0).contains(&on), "{before} {on}");
     visited.tell("hold 100");
     assert_eq!(count(), on + 100.0);
+    let text = finish(ramson(&scratch).args(["report", &pid.to_string()])).good().text();
+    assert!(
+        text.contains("not complete: what was allocated while sampling was off, for "),
+        "{text}"
+    );
     let set = told(&scratch, "set", pid, &["--interval", "1M"]);
     assert_eq!(set.number("interval_bytes"), f64::from(1 << 20));
     visited.tell("hold 1");
@@ -240,6 +245,18 @@ fn a_forked_child_has_a_profile_of_its_own_and_exec_ends_an_attachment() {
     assert_eq!(shell.line(), "still there");
     let maps = fs::read_to_string(format!("/proc/{}/maps", shell.pid())).unwrap();
     assert!(!maps.contains("libramson"));
+    // What the first program did is not lost to the second one's profile.
+    let listed = |pid: u32| {
+        let list = finish(ramson(&scratch).args(["list", "--json"])).good().text();
+        let list = Json::parse(&list);
+        let of_shell = |entry: &&Json| entry.number("pid") == f64::from(pid);
+        let states = list.list("profiles").iter().filter(of_shell);
+        states.map(|entry| entry.text("state").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(shell.pid()), ["replaced"]);
+    told(&scratch, "attach", shell.pid(), &[]);
+    let both = listed(shell.pid());
+    assert!(both.len() == 2 && both.contains(&"attached".to_owned()), "{both:?}");
 }
 
 /// The words of a library that the process has loaded that lead to code.

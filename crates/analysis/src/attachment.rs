@@ -84,6 +84,15 @@ pub fn what_is_missing(recording: &Recording) -> Vec<String> {
         let ago = if is_attached { format!(", {ago} ago,") } else { String::new() };
         lines.push(format!("what was allocated before the attach{ago} is not attributed"));
     }
+    if header.unsampled_ns > 0 {
+        let off = format_duration(header.unsampled_ns);
+        let ago = format_duration(recording.read_ns.saturating_sub(header.resumed_monotonic_ns));
+        let until =
+            if recording.running.is_some() { format!(" until {ago} ago") } else { String::new() };
+        lines.push(format!(
+            "what was allocated while sampling was off, for {off}{until}, is not attributed"
+        ));
+    }
     let pid = recording.pid();
     let ago = format_duration(ended_ago_ns(recording).unwrap_or(0));
     lines.extend(sampling_of(recording).and_then(|sampling| match sampling {

@@ -195,7 +195,8 @@ fn set_text(set: &Set) -> String {
         ppm => format!("at most {} % of CPU time", f64::from(ppm) / 1e4),
     };
     let interval = format_bytes(set.interval_bytes as f64);
+    let noticed = format_bytes(set.noticed_within_bytes as f64);
     format!(
-        "{name} (pid {pid}): one sample per {interval} on average from now on{limit}, {overhead}\n"
+        "{name} (pid {pid}): one sample per {interval} on average from now on{limit}, {overhead}; each thread notices it within {noticed} of its own allocations\n"
     )
 }

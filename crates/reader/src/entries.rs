@@ -43,6 +43,8 @@ impl Header {
             (offset_of!(H, until_monotonic_ns), &mut self.until_monotonic_ns),
             (offset_of!(H, attached_monotonic_ns), &mut self.attached_monotonic_ns),
             (offset_of!(H, interval_orders), &mut self.interval_orders),
+            (offset_of!(H, unsampled_ns), &mut self.unsampled_ns),
+            (offset_of!(H, resumed_monotonic_ns), &mut self.resumed_monotonic_ns),
             (offset_of!(H, start_cycles), &mut self.start_cycles),
             (offset_of!(H, start_cycles_ns), &mut self.start_cycles_ns),
             (offset_of!(H, last_cycles), &mut self.last_cycles),

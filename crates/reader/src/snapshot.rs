@@ -26,6 +26,8 @@ pub struct Header {
     pub until_monotonic_ns: u64,
     pub attached_monotonic_ns: u64,
     pub interval_orders: u64,
+    pub unsampled_ns: u64,
+    pub resumed_monotonic_ns: u64,
     pub start_cycles: u64,
     pub start_cycles_ns: u64,
     pub last_cycles: u64,

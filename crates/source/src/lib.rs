@@ -28,6 +28,7 @@ pub use discovery::{Discovery, all, all_with, files_in, files_since, map_all};
 pub use failure::Failure;
 pub use file::{Opened, find_again, open_file, open_member, open_to_write, read_file};
 pub use foreign::Foreign;
+pub use maps::runs_another_program;
 pub use members::{is_named, none_of, processes_of};
 pub use moment::{PastMoment, find, place, time_of, unreadable};
 pub use open::{Members, open_all, open_one, open_recording, open_recordings, running};

@@ -2,8 +2,9 @@
 
 use ramson_format::FILE_BYTES_RANGE;
 use ramson_paths::{Links, MapIdentity, MappedFile, RegularFile, Root, mapped_file};
+use ramson_process::stat::Stat;
 use ramson_process::{Mapping, mappings, mappings_of_files, watched};
-use ramson_reader::{MappedBytes, ProcessRange, ReadAt, Snapshot};
+use ramson_reader::{Header, MappedBytes, ProcessRange, ReadAt, Snapshot};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -82,6 +83,13 @@ pub fn profile_maps(pid: u32) -> io::Result<Option<Vec<Map>>> {
         return Ok(None);
     }
     Ok(Some(maps(pid)?.filter(Map::may_be_profile).collect()))
+}
+
+/// Whether the process of this profile is there, and runs a program without the library: exec ended an attachment.
+pub fn runs_another_program(header: &Header) -> bool {
+    let stat = Stat::of(header.pid);
+    let is_there = stat.is_some_and(|stat| stat.start_ticks == header.process_start_ticks);
+    is_there && matches!(profile_maps(header.pid), Ok(None))
 }
 
 /// What may be read as a profile that is mapped there, and where it is.

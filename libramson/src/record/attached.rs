@@ -12,6 +12,8 @@ impl Recorder {
         if are_there {
             if header.flags.fetch_or(flags::HOOKED, Relaxed) & flags::HOOKED == 0 {
                 header.attached_monotonic_ns.store(self.now_ns(), Relaxed);
+                // What was not seen before counts as what was before the attach.
+                header.unsampled_ns.store(0, Relaxed);
             }
         } else {
             // A forked child inherited its hooks: it is detached, too, and not only switched off.

@@ -136,12 +136,20 @@ impl Recorder {
         header.configured_interval_bytes.store(interval_bytes, Relaxed);
         header.max_overhead_ppm.store(max_overhead_ppm, Relaxed);
         // When sampling ends, or ended.
+        let (now_ns, before_ns) = (self.now_ns(), header.until_monotonic_ns.load(Relaxed));
+        let was_over = before_ns != 0 && before_ns <= now_ns;
         let until_ns = match (is_off, until_monotonic_ns) {
-            (true, 0) => self.now_ns(),
-            (true, until_ns) => until_ns.min(self.now_ns()),
+            (true, _) if was_over => before_ns,
+            (true, 0) => now_ns,
+            (true, until_ns) => until_ns.min(now_ns),
             (false, until_ns) => until_ns,
         };
-        header.until_monotonic_ns.store(until_ns, Relaxed);
+        // Of threads that come here at once, one finds what was there before.
+        let is_first = header.until_monotonic_ns.swap(until_ns, Relaxed) == before_ns;
+        if was_over && !is_off && is_first {
+            header.unsampled_ns.fetch_add(now_ns - before_ns, Relaxed);
+            header.resumed_monotonic_ns.store(now_ns, Relaxed);
+        }
         if is_off {
             header.flags.fetch_or(flags::PAUSED, Relaxed);
         } else {

@@ -87,6 +87,8 @@ impl Recorder {
             (&from.until_monotonic_ns, &to.until_monotonic_ns),
             (&from.attached_monotonic_ns, &to.attached_monotonic_ns),
             (&from.interval_orders, &to.interval_orders),
+            (&from.unsampled_ns, &to.unsampled_ns),
+            (&from.resumed_monotonic_ns, &to.resumed_monotonic_ns),
         ] {
             to.store(from.load(Relaxed), Relaxed);
         }

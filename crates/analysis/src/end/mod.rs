@@ -11,7 +11,7 @@ use ramson_format::state;
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_bytes, format_duration, format_utc};
 use ramson_reader::{End as Noted, FailedAllocation, Way};
-use ramson_source::Recording;
+use ramson_source::{Recording, runs_another_program};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -70,6 +70,7 @@ pub fn end_of(source: &Recording) -> Option<Noted> {
                 ..Noted::of(Way::Exited(status & 255))
             }),
             (state::EXITED, Err(_)) => None,
+            _ if runs_another_program(header) => Some(Noted::of(Way::Replaced)),
             _ => in_log(source, LOG.get_or_init(KernelLog::read)),
         }
     })

@@ -5,7 +5,7 @@ use super::guest::Guest;
 use super::loader::{Loader, RESTART};
 use super::number;
 use crate::outside::{self, refused};
-use ramson_format::control::{LOOK_BYTES, Orders};
+use ramson_format::control::{LOOK_BYTES, LOOK_BYTES_PAUSED, Orders};
 use ramson_format::{DEFAULT_MAX_OVERHEAD_PPM, flags};
 use ramson_process::{ProcessMemory, clock, read_smaps};
 use ramson_source::{Failure, Target, gone};
@@ -77,6 +77,7 @@ pub fn set(target: &Target, changes: &Changes) -> Result<Set, Failure> {
     let now = state.orders.unwrap_or(recorded);
     let orders = changed(&now, changes);
     guest.order(target, &orders)?;
+    let was_over = now.is_off || (1..=clock::monotonic_ns()).contains(&now.until_monotonic_ns);
     let left_ns = orders.until_monotonic_ns.checked_sub(clock::monotonic_ns());
     Ok(Set {
         pid: target.pid,
@@ -85,7 +86,7 @@ pub fn set(target: &Target, changes: &Changes) -> Result<Set, Failure> {
         interval_bytes: orders.interval_bytes,
         max_overhead_ppm: orders.max_overhead_ppm,
         for_ms: left_ns.map(|ns| Duration::from_nanos(ns).as_millis() as f64),
-        noticed_within_bytes: LOOK_BYTES,
+        noticed_within_bytes: if was_over { LOOK_BYTES_PAUSED } else { LOOK_BYTES },
     })
 }
 

@@ -95,7 +95,8 @@ impl ProfileFile {
         };
         let mut name = Text::new();
         name.push_number(stat.pid as u64).push(b"-").push_number(stat.start_ticks);
-        if !stat.is_known() {
+        // An exec ends an attachment without a word, and what is attached to next is not to take the place of its profile.
+        if !stat.is_known() || config.is_attached {
             name.push(b"-").push_number(counter::cycles());
         } else if stat.namespace != INITIAL_NAMESPACE {
             name.push(b"-").push_number(stat.namespace);
