@@ -40,8 +40,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const MOST_PAUSE: Duration = Duration::from_millis(200);
 /// So long only threads that wait are tried: one that runs has something to do, and a stop may shorten what it writes.
 const WAITING_FIRST: Duration = Duration::from_millis(100);
-/// So long no thread that has children is tried, if there are others: see `threads::is_told_of_children`.
+/// So long no thread that has children is tried, if there are others: see `threads::is_told_of_children`. In a process with thousands of threads
+/// on a busy machine, one look takes that long.
 const CHILDLESS_FIRST: Duration = Duration::from_secs(1);
+const CHILDLESS_LOOKS: usize = 8;
 /// Threads of each kind that are stopped in one look for one that will do.
 const MOST_ATTEMPTS: usize = 8;
 
@@ -175,7 +177,7 @@ pub fn call(
     let mut stuck = Vec::new();
     loop {
         let elapsed = begin.elapsed();
-        let may_be_parent = elapsed >= CHILDLESS_FIRST;
+        let may_be_parent = elapsed >= CHILDLESS_FIRST && look >= CHILDLESS_LOOKS;
         let candidates = |all: Vec<i32>, runs| {
             let is_fit = move |tid: &i32| may_be_parent || !threads::is_told_of_children(pid, *tid);
             let fit = all.into_iter().filter(is_fit).take(MOST_ATTEMPTS);
