@@ -5,6 +5,7 @@ use ramson_tests::servers::*;
 use ramson_tests::serving::{Serving, pprof};
 use ramson_tests::several::{json, redis, say};
 use ramson_tests::{program_with, tool};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
@@ -87,6 +88,15 @@ fn the_text_form_has_the_same_totals_and_is_named_by_the_server() {
     let innermost = lines[sample].split(" @ ").nth(1).unwrap().split(' ').next().unwrap();
     let call = lines[sample + 1].split('\t').nth(1).unwrap();
     assert!((1..=4).contains(&(address(innermost) - address(call))), "{innermost} {call}");
+    // Behind the name, as in Go, how far into the function: whichever call it is, "main" begins at one place.
+    let of_main = lines.iter().filter(|line| line.contains("\tmain+0x"));
+    let begins: BTreeSet<u64> = of_main
+        .map(|line| {
+            let words: Vec<&str> = line.split('\t').collect();
+            address(words[1]) - address(words[2].trim_start_matches("main+"))
+        })
+        .collect();
+    assert_eq!(begins.len(), 1, "{begins:x?}");
     let total = |of: &str, path: &str| {
         let index = format!("-sample_index={of}");
         let unit = if of.ends_with("space") { "-unit=B" } else { "-unit=count" };
