@@ -32,6 +32,7 @@ fn explained_of(smaps: &str, blocks: &[u64]) -> Explained {
         is_stack: &|_| false,
         is_shmem: &|_| false,
         padding: &|_| 0,
+        end_of_variables: &|_| None,
         resident: &|_| None,
     };
     explain(&parse_smaps(smaps.as_bytes()), &known)
