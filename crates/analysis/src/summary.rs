@@ -8,7 +8,7 @@ use crate::interval::Intervals;
 use crate::members::Sum;
 use crate::recording::{self, Cost};
 use crate::rss::Rss;
-use ramson_format::{Health, flags};
+use ramson_format::Health;
 use ramson_profile::{Estimate, Profile, SampleType};
 use ramson_source::{Foreign, Opened, Past, Recording};
 use serde::Serialize;
@@ -93,7 +93,7 @@ impl Summary {
         let snapshot = &recording.snapshot;
         let header = &snapshot.header;
         let live = extents::live_heap(snapshot);
-        let mut rss = recording
+        let rss = recording
             .running
             .and_then(|pid| Rss::read(pid, &recording.origin, snapshot, &mut None));
         // After a detach no block is known that would tell the allocator's memory from the rest.
@@ -101,9 +101,6 @@ impl Summary {
         let known = rss.as_ref().filter(|_| !is_detached);
         let coverage =
             known.zip(recording.running).map(|(rss, pid)| Coverage::of(pid, rss, snapshot));
-        if let Some(rss) = rss.as_mut().filter(|_| header.flags & flags::ATTACHED != 0) {
-            rss.set_unseen_apart();
-        }
         let intervals = Intervals::of(recording);
         let own_bytes = rss.as_ref().map(|rss| rss.explained.part(ramson_process::Part::Ramson));
         Self {

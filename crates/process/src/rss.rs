@@ -278,6 +278,8 @@ pub struct Reading {
     pub statistics: Result<Statistics, Missing>,
     /// Its memory, for looking further.
     pub memory: Option<ProcessMemory>,
+    /// It was forked, and has not started another program: some of its memory may be from before that.
+    pub is_forked: bool,
 }
 
 /// How a process is to be read.
@@ -349,7 +351,8 @@ pub fn read(
         explained.settle(rss, is_settled);
         let has_taken_long = clock::thread_cpu_ns() - begin_ns > MOST_READING_NS;
         if is_good || !is_settled || tries == MOST_TRIES || has_taken_long {
-            return Ok(Reading { explained, statistics, memory: memory.ok() });
+            let is_forked = forked::is_forked(pid);
+            return Ok(Reading { explained, statistics, memory: memory.ok(), is_forked });
         }
     }
 }
