@@ -115,6 +115,7 @@ impl Watched {
                 if let Some(pid) = self.recording.running.filter(|_| self.end.is_none()) {
                     complete(snapshot, pid);
                 }
+                self.recording.read_ns = monotonic_ns();
                 self.recording.snapshot = Snapshot {
                     header: snapshot.header.clone(),
                     defects: snapshot.defects.clone(),
