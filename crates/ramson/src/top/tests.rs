@@ -75,6 +75,21 @@ pub fn snapshot(blocks: &[Block], allocated: &[f64]) -> Snapshot {
     }
 }
 
+#[test]
+fn stacks_that_differ_in_a_line_alone_say_which() {
+    let mut model = Model::new(Some(Kind::Heap), View::Stacks, Sort::Live);
+    model.picture.shape = shape(&[
+        &["mk:15", "work:22", "main:1"],
+        &["mk:15", "work:21", "main:1"],
+        &["mk:16", "work:21", "main:1"],
+    ]);
+    model.arrange();
+    let blocks = [0, 1, 2].map(|stack| Block(stack, 7, (3 - stack as u64) * MIB, 1.0, 10));
+    model.update(&snapshot(&blocks, &[3.0, 2.0, 1.0]), 100 * SECOND);
+    let names: Vec<&str> = model.rows.iter().map(|row| &*row.name).collect();
+    assert_eq!(names, ["mk ← work:22 ← main", "mk ← work:21 ← main", "mk ← work ← main"]);
+}
+
 const STACKS: [&[&str]; 4] = [
     &["zmalloc:10", "create:20", "serve:30", "main:1"],
     &["zmalloc:10", "create:20", "load:40", "main:2"],
