@@ -179,6 +179,22 @@ fn what_an_allocator_held_before_an_attach_is_asked_for_and_saves_nothing_that_i
 }
 
 #[test]
+fn what_was_mapped_before_an_attach_has_no_stack_to_look_at() {
+    let mut found = finding(None, None);
+    found.statistics = Ok(ramson_process::glibc::Statistics::default());
+    let mut action = |before| {
+        found.rss = of_areas(0, 120, 0).since(before);
+        let advice = advice::advice(&found);
+        advice.into_iter().find(|advice| advice.cause == "mmaps").unwrap()
+    };
+    let recorded = action(None);
+    assert_eq!(recorded.action, "see what mapped it: ramson report 42 --kind mmap");
+    let attached = action(Some(Before::Attach));
+    assert_eq!(attached.needs, Needs::Restart);
+    assert!(attached.action.contains("ramson run -- COMMAND"), "{}", attached.action);
+}
+
+#[test]
 fn what_was_live_before_an_attach_has_its_interval_as_its_term_has() {
     for (before, words) in
         [(Before::Attach, "before the attach"), (Before::Fork, "before the fork")]
