@@ -38,8 +38,8 @@ pub struct Rss {
     pub allocator: String,
     /// What the allocator holds, or else the other anonymous memory, may be live: allocated before an attach, or not seen.
     pub may_hold_live: bool,
-    /// Since when the profile knows what is allocated, if the process may have allocated before.
-    #[serde(skip)]
+    /// `attach`, `fork` or, of several processes, `either`: what the process may have allocated before that the profile does not have; null:
+    /// it has all.
     pub before: Option<Before>,
     /// The parts, for those who look further.
     #[serde(skip)]
@@ -50,7 +50,8 @@ pub struct Rss {
 }
 
 /// What came before the first allocation that a profile can have: the process ran already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Before {
     /// Of ramson.
     Attach,
