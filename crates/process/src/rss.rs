@@ -9,11 +9,12 @@ use crate::memory::Presence;
 use crate::part::{Part, Term};
 use crate::process_memory::ProcessMemory;
 use crate::smaps::{Areas, read_areas};
+use crate::stacks::stack_pointers;
 use crate::variables::begins_with_variables;
 use crate::{clock, forked, rights, stat, text, watched};
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
-use std::{fs, iter, ops};
+use std::{iter, ops};
 
 /// Times that everything is read again because it changed meanwhile.
 const MOST_TRIES: u32 = 3;
@@ -386,20 +387,6 @@ fn denied(pid: u32, error: &io::Error) -> Missing {
         },
         _ => Missing::Refused(format!("its memory cannot be read: {error}")),
     }
-}
-
-/// Where the threads' stacks are, ascending, for those that the kernel tells (threads that are blocked; ptrace rights needed).
-fn stack_pointers(pid: u32) -> Vec<u64> {
-    const MOST_THREADS: usize = 4096;
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let pointers = tasks.take(MOST_THREADS).filter_map(|task| {
-        let call = text::read(task.path().join("syscall")).ok()?;
-        let pointer = call.split_whitespace().rev().nth(1)?;
-        u64::from_str_radix(pointer.strip_prefix("0x")?, 16).ok()
-    });
-    let mut pointers: Vec<u64> = pointers.collect();
-    pointers.sort_unstable();
-    pointers
 }
 
 /// Page tables, which no process's RSS contains; bytes.

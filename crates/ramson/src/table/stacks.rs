@@ -127,6 +127,9 @@ fn nothing(report: &Report, of: &StackTable) -> String {
         );
     }
     let next = match &report.subject {
+        Subject::Recording(summary) if summary.is_running && report.interval_bytes <= 1 => {
+            "Wait".into()
+        }
         Subject::Recording(summary) if summary.is_running => format!(
             "Wait, or use a smaller interval: ramson set {} --interval {}",
             summary.pid,

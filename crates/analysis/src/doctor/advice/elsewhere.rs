@@ -10,6 +10,9 @@ use ramson_profile::format::format_percent;
 /// So much of RSS is what the process is made of.
 const MAIN_SHARE: f64 = 0.5;
 
+const FILES: &str = "nothing to do: the kernel takes back pages that it can read again from their files when it needs memory";
+const SHARED: &str = "nothing to do: it is one memory, counted in the RSS of each process that has touched it (Pss in smaps divides it)";
+
 pub fn padding(finding: &Finding) -> Option<Advice> {
     let bytes = finding.part(Part::Padding);
     let (huge, zeros) = (size(finding.rss.explained.anonymous_huge), size(bytes));
@@ -66,21 +69,9 @@ pub fn main_part(finding: &Finding) -> Option<Advice> {
             "files",
             sum(&[Part::Code, Part::Data, Part::Files]),
             "is mapped files and the variables of binaries",
-            (
-                Needs::Command,
-                "nothing to do: the kernel takes back pages that it can read again from their files when it needs memory".into(),
-            ),
+            (Needs::Command, FILES.into()),
         ),
-        (
-            "shared",
-            sum(&[Part::Shmem]),
-            "is shared memory",
-            (
-                Needs::Command,
-                "nothing to do: it is one memory, counted in the RSS of each process that has touched it (Pss in smaps divides it)"
-                    .into(),
-            ),
-        ),
+        ("shared", sum(&[Part::Shmem]), "is shared memory", (Needs::Command, SHARED.into())),
         (
             "mmaps",
             sum(&[Part::Extents]) + elsewhere,
