@@ -93,9 +93,13 @@ fn a_second_attach_counts_from_itself_and_says_which_settings_it_left() {
     told(&scratch, "attach", pid, &["--interval", "64K"]);
     let again = said(&scratch, &["attach", "--interval", "4096", "--for", "1m"], pid);
     let next = format!(
-        "still one sample per 64.0 KiB (to change that: ramson set {pid} --interval 4096 --for 60000ms)"
+        "still one sample per 64.0 KiB (to change that: ramson set {pid} --interval 4K --for 1m)"
     );
     has(&again, &next);
+    // Only what was asked for.
+    let again = said(&scratch, &["attach", "--for", "20s"], pid);
+    has(&again, &format!(" (to limit that: ramson set {pid} --for 20s): ramson report"));
+    lacks(&said(&scratch, &["attach"], pid), "ramson set");
     lacks(&said(&scratch, &["attach", "--interval", "64K"], pid), "still one");
     told(&scratch, "detach", pid, &[]);
     sleep(Duration::from_secs(3));
@@ -105,6 +109,22 @@ fn a_second_attach_counts_from_itself_and_says_which_settings_it_left() {
     let began = profiled.list("profiles")[0].number("start_unix_ns");
     let now = ramson_process::clock::unix_ns() as f64;
     assert!(recorded * 1e6 + 3e9 <= now - began, "{recorded} {}", now - began);
+    // In lists and reports, too.
+    let since = profiled.list("profiles")[0].number("since_unix_ns");
+    assert!(since >= began + 3e9, "{since} {began}");
+    has(&said(&scratch, &["report"], pid), " (first ");
+}
+
+#[test]
+fn the_directory_that_cannot_be_written_to_is_named() {
+    let scratch = Scratch::new();
+    let visited = Visited::start(0);
+    let directory = scratch.path("no_directory");
+    std::fs::write(&directory, "").unwrap();
+    let mut attach = ramson(&scratch);
+    attach.env("RAMSON_DIR", &directory).args(["attach", &visited.pid().to_string()]);
+    let words = format!("which cannot write to RAMSON_DIR, {};", directory.display());
+    has(&finish(&mut attach).good().text(), &words);
 }
 
 #[test]
@@ -118,6 +138,11 @@ fn what_was_switched_off_is_off_and_set_needs_a_change() {
     // Its next sample.
     visited.tell("hold 1");
     has(&said(&scratch, &["list"], pid), " sampling is off ");
+    // Frees are still seen.
+    visited.tell("drop");
+    let report = said(&scratch, &["report"], pid);
+    has(&report, " samples is live; sampling ended ");
+    lacks(&report, "was sampled");
     has(&said(&scratch, &["report"], pid), &format!(": ramson set {pid} --on"));
     assert_eq!(finish(ramson(&scratch).args(["set", &pid.to_string()])).status, 2);
 }
@@ -195,6 +220,9 @@ fn what_a_program_never_mapped_is_said_so() {
     told(&scratch, "attach", visited.pid(), &[]);
     let text = said(&scratch, &["report", "--kind", "mmap"], visited.pid());
     has(&text, "no mappings of 1 MiB or more");
+    let text = said(&scratch, &["report"], visited.pid());
+    let next = format!("use a smaller interval: ramson set {} --interval 64K", visited.pid());
+    has(&text, &next);
 }
 
 #[test]

@@ -49,6 +49,8 @@ export interface Rss {
   allocator: string;
   /** What the allocator holds, or else the other anonymous memory, may be live. */
   may_hold_live: boolean;
+  /** What the profile does not have was allocated before that. */
+  before: "attach" | "fork" | "either" | null;
 }
 
 export interface End {

@@ -59,6 +59,22 @@ fn ended_ns(recording: &Recording) -> u64 {
     }
 }
 
+/// Since when a process, running or not, is or was recorded as it is or was last, on the clock of its times: since its start or the latest
+/// attach, or since sampling ended.
+pub fn since_ns(recording: &Recording) -> u64 {
+    match sampling_of(recording) {
+        None | Some(Sampling::Attached) => recording.snapshot.header.live_since_ns(),
+        Some(Sampling::Ended | Sampling::Off | Sampling::Detached) => ended_ns(recording),
+    }
+}
+
+/// From the start, or the latest attach, to `now_ns`, or to where sampling ended before that.
+pub fn profiled_ns(recording: &Recording, now_ns: u64) -> u64 {
+    let is_over = ended_ago_ns(recording).is_some();
+    let end_ns = if is_over { ended_ns(recording).min(now_ns) } else { now_ns };
+    end_ns.saturating_sub(recording.snapshot.header.live_since_ns())
+}
+
 /// The last moment that a running process's samples are of.
 pub fn last_ns(recording: &Recording) -> u64 {
     recording.read_ns.saturating_sub(ended_ago_ns(recording).unwrap_or(0))
@@ -116,6 +132,46 @@ pub fn what_is_missing(recording: &Recording) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ramson_reader::{Header, Snapshot};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Of a process that began to be recorded after 10 s, was attached to again after 70 s, and took its last sample after 80 s.
+    fn recording(set: u32, until_s: u64) -> Recording {
+        let header = Header {
+            flags: set,
+            start_monotonic_ns: 10 * SECOND,
+            attached_monotonic_ns: 70 * SECOND,
+            last_monotonic_ns: 80 * SECOND,
+            until_monotonic_ns: until_s * SECOND,
+            ..Header::default()
+        };
+        Recording {
+            snapshot: Snapshot { header, ..Snapshot::default() },
+            running: Some(1),
+            read_ns: 100 * SECOND,
+            origin: String::new(),
+            names: None,
+            past: None,
+        }
+    }
+
+    #[test]
+    fn a_state_lasts_since_it_began_and_what_was_not_recorded_is_not_profiled() {
+        let attached = flags::ATTACHED | flags::HOOKED;
+        for (set, until_s, since_s, profiled_s) in [
+            (attached, 0, 70, 30),
+            (attached | flags::PAUSED, 0, 80, 10),
+            (flags::ATTACHED | flags::PAUSED, 0, 80, 10),
+            // Its time was over before it took the last sample.
+            (attached, 75, 75, 5),
+        ] {
+            let recording = recording(set, until_s);
+            assert_eq!(since_ns(&recording), since_s * SECOND, "{set} {until_s}");
+            let profiled = profiled_ns(&recording, 100 * SECOND);
+            assert_eq!(profiled, profiled_s * SECOND, "{set} {until_s}");
+        }
+    }
 
     #[test]
     fn hooks_that_outlive_their_time_and_what_is_switched_off_are_told_apart() {

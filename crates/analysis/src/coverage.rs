@@ -24,7 +24,8 @@ pub struct Coverage {
     live_bytes: u64,
     /// Of the allocator below the hooks: live, free, or its own.
     allocator_bytes: u64,
-    /// Elsewhere.
+    /// Elsewhere. What is neither may be either: recording began when the process had memory already, and its allocator's statistics
+    /// cannot be read.
     outside_bytes: u64,
     /// Whose that is, if the live heap explains too little.
     owners: Vec<Owner>,
@@ -40,9 +41,13 @@ impl Coverage {
 
     fn divided(rss: &Rss, owners: impl Fn(u64) -> Vec<Owner>) -> Self {
         let sum = |terms: &[Term]| -> f64 { terms.iter().map(|&term| rss.term(term).value).sum() };
-        let allocator = sum(&[Term::Live, Term::Free, Term::Metadata, Term::Held]).max(0.0);
-        let outside = sum(&[Term::Mmap, Term::Other]).max(0.0);
-        let (live, anonymous) = (rss.term(Term::Live), allocator + outside);
+        let of_allocator = [Term::Live, Term::Unseen, Term::Free, Term::Metadata, Term::Held];
+        let (allocator, mmap) = (sum(&of_allocator).max(0.0), sum(&[Term::Mmap]).max(0.0));
+        let other = sum(&[Term::Other]).max(0.0);
+        let may_be_allocator_s = rss.before.is_some() && !rss.is_live_counted;
+        let outside = if may_be_allocator_s { mmap } else { mmap + other };
+        let live = rss.term(Term::Live) + rss.term(Term::Unseen);
+        let anonymous = allocator + mmap + other;
         let half_width = live.half_width_95();
         let seen_at_most = live.value + if live.is_part() { 0.0 } else { half_width };
         let is_little = seen_at_most < ENOUGH * anonymous;
@@ -53,7 +58,7 @@ impl Coverage {
             format!("{outside} is outside malloc: {}", owners::text(&owners))
         });
         Self {
-            anonymous_bytes: allocator.round() as u64 + outside.round() as u64,
+            anonymous_bytes: anonymous.round() as u64,
             live_bytes: live.value.round() as u64,
             allocator_bytes: allocator.round() as u64,
             outside_bytes: outside.round() as u64,
@@ -77,7 +82,7 @@ impl Coverage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rss::of_areas;
+    use crate::rss::{Before, of_areas};
 
     const MIB: u64 = 1 << 20;
 
@@ -102,6 +107,16 @@ mod tests {
         let coverage = coverage(60, 5, 10, &[]);
         assert_eq!((coverage.allocator_bytes, coverage.outside_bytes), (60 * MIB, 10 * MIB));
         assert_eq!(coverage.line(), None);
+    }
+
+    #[test]
+    fn memory_from_before_recording_began_may_be_the_allocator_s() {
+        for before in [Before::Attach, Before::Fork] {
+            let rss = of_areas(0, 270, 0).since(Some(before));
+            let coverage = Coverage::divided(&rss, |_| panic!("not asked"));
+            assert_eq!(coverage.line(), None, "{before}");
+            assert_eq!((coverage.anonymous_bytes, coverage.outside_bytes), (270 * MIB, 0));
+        }
     }
 
     #[test]

@@ -48,10 +48,11 @@ impl std::fmt::Display for Intervals {
         let text = |bytes: u64| format_bytes(bytes as f64);
         let is_raised = (1..self.present_bytes).contains(&self.configured_bytes);
         let is_wider = self.widening >= LEAST_WIDENING;
-        let wider = format!("± of live is {} wider", format_percent(self.widening, 1.0));
         let bound = "by the overhead limit";
         let [configured, present, most] =
             [self.configured_bytes, self.present_bytes, self.most_bytes].map(text);
+        let wider = format_percent(self.widening, 1.0);
+        let wider = format!("± of live is {wider} wider than with {configured} from the start");
         match (is_raised, is_wider) {
             (true, true) => write!(f, "{configured} (raised to {present} {bound}; {wider})"),
             (true, false) => write!(f, "{configured} (raised to {present} {bound})"),
@@ -120,13 +121,14 @@ mod tests {
         assert_eq!(intervals(2 << 20, &calm).to_string(), raised);
         // A quarter of the samples: twice the interval.
         let stormy = vec![sample(100, 2 << 20); 10];
-        let wider = "512 KiB (raised to 2.00 MiB by the overhead limit; ± of live is 100 % wider)";
-        assert_eq!(intervals(2 << 20, &stormy).to_string(), wider);
-        let over =
-            "512 KiB (at times raised to 2.00 MiB by the overhead limit; ± of live is 100 % wider)";
-        assert_eq!(intervals(CONFIGURED, &stormy).to_string(), over);
+        let wider = "± of live is 100 % wider than with 512 KiB from the start";
+        let line = intervals(2 << 20, &stormy).to_string();
+        assert_eq!(line, format!("512 KiB (raised to 2.00 MiB by the overhead limit; {wider})"));
+        let line = intervals(CONFIGURED, &stormy).to_string();
+        let over = "512 KiB (at times raised to 2.00 MiB by the overhead limit; ";
+        assert_eq!(line, format!("{over}{wider})"));
         let set = Intervals { was_set: true, ..intervals(CONFIGURED, &stormy) };
-        assert_eq!(set.to_string(), "512 KiB (before that 2.00 MiB; ± of live is 100 % wider)");
+        assert_eq!(set.to_string(), format!("512 KiB (before that 2.00 MiB; {wider})"));
         // Written by a library that knew no configured interval.
         let old = Intervals { configured_bytes: 0, widening: 0.0, ..intervals(2 << 20, &stormy) };
         assert_eq!(old.to_string(), "2.00 MiB");

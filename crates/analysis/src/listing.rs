@@ -3,6 +3,7 @@
 use crate::attachment;
 use crate::end::{self, Cause, End};
 use crate::extents;
+use ramson_format::state;
 use ramson_process::ports::Listening;
 use ramson_process::{processes, stat};
 use ramson_profile::Estimate;
@@ -54,8 +55,14 @@ pub struct Entry {
     pub command: Vec<String>,
     /// Nanoseconds since 1970.
     pub start_unix_ns: u64,
+    /// Since when the state is what it is, while the process runs: since it started, was attached to or detached from …; nanoseconds since
+    /// 1970.
+    pub since_unix_ns: u64,
     /// When it ended, else when it last took a sample; nanoseconds since 1970.
     pub last_unix_ns: u64,
+    /// That is the last sample: the end was not seen.
+    #[serde(skip)]
+    pub is_last_sample: bool,
     /// In force.
     pub interval_bytes: u64,
     /// Live bytes of the heap; null: not known, as the process was detached from.
@@ -154,6 +161,8 @@ impl Entry {
             profile: recording.origin.clone(),
             command: header.command.clone(),
             start_unix_ns: header.start_realtime_ns,
+            since_unix_ns: header.unix_ns(attachment::since_ns(recording)),
+            is_last_sample: end_ns.is_none() && header.state != state::EXITED,
             last_unix_ns: end_ns.unwrap_or_else(|| header.unix_ns(header.last_monotonic_ns)),
             interval_bytes: header.interval_bytes,
             live: (!attachment::is_detached(recording))
@@ -197,6 +206,8 @@ mod tests {
             profile: "/var/tmp/7-8.ramson".into(),
             command: vec![name.into(), "--port".into(), "6379".into()],
             start_unix_ns: 1,
+            since_unix_ns: 1,
+            is_last_sample: false,
             last_unix_ns: 1 + life_s * 1_000_000_000,
             interval_bytes: 1,
             live: None,

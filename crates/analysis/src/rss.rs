@@ -38,12 +38,38 @@ pub struct Rss {
     pub allocator: String,
     /// What the allocator holds, or else the other anonymous memory, may be live: allocated before an attach, or not seen.
     pub may_hold_live: bool,
+    /// `attach`, `fork` or, of several processes, `either`: what the process may have allocated before that the profile does not have; null:
+    /// it has all.
+    pub before: Option<Before>,
     /// The parts, for those who look further.
     #[serde(skip)]
     pub explained: Explained,
     /// What a trim of glibc's arenas would return; `None` where their statistics are not known.
     #[serde(skip)]
     pub releasable: Option<u64>,
+}
+
+/// What came before the first allocation that a profile can have: the process ran already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Before {
+    /// Of ramson.
+    Attach,
+    /// By its parent.
+    Fork,
+    /// Of several processes.
+    Either,
+}
+
+/// `before the attach`.
+impl std::fmt::Display for Before {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Attach => "the attach",
+            Self::Fork => "the fork",
+            Self::Either => "the attach or the fork",
+        })
+    }
 }
 
 impl Rss {
@@ -73,7 +99,7 @@ impl Rss {
         snapshot: Option<&Snapshot>,
         allocators: Option<&Allocators>,
     ) -> Self {
-        let Reading { explained, statistics, memory } = reading;
+        let Reading { explained, statistics, memory, is_forked } = reading;
         let live = snapshot.map(extents::live_heap);
         let residence = || {
             let memory = memory.as_ref()?;
@@ -81,8 +107,14 @@ impl Rss {
         };
         // What an attach has not seen is told from untouched blocks only by looking at these.
         let is_attached = snapshot.is_some_and(|it| it.header.flags & flags::ATTACHED != 0);
-        let live = live.map(|live| (live, is_attached));
-        Self::divided(explained.clone(), statistics.as_ref().ok(), live, &residence, allocators)
+        let before = match () {
+            () if is_attached => Some(Before::Attach),
+            () => snapshot.filter(|_| *is_forked).map(|_| Before::Fork),
+        };
+        let (live, statistics) =
+            (live.map(|live| (live, before.is_some())), statistics.as_ref().ok());
+        let rss = Self::divided(explained.clone(), statistics, live, &residence, allocators);
+        rss.since(before)
     }
 
     /// `live` says beside the estimate whether its residence must be known in any case.
@@ -134,24 +166,37 @@ impl Rss {
                 other => format!("{other:?}").to_lowercase(),
             },
             may_hold_live: false,
+            before: None,
             explained,
             releasable: statistics.map(|it| it.sum(Arena::releasable_bytes)),
         }
     }
 
-    /// Takes what the profile does not have out of the live bytes that the allocator counts: in a program that was running when recording
-    /// began, what it had allocated before, or allocates unseen.
-    pub fn set_unseen_apart(&mut self) {
-        self.may_hold_live = !self.is_live_counted;
-        let Some(live) = self.live_by_profile.filter(|_| self.is_live_counted) else { return };
+    /// Of a process that ran already when recording began: takes what the profile does not have out of the live bytes that the allocator
+    /// counts. The process had allocated it before, or allocates unseen.
+    pub fn since(mut self, before: Option<Before>) -> Self {
+        self.before = before;
+        self.may_hold_live = before == Some(Before::Attach) && !self.is_live_counted;
+        let live = self.live_by_profile.filter(|_| self.is_live_counted);
+        if let (Some(before), Some(live)) = (before, live) {
+            self.set_unseen_apart(before, live);
+        }
+        self
+    }
+
+    fn set_unseen_apart(&mut self, before: Before, live: Estimate) {
         let counted = self.terms[Term::Live as usize];
         let not_resident = self.live_not_resident.unwrap_or_default();
         let seen = (live.value - not_resident.value).round().clamp(0.0, counted.value);
-        let unseen = counted.value - seen;
-        self.explained.transfer(Part::Live, Part::Unseen, unseen as i64);
-        self.terms[Term::Live as usize] = Estimate { value: seen, variance: live.variance };
         let variance = live.variance + counted.variance;
-        self.terms[Term::Unseen as usize] = Estimate { value: unseen, variance };
+        let unseen = Estimate { value: counted.value - seen, variance };
+        // Most daemons fork before they allocate anything: what is within the error is none.
+        if before == Before::Fork && unseen.value <= unseen.half_width_95() {
+            return;
+        }
+        self.explained.transfer(Part::Live, Part::Unseen, unseen.value as i64);
+        self.terms[Term::Live as usize] = Estimate { value: seen, variance: live.variance };
+        self.terms[Term::Unseen as usize] = unseen;
     }
 
     /// Of several processes: the sum of each term. Shared pages are counted once per process. `None`: of no process.
@@ -168,6 +213,12 @@ impl Rss {
             live_not_resident: all.iter().filter_map(|rss| rss.live_not_resident).reduce(Add::add),
             allocator: if is_one_allocator { first.allocator.clone() } else { "allocators".into() },
             may_hold_live: all.iter().any(|rss| rss.may_hold_live),
+            before: all.iter().filter_map(|rss| rss.before).reduce(|one, other| {
+                match one == other {
+                    true => one,
+                    false => Before::Either,
+                }
+            }),
             explained: all.iter().map(|rss| &rss.explained).sum(),
             releasable: all.iter().filter_map(|rss| rss.releasable).reduce(Add::add),
         })
@@ -228,6 +279,10 @@ impl Rss {
     /// What a term is called.
     pub fn word(&self, term: Term) -> String {
         match term {
+            Term::Unseen => match self.before {
+                Some(before) => format!("allocated before {before} or not seen"),
+                None => "not seen".into(),
+            },
             Term::Free => format!("free in {}", self.allocator),
             Term::Held if self.may_hold_live => {
                 format!("held by {}: allocated before the attach, or free", self.allocator)
@@ -289,4 +344,4 @@ pub fn live_text(live: Estimate) -> String {
 #[path = "rss_tests.rs"]
 mod tests;
 #[cfg(test)]
-pub use tests::of_areas;
+pub use tests::{half_unseen, of_areas};

@@ -8,11 +8,14 @@ use crate::interval::Intervals;
 use crate::members::Sum;
 use crate::recording::{self, Cost};
 use crate::rss::Rss;
-use ramson_format::{Health, flags};
+use ramson_format::Health;
 use ramson_profile::{Estimate, Profile, SampleType};
 use ramson_source::{Foreign, Opened, Past, Recording};
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// The first attach comes this soon after the profile begins.
+const SAME_NS: u64 = 1_000_000_000;
 
 /// Of one source.
 #[derive(Serialize, schemars::JsonSchema)]
@@ -78,7 +81,13 @@ pub struct Summary {
     pub samples: (u64, usize),
     /// From the first record to the moment that is shown.
     #[serde(skip)]
+    pub known_ns: u64,
+    /// Of that, from the latest attach on, and only while it was recorded.
+    #[serde(skip)]
     pub profiled_ns: u64,
+    /// It was attached to again.
+    #[serde(skip)]
+    pub is_attached_again: bool,
     /// Sampling of the process, which runs, has ended: how long ago.
     #[serde(skip)]
     pub ended_ago_ns: Option<u64>,
@@ -93,7 +102,7 @@ impl Summary {
         let snapshot = &recording.snapshot;
         let header = &snapshot.header;
         let live = extents::live_heap(snapshot);
-        let mut rss = recording
+        let rss = recording
             .running
             .and_then(|pid| Rss::read(pid, &recording.origin, snapshot, &mut None));
         // After a detach no block is known that would tell the allocator's memory from the rest.
@@ -101,10 +110,8 @@ impl Summary {
         let known = rss.as_ref().filter(|_| !is_detached);
         let coverage =
             known.zip(recording.running).map(|(rss, pid)| Coverage::of(pid, rss, snapshot));
-        if let Some(rss) = rss.as_mut().filter(|_| header.flags & flags::ATTACHED != 0) {
-            rss.set_unseen_apart();
-        }
         let intervals = Intervals::of(recording);
+        let known_ns = time_unix_ns.saturating_sub(header.start_realtime_ns);
         let own_bytes = rss.as_ref().map(|rss| rss.explained.part(ramson_process::Part::Ramson));
         Self {
             pid: recording.pid(),
@@ -126,7 +133,12 @@ impl Summary {
             ),
             health: recording::health(header),
             samples: (header.health[Health::Samples as usize], snapshot.live.len()),
-            profiled_ns: time_unix_ns.saturating_sub(header.start_realtime_ns),
+            known_ns,
+            profiled_ns: attachment::profiled_ns(
+                recording,
+                header.start_monotonic_ns.saturating_add(known_ns),
+            ),
+            is_attached_again: header.live_since_ns() > header.start_monotonic_ns + SAME_NS,
             ended_ago_ns: attachment::ended_ago_ns(recording),
             interval: intervals.to_string(),
             rss,

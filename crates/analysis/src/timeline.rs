@@ -5,13 +5,12 @@ use crate::live::watch::free_or_held;
 use crate::rss::Rss;
 use crate::steps::{Seen, Step, steps};
 use crate::terms::Terms;
-use ramson_format::{Kind, flags};
+use ramson_format::Kind;
 use ramson_history::{Free, Moment, Span, Triggers, When};
 use ramson_process::Term;
 use ramson_process::clock::unix_ns;
 use ramson_process::stat::Stat;
 use ramson_profile::Estimate;
-use ramson_reader::Header;
 use ramson_source::{Failure, Recording, Selector, find, time_of, unreadable};
 use serde::Serialize;
 use std::iter;
@@ -195,7 +194,7 @@ pub fn now(recording: &Recording) -> Row {
         (Some(past), _) => (past.time_ns, (past.rss, past.free, past.terms.map(Terms))),
         (None, Some(pid)) => match Rss::read(pid, &recording.origin, snapshot, &mut None) {
             Some(rss) => {
-                let Split { rss, free, terms } = Split::of(rss, header);
+                let Split { rss, free, terms } = Split::of(&rss);
                 (unix_ns(), (Some(rss), free, Some(terms)))
             }
             None => (unix_ns(), (Stat::of(pid).and_then(|stat| stat.rss), None, None)),
@@ -230,15 +229,12 @@ pub struct Split {
 }
 
 impl Split {
-    /// Of a process whose profile has this header.
-    pub fn of(mut rss: Rss, header: &Header) -> Self {
-        let (term, bytes) = free_or_held(&rss);
+    /// Of a reading.
+    pub fn of(rss: &Rss) -> Self {
+        let (term, bytes) = free_or_held(rss);
         let is_held = term == Term::Held;
         let free = (rss.is_live_counted || is_held).then_some(Free { bytes, is_held });
-        if header.flags & flags::ATTACHED != 0 {
-            rss.set_unseen_apart();
-        }
-        Self { rss: rss.bytes, free, terms: Terms::of(&rss) }
+        Self { rss: rss.bytes, free, terms: Terms::of(rss) }
     }
 }
 

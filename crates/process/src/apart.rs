@@ -7,6 +7,7 @@ use crate::padding::padding;
 use crate::process_memory::ProcessMemory;
 use crate::search::{Found, Search};
 use crate::stacks::thread_stacks;
+use crate::variables::ends_of_variables;
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::{Apart, Failure, Request};
 use std::collections::HashMap;
@@ -43,6 +44,8 @@ pub struct Sight {
     pub stacks: Vec<u64>,
     /// Bytes of zeros in huge pages, by the starts of their areas, ascending.
     pub padding: Vec<(u64, u64)>,
+    /// Where the variables end that areas begin with, by the starts of these, ascending.
+    pub variables: Vec<(u64, u64)>,
 }
 
 impl Sight {
@@ -51,6 +54,7 @@ impl Sight {
         Self {
             stacks: thread_stacks(memory, areas),
             padding: padding.filter(|&(_, bytes)| bytes > 0).collect(),
+            variables: ends_of_variables(memory, areas),
         }
     }
 
@@ -60,17 +64,31 @@ impl Sight {
         let is_padding = |&(start, bytes): &(u64, u64)| {
             areas.get(&start).is_some_and(|area| bytes <= area.anonymous_huge)
         };
+        let is_end = |&(start, end): &(u64, u64)| {
+            areas.get(&start).is_some_and(|area| (start..=area.end).contains(&end))
+        };
         self.stacks.is_sorted()
             && self.stacks.iter().all(|start| areas.contains_key(start))
             && self.padding.iter().all(is_padding)
             && self.padding.is_sorted()
+            && self.variables.iter().all(is_end)
+            && self.variables.is_sorted()
     }
 
     /// Bytes of zeros in the huge pages of an area.
     pub fn padding_of(&self, area: &Area) -> u64 {
-        let found = self.padding.binary_search_by_key(&area.start, |&(start, _)| start);
-        found.map_or(0, |index| self.padding[index].1)
+        of_area(&self.padding, area).unwrap_or(0)
     }
+
+    /// Where the variables end that an area begins with; `None` where that is not known.
+    pub fn end_of_variables(&self, area: &Area) -> Option<u64> {
+        of_area(&self.variables, area)
+    }
+}
+
+fn of_area(all: &[(u64, u64)], area: &Area) -> Option<u64> {
+    let found = all.binary_search_by_key(&area.start, |&(start, _)| start);
+    found.ok().map(|index| all[index].1)
 }
 
 pub(crate) fn all_beside(

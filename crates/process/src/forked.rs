@@ -8,14 +8,19 @@ use std::fs;
 /// Less than this is what any child has.
 const LEAST_BYTES: u64 = 16 << 20;
 
-/// The process that forked this one, if it still runs and both run one program.
-pub fn parent(pid: u32) -> Option<u64> {
+/// Whether it is such a process. It may have been forked before anything was allocated, as daemons are.
+pub fn is_forked(pid: u32) -> bool {
     // PF_FORKNOEXEC (Linux, include/linux/sched.h).
     const FORKED: u64 = 0x40;
-    let (flags, parent) = (stat::number(pid, 9)?, stat::number(pid, 4)?);
+    stat::number(pid, 9).is_some_and(|flags| flags & FORKED != 0)
+}
+
+/// The process that forked this one, if it still runs and both run one program.
+pub fn parent(pid: u32) -> Option<u64> {
+    let parent = stat::number(pid, 4)?;
     let executable = |pid: u64| fs::read_link(format!("/proc/{pid}/exe")).ok();
     let is_same = executable(parent).is_some_and(|of| executable(pid.into()) == Some(of));
-    (flags & FORKED != 0 && is_same).then_some(parent)
+    (is_forked(pid) && is_same).then_some(parent)
 }
 
 /// Whether most of its anonymous memory is still its parent's.

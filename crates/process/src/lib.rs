@@ -35,6 +35,7 @@ mod smaps;
 mod stacks;
 pub mod stat;
 pub mod text;
+mod variables;
 pub mod watched;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 pub enum Term {
     /// Blocks that the program has.
     Live,
-    /// Blocks that the program has and the profile does not: from before the attach, or made unseen.
+    /// Blocks that the program has and the profile does not: from before the attach or the fork, or made unseen.
     Unseen,
     /// What the program freed and the allocator has not returned.
     Free,
@@ -61,7 +61,7 @@ impl Term {
 pub enum Part {
     /// In blocks that the program has, by the allocator's statistics.
     Live,
-    /// Of these, what an attached program's profile does not have.
+    /// Of these, what the profile of an attached program or of a forked child does not have.
     Unseen,
     /// Free: at the top of arenas.
     Top,

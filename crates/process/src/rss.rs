@@ -9,10 +9,12 @@ use crate::memory::Presence;
 use crate::part::{Part, Term};
 use crate::process_memory::ProcessMemory;
 use crate::smaps::{Areas, read_areas};
+use crate::stacks::stack_pointers;
+use crate::variables::begins_with_variables;
 use crate::{clock, forked, rights, stat, text, watched};
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
-use std::{fs, iter, ops};
+use std::{iter, ops};
 
 /// Times that everything is read again because it changed meanwhile.
 const MOST_TRIES: u32 = 3;
@@ -124,6 +126,8 @@ pub struct Known<'a> {
     pub is_shmem: &'a dyn Fn(&Area) -> bool,
     /// Zeros in an area's huge pages, in bytes.
     pub padding: &'a dyn Fn(&Area) -> u64,
+    /// Where the variables end that an area begins with; `None`: all of it is.
+    pub end_of_variables: &'a dyn Fn(&Area) -> Option<u64>,
     /// Resident bytes of a part of an area; `None` where they cannot be known.
     pub resident: &'a dyn Fn(ops::Range<u64>) -> Option<u64>,
 }
@@ -141,8 +145,6 @@ pub fn explain(areas: &[Area], known: &Known) -> Explained {
         explained.anonymous_huge += area.anonymous_huge;
         explained.hugetlb += area.hugetlb;
         let (rss, anonymous) = (area.rss as i64, area.anonymous as i64);
-        let follows_data = previous
-            .is_some_and(|last| last.end == area.start && last.inode != 0 && last.is_writable());
         let is_ramsons = is_ramsons(area, previous, known.profile);
         match area.backing() {
             Backing::Anonymous => {
@@ -150,7 +152,7 @@ pub fn explain(areas: &[Area], known: &Known) -> Explained {
                     () if is_ramsons => Part::Ramson,
                     () if (known.is_stack)(area) => Part::Stacks,
                     // The zeroed part of a library's variables has no file.
-                    () if area.path.is_empty() && follows_data => Part::Data,
+                    () if begins_with_variables(area, previous) => Part::Data,
                     () => Part::Anonymous,
                 };
                 divide(&mut explained, area, rest, known);
@@ -210,15 +212,19 @@ fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
         elsewhere -= padding;
     }
     // An allocator's area may lie right behind a library's variables, and be one with them.
-    let own = match (rest, first_block(area, known)) {
-        (Part::Anonymous, Some(_)) => 0,
-        (Part::Data, Some(block)) => {
-            (resident_bytes(area, area.start..block, known) as i64).min(elsewhere)
-        }
-        _ => elsewhere,
+    let block = first_block(area, known);
+    let end = match rest {
+        Part::Anonymous => block.map(|_| area.start),
+        Part::Data => (known.end_of_variables)(area).into_iter().chain(block).min(),
+        Part::Ramson => (known.end_of_variables)(area),
+        _ => None,
     };
+    let own = end.map_or(elsewhere, |end| {
+        (resident_bytes(area, area.start..end, known) as i64).min(elsewhere)
+    });
     explained.add(rest, own);
-    explained.add(Part::Held, elsewhere - own);
+    let part = if block.is_some() { Part::Held } else { Part::Anonymous };
+    explained.add(part, elsewhere - own);
 }
 
 /// The first block in the area that the allocator has made, where its statistics do not tell.
@@ -273,6 +279,8 @@ pub struct Reading {
     pub statistics: Result<Statistics, Missing>,
     /// Its memory, for looking further.
     pub memory: Option<ProcessMemory>,
+    /// It was forked, and has not started another program: some of its memory may be from before that.
+    pub is_forked: bool,
 }
 
 /// How a process is to be read.
@@ -333,6 +341,7 @@ pub fn read(
             },
             is_shmem: &|area| tmpfs.contains(&area.device),
             padding: &|area| sight.padding_of(area),
+            end_of_variables: &|area| sight.end_of_variables(area),
             resident: &|range| {
                 let presence = Presence::of(memory_read?, range.start, range.end)?;
                 Some(presence.resident_bytes(range.start, range.end))
@@ -343,7 +352,8 @@ pub fn read(
         explained.settle(rss, is_settled);
         let has_taken_long = clock::thread_cpu_ns() - begin_ns > MOST_READING_NS;
         if is_good || !is_settled || tries == MOST_TRIES || has_taken_long {
-            return Ok(Reading { explained, statistics, memory: memory.ok() });
+            let is_forked = forked::is_forked(pid);
+            return Ok(Reading { explained, statistics, memory: memory.ok(), is_forked });
         }
     }
 }
@@ -377,20 +387,6 @@ fn denied(pid: u32, error: &io::Error) -> Missing {
         },
         _ => Missing::Refused(format!("its memory cannot be read: {error}")),
     }
-}
-
-/// Where the threads' stacks are, ascending, for those that the kernel tells (threads that are blocked; ptrace rights needed).
-fn stack_pointers(pid: u32) -> Vec<u64> {
-    const MOST_THREADS: usize = 4096;
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let pointers = tasks.take(MOST_THREADS).filter_map(|task| {
-        let call = text::read(task.path().join("syscall")).ok()?;
-        let pointer = call.split_whitespace().rev().nth(1)?;
-        u64::from_str_radix(pointer.strip_prefix("0x")?, 16).ok()
-    });
-    let mut pointers: Vec<u64> = pointers.collect();
-    pointers.sort_unstable();
-    pointers
 }
 
 /// Page tables, which no process's RSS contains; bytes.

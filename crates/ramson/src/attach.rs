@@ -10,10 +10,13 @@ use ramson_profile::Pattern;
 use ramson_profile::format::{format_bytes, format_duration};
 use ramson_source::{Failure, Target, Targets, find_targets, matching_targets};
 use serde::Serialize;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 use std::{env, fs};
 
+/// As `ramson run` has it.
+const DEFAULT_INTERVAL_BYTES: u64 = 512 << 10;
 /// Names of binaries in a line.
 const MOST_NAMES: usize = 4;
 
@@ -30,16 +33,17 @@ pub fn attach(flags: &AttachFlags) -> Result<(), Failure> {
         Failure::failed(format!("{}: {error}. Set RAMSON_LIBRARY", path.display()))
     })?;
     let directory = env::var_os("RAMSON_DIR");
-    let default = if flags.interval == 1 { 0 } else { DEFAULT_MAX_OVERHEAD_PPM };
+    let interval_bytes = flags.interval.unwrap_or(DEFAULT_INTERVAL_BYTES);
+    let default = if interval_bytes == 1 { 0 } else { DEFAULT_MAX_OVERHEAD_PPM };
     let options = Options {
-        interval_bytes: flags.interval,
+        interval_bytes,
         max_overhead_ppm: bound(flags.max_overhead.as_deref()).unwrap_or(default),
         duration: flags.duration.map(Duration::from_nanos),
         directory: directory.as_ref().map(|directory| directory.as_bytes()),
         library: &library,
     };
     let attach = |target: &Target| ramson_control::attach(target, &options);
-    let text = |attached: &Attached| attached_text(attached, &options);
+    let text = |attached: &Attached| attached_text(attached, flags, directory.as_deref());
     let targets = match &flags.matched {
         Some(pattern) => matching(pattern)?,
         None => find_targets(&flags.sources)?,
@@ -118,17 +122,16 @@ fn one_line(text: &str) -> String {
     text.trim_end_matches('\n').replace(char::is_control, "\u{fffd}")
 }
 
-fn attached_text(attached: &Attached, options: &Options) -> String {
-    let (Attached { pid, name, .. }, duration) = (attached, options.duration);
+fn attached_text(attached: &Attached, flags: &AttachFlags, directory: Option<&OsStr>) -> String {
+    let Attached { pid, name, .. } = attached;
     if attached.was_recorded {
         let since = attached
             .recorded_for_ms
             .map_or(String::new(), |ms| format!(" for {}", format_duration((ms * 1e6) as u64)));
-        let kept = kept_text(attached, options);
+        let kept = kept_text(attached, flags);
         return format!("{name} (pid {pid}): already recorded{since}{kept}: ramson report {pid}\n");
     }
-    let limit = duration
-        .map_or(String::new(), |time| format!(" for {}", format_duration(time.as_nanos() as u64)));
+    let limit = flags.duration.map_or(String::new(), |ns| format!(" for {}", format_duration(ns)));
     let seen = attached.objects - attached.missed.len();
     let missed = match attached.missed.as_slice() {
         [] => String::new(),
@@ -142,9 +145,15 @@ fn attached_text(attached: &Attached, options: &Options) -> String {
         names => format!(" (not in {})", names.join(", ")),
     };
     let objects = attached.objects;
-    let memory = match attached.is_in_memory {
-        true => "; the profile ends with the process, which cannot write to any directory",
-        false => "",
+    let memory = match (attached.is_in_memory, directory) {
+        (true, Some(directory)) => format!(
+            "; the profile ends with the process, which cannot write to RAMSON_DIR, {}",
+            directory.display()
+        ),
+        (true, None) => {
+            "; the profile ends with the process, which cannot write to any directory".into()
+        }
+        (false, _) => String::new(),
     };
     format!(
         "{name} (pid {pid}): recorded from now on{limit}, in {seen} of {objects} binaries that allocate{missed}{memory}; \
@@ -153,22 +162,43 @@ fn attached_text(attached: &Attached, options: &Options) -> String {
 }
 
 /// What was asked for of a process that is recorded already, and how to change it.
-fn kept_text(attached: &Attached, options: &Options) -> String {
-    let mut changes = String::new();
-    if ![0, options.interval_bytes].contains(&attached.interval_bytes) {
-        changes += &format!(" --interval {}", options.interval_bytes);
-    }
-    if let Some(duration) = options.duration {
-        changes += &format!(" --for {}ms", duration.as_millis());
-    }
-    match changes.is_empty() {
-        true => String::new(),
-        false => format!(
-            ", still one sample per {} (to change that: ramson set {}{changes})",
-            format_bytes(attached.interval_bytes as f64),
-            attached.pid
+fn kept_text(attached: &Attached, flags: &AttachFlags) -> String {
+    let is_other = |bytes: &u64| ![0, *bytes].contains(&attached.interval_bytes);
+    let interval = flags.interval.filter(is_other);
+    let changes = [
+        interval.map(|bytes| format!(" --interval {}", size_argument(bytes))),
+        flags.duration.map(|ns| format!(" --for {}", duration_argument(ns))),
+    ];
+    let changes: String = changes.into_iter().flatten().collect();
+    let still = match interval {
+        Some(_) => format!(
+            ", still one sample per {} (to change that: ",
+            format_bytes(attached.interval_bytes as f64)
         ),
-    }
+        None if changes.is_empty() => return String::new(),
+        None => " (to limit that: ".into(),
+    };
+    format!("{still}ramson set {}{changes})", attached.pid)
+}
+
+/// As a flag takes it: `512K`.
+fn size_argument(bytes: u64) -> String {
+    in_largest(bytes, &[(1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"), (1, "")])
+}
+
+/// As a flag takes it: `20s`.
+fn duration_argument(ns: u64) -> String {
+    const MS: u64 = 1_000_000;
+    in_largest(
+        ns.next_multiple_of(MS),
+        &[(3_600_000 * MS, "h"), (60_000 * MS, "m"), (1000 * MS, "s"), (MS, "ms")],
+    )
+}
+
+/// In the largest unit of which it is a whole number.
+fn in_largest(value: u64, units: &[(u64, &str)]) -> String {
+    let fits = |&&(unit, _): &&(u64, &str)| value.is_multiple_of(unit);
+    units.iter().find(fits).map_or(String::new(), |(unit, name)| format!("{}{name}", value / unit))
 }
 
 fn detached_text(detached: &Detached) -> String {

@@ -68,6 +68,8 @@ mod tests {
             profile: profile.into(),
             command: Vec::new(),
             start_unix_ns: 0,
+            since_unix_ns: 0,
+            is_last_sample: false,
             last_unix_ns: 0,
             interval_bytes: 0,
             live: Some(Estimate::default()),

@@ -55,6 +55,7 @@ fn nothing_else(statistics: Option<&glibc::Statistics>) -> Known<'_> {
         is_stack: &|_| false,
         is_shmem: &|_| false,
         padding: &|_| 0,
+        end_of_variables: &|_| None,
         resident: &|_| None,
     }
 }

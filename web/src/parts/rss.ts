@@ -30,8 +30,14 @@ function sum(all: (Estimate | undefined)[]): Estimate {
   };
 }
 
+/** `the fork`. */
+export function beforeOf(rss: Rss): string {
+  return rss.before === "either" ? "the attach or the fork" : `the ${rss.before ?? "attach"}`;
+}
+
 /** Where the profile does not know all that is live, what an allocator holds is not known to be free. */
 function nameOf(kind: string, name: string, rss: Rss): string {
+  if (kind === "unseen") return `allocated before ${beforeOf(rss)} or not seen`;
   if (kind === "free") return `free in ${rss.allocator}`;
   if (kind === "held") return `held by ${rss.allocator}${rss.may_hold_live ? ": allocated before the attach, or free" : ""}`;
   return kind === "other" && rss.may_hold_live && rss.allocator !== "malloc" ? `other anonymous, including ${rss.allocator}’s` : name;

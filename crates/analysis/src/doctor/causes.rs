@@ -4,6 +4,7 @@ use super::cause::Cause;
 use super::finding::Finding;
 use super::leaks::Leaks;
 use super::words::{amount, measured, sentence, site};
+use crate::rss::Before;
 use ramson_process::allocators::Missing;
 use ramson_process::glibc::{Arena, Statistics};
 use ramson_process::identify::AllocatorKind;
@@ -30,7 +31,7 @@ const OTHERS: [(&str, &[Part], &str); 13] = [
     (
         "unseen",
         &[Part::Unseen],
-        "is live, and was allocated before the attach or is not seen: no stack is known",
+        "is live, and was allocated before ATTACH or is not seen: no stack is known",
     ),
     (
         "inherited",
@@ -200,10 +201,12 @@ fn held(finding: &Finding) -> Option<Cause> {
         sentence: format!(
             "{} is held by {allocator}{}.{}",
             amount(bytes, finding.rss.bytes),
-            if finding.rss.may_hold_live {
-                ": what was allocated before the attach or is not seen, and free memory"
-            } else {
-                " beyond the live blocks: free memory, metadata and rounding"
+            match finding.rss.before {
+                Some(Before::Fork) => {
+                    " beyond the live blocks: what was allocated before the fork, if anything was, free memory, metadata and rounding"
+                }
+                Some(_) => ": what was allocated before the attach or is not seen, and free memory",
+                None => " beyond the live blocks: free memory, metadata and rounding",
             },
             next_question(finding),
         ),
@@ -212,18 +215,20 @@ fn held(finding: &Finding) -> Option<Cause> {
 
 fn of_parts(finding: &Finding, other: &(&'static str, &[Part], &str)) -> Option<Cause> {
     let &(cause, parts, phrase) = other;
-    let value = parts.iter().map(|&part| finding.part(part)).sum::<u64>() as f64;
-    let variance = match parts {
-        [Part::Anonymous] => finding.rss.term(Term::Other).variance,
-        _ => 0.0,
+    let bytes = match parts {
+        &[part] => finding.part_estimate(part),
+        parts => Estimate::exact(parts.iter().map(|&part| finding.part(part)).sum::<u64>() as f64),
     };
-    let bytes = Estimate { value, variance };
     let start = amount(bytes, finding.rss.bytes);
     let sentence = match cause {
         "other" if !finding.is_divided() => undivided(finding, &start),
-        _ => format!("{start} {}.", phrase.replace("PID", &finding.pid.to_string())),
+        _ => {
+            let before = finding.rss.before.map_or(String::new(), |before| before.to_string());
+            let phrase = phrase.replace("PID", &finding.pid.to_string());
+            format!("{start} {}.", phrase.replace("ATTACH", &before))
+        }
     };
-    (value > 0.0).then_some(Cause { cause, bytes, sentence })
+    (bytes.value > 0.0).then_some(Cause { cause, bytes, sentence })
 }
 
 /// Anonymous memory, where the allocator's part of it is not known.
@@ -232,7 +237,7 @@ fn undivided(finding: &Finding, start: &str) -> String {
         Err(Missing::Unreadable(kind)) if *kind != AllocatorKind::InProgram => format!(
             "{start} is anonymous memory, which may include {}'s {}.{}",
             finding.rss.allocator,
-            if finding.live.is_some() && !finding.rss.may_hold_live {
+            if finding.live.is_some() && finding.rss.before.is_none() {
                 "free memory and metadata"
             } else {
                 "live blocks, free memory and metadata"

@@ -20,7 +20,6 @@ use crate::extents;
 use crate::members::{Each, Row};
 use crate::naming::Names;
 use crate::rss::Rss;
-use ramson_format::flags;
 use ramson_process::allocators::Figures;
 use ramson_process::cgroup::Groups;
 use ramson_process::glibc::Effort;
@@ -74,10 +73,7 @@ pub fn examine(
     let has_sampling_ended = profile.is_some_and(|it| attachment::ended_ago_ns(it).is_some());
     let judged = profile.filter(|_| !has_sampling_ended);
     let leaks = judged.map(|recording| Leaks::of(recording, names, own_frames)).transpose()?;
-    let mut rss = Rss::of(&reading, snapshot, Some(&allocators));
-    if snapshot.is_some_and(|snapshot| snapshot.header.flags & flags::ATTACHED != 0) {
-        rss.set_unseen_apart();
-    }
+    let rss = Rss::of(&reading, snapshot, Some(&allocators));
     let mut finding = Finding {
         pid: target.pid,
         name: target.name.clone(),

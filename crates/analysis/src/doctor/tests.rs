@@ -2,7 +2,7 @@
 
 use super::words::with_half_width;
 use super::*;
-use crate::rss::of_areas;
+use crate::rss::{Before, half_unseen, of_areas};
 use ramson_process::Part;
 use ramson_process::allocators::{Allocator, Allocators, Missing};
 use ramson_process::cgroup::Limit;
@@ -166,7 +166,7 @@ fn only_a_redis_with_its_own_jemalloc_is_told_to_defragment() {
 #[test]
 fn what_an_allocator_held_before_an_attach_is_asked_for_and_saves_nothing_that_is_known() {
     let mut found = finding(Some(leaks(0.0, &[])), None);
-    found.rss.set_unseen_apart();
+    found.rss = found.rss.since(Some(Before::Attach));
     let (causes, advice) = (causes::causes(&found), advice::advice(&found));
     let held = causes.iter().find(|cause| cause.cause == "held").unwrap();
     assert!(!held.sentence.contains("beyond the live blocks"), "{}", held.sentence);
@@ -176,6 +176,36 @@ fn what_an_allocator_held_before_an_attach_is_asked_for_and_saves_nothing_that_i
     // mimalloc has no function that tells.
     found.statistics = Err(Missing::Unreadable(AllocatorKind::Mimalloc));
     assert!(advice::advice(&found).iter().all(|advice| advice.saving.is_none()));
+}
+
+#[test]
+fn what_was_mapped_before_an_attach_has_no_stack_to_look_at() {
+    let mut found = finding(None, None);
+    found.statistics = Ok(ramson_process::glibc::Statistics::default());
+    let mut action = |before| {
+        found.rss = of_areas(0, 120, 0).since(before);
+        let advice = advice::advice(&found);
+        advice.into_iter().find(|advice| advice.cause == "mmaps").unwrap()
+    };
+    let recorded = action(None);
+    assert_eq!(recorded.action, "see what mapped it: ramson report 42 --kind mmap");
+    let attached = action(Some(Before::Attach));
+    assert_eq!(attached.needs, Needs::Restart);
+    assert!(attached.action.contains("ramson run -- COMMAND"), "{}", attached.action);
+}
+
+#[test]
+fn what_was_live_before_an_attach_has_its_interval_as_its_term_has() {
+    for (before, words) in
+        [(Before::Attach, "before the attach"), (Before::Fork, "before the fork")]
+    {
+        let mut found = finding(None, None);
+        found.rss = half_unseen(200.0, 100.0, 10.0, before);
+        let causes = causes::causes(&found);
+        let unseen = causes.iter().find(|cause| cause.cause == "unseen").unwrap();
+        let start = format!("100 MiB (±10.0 MiB; 50.0 %) is live, and was allocated {words} or");
+        assert!(unseen.sentence.starts_with(&start), "{}", unseen.sentence);
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::extents::lost_text;
 use crate::rss::live_text;
 use kernel_log::KernelLog;
 use ramson_format::state;
+use ramson_process::clock::unix_ns;
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_bytes, format_duration, format_utc};
 use ramson_reader::{End as Noted, FailedAllocation, Way};
@@ -227,11 +228,13 @@ pub fn sentence(source: &Recording) -> String {
     let header = &source.snapshot.header;
     let Some(end) = end_of(source) else {
         let lived_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
-        let what = match header.state {
-            state::EXITED => "exited after",
-            _ => "died; cause unknown; last sample after",
-        };
-        return format!("{what} {}", format_duration(lived_ns));
+        let lived = format_duration(lived_ns);
+        if header.state == state::EXITED {
+            return format!("exited after {lived}");
+        }
+        let ago_ns = unix_ns().saturating_sub(header.unix_ns(header.last_monotonic_ns));
+        let ago = format_duration(ago_ns);
+        return format!("died; cause unknown; last sample {ago} ago, after {lived}");
     };
     let mut out = way_and_cause(source, &end);
     if end.is_out_of_memory() {

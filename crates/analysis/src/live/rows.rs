@@ -169,10 +169,15 @@ impl Material<'_> {
             let group = groups.entry(self.shape.stack(number));
             group.or_insert((number, Sums::default())).1 += *sums;
         }
+        let mut alike: HashMap<(String, usize), Vec<&[usize]>> = HashMap::new();
+        for &stack in groups.keys() {
+            alike.entry((self.names_of(stack), stack[0])).or_default().push(stack);
+        }
         let row = |(stack, (number, sums)): (&[usize], (usize, Sums))| {
             let leaf = self.shape.places[stack[0]];
             let key = Some(Key::root(Root::Stack(number)));
-            let name = self.names_of(stack).into();
+            let name = self.names_of(stack);
+            let name = self.names_among(stack, &alike[&(name, stack[0])]).into();
             Row { key, name, ..self.row(leaf.frame, leaf.line, sums) }
         };
         groups.into_iter().map(row).collect()
@@ -180,10 +185,21 @@ impl Material<'_> {
 
     /// `leaf ← caller ← …`, in short names.
     pub fn names_of(&self, stack: &[usize]) -> String {
+        self.names_among(stack, &[])
+    }
+
+    /// The same, with the lines that tell it from stacks with the same names: `leaf ← caller:12 ← …`.
+    fn names_among(&self, stack: &[usize], alike: &[&[usize]]) -> String {
         const MOST_FRAMES: usize = 24;
-        let names = stack.iter().map(|&place| &self.shape.names[self.shape.frame(place)].name);
-        let names = names.take(MOST_FRAMES).map(|name| ramson_profile::short_name(name));
-        names.collect::<Vec<_>>().join(" ← ")
+        let frames = stack.iter().take(MOST_FRAMES).enumerate().map(|(depth, &place)| {
+            let name = ramson_profile::short_name(&self.shape.names[self.shape.frame(place)].name);
+            let is_other = |other: &&[usize]| other.get(depth) != Some(&place);
+            match (self.shape.places[place].line, alike.iter().any(is_other)) {
+                (line, true) if line > 0 => format!("{name}:{line}"),
+                _ => name.to_string(),
+            }
+        });
+        frames.collect::<Vec<_>>().join(" ← ")
     }
 
     fn threads(&self, shown: &[bool]) -> Vec<Row> {

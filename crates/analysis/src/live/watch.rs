@@ -4,7 +4,6 @@ use super::pace::Pace;
 use crate::coverage::Coverage;
 use crate::end;
 use crate::rss::Rss;
-use ramson_format::flags;
 use ramson_process::Term;
 use ramson_process::allocators::Allocators;
 use ramson_process::clock::monotonic_ns;
@@ -116,6 +115,7 @@ impl Watched {
                 if let Some(pid) = self.recording.running.filter(|_| self.end.is_none()) {
                     complete(snapshot, pid);
                 }
+                self.recording.read_ns = monotonic_ns();
                 self.recording.snapshot = Snapshot {
                     header: snapshot.header.clone(),
                     defects: snapshot.defects.clone(),
@@ -158,14 +158,11 @@ impl Watched {
         });
         if self.runs() && !is_mapped {
             self.end = Some("runs another program now (exec)".into());
-        } else if let Some(mut rss) = rss {
+        } else if let Some(rss) = rss {
             if self.coverage_pace.is_due() {
                 let snapshot = self.follower.snapshot().unwrap_or(&self.recording.snapshot);
                 let coverage = || Coverage::of(pid, &rss, snapshot).line();
                 self.coverage = self.coverage_pace.run(coverage);
-            }
-            if self.recording.snapshot.header.flags & flags::ATTACHED != 0 {
-                rss.set_unseen_apart();
             }
             self.new_free = Some(free_or_held(&rss).1.value);
             self.rss = Some(rss);

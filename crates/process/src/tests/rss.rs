@@ -22,6 +22,7 @@ fn nothing<'a>() -> Known<'a> {
         is_stack: &|_| false,
         is_shmem: &|_| false,
         padding: &|_| 0,
+        end_of_variables: &|_| None,
         resident: &|_| None,
     }
 }
@@ -84,6 +85,26 @@ Anonymous:          8000 kB
     };
     assert_eq!(of(&[]), [8000, 0]);
     assert_eq!(of(&[0x7f00_0004_1000, 0x7f00_0070_0000]), [256, 8000 - 256]);
+}
+
+#[test]
+fn what_was_mapped_behind_a_binary_s_variables_is_not_theirs() {
+    for (path, term) in
+        [("/usr/lib/libx.so", Term::CodeAndData), ("/memfd:ramson/libramson.so", Term::Ramson)]
+    {
+        let smaps = format!(
+            "7effffff0000-7effffff1000 r-xp 00000000 08:01 3 {path}\n\
+             7f0000000000-7f0000001000 rw-p 00001000 08:01 3 {path}\nRss: 4 kB\nAnonymous: 4 kB\n\
+             7f0000001000-7f0000801000 rw-p 00000000 00:00 0\nRss: 8000 kB\nAnonymous: 8000 kB\n"
+        );
+        let areas = parse_smaps(smaps.as_bytes());
+        let resident = |range: std::ops::Range<u64>| Some(range.end - range.start);
+        let end_of_variables = |_: &Area| Some(0x7f00_0004_1000);
+        let known = Known { resident: &resident, end_of_variables: &end_of_variables, ..nothing() };
+        let explained = explain(&areas, &known);
+        assert_eq!(explained.term(term) / 1024, 4 + 256, "{path}");
+        assert_eq!(explained.term(Term::Other) / 1024, 8000 - 256, "{path}");
+    }
 }
 
 #[test]

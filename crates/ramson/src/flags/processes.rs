@@ -85,9 +85,9 @@ pub struct AttachFlags {
     /// With --all: only processes whose name or command line matches
     #[arg(long = "match", value_name = "RE", value_parser = Pattern::new, requires = "all")]
     pub matched: Option<Pattern>,
-    /// Mean number of bytes between samples (with K, M or G; 1 records every allocation except malloc(0))
-    #[arg(long, value_name = "SIZE", default_value = "512K", value_parser = parse_interval, allow_hyphen_values = true)]
-    pub interval: u64,
+    /// Mean number of bytes between samples (with K, M or G; 1 records every allocation except malloc(0)). Default: 512K
+    #[arg(long, value_name = "SIZE", value_parser = parse_interval, allow_hyphen_values = true)]
+    pub interval: Option<u64>,
     /// CPU limit for sampling, in percent (0.001 to 90; 0 or off for none). Default: 1; none with --interval 1
     #[arg(long, value_name = "PCT", value_parser = parse_max_overhead, allow_hyphen_values = true)]
     pub max_overhead: Option<String>,

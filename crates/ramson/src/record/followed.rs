@@ -186,7 +186,7 @@ impl Followed {
         };
         self.survey_pace.put_off(cost * processes as u32);
         if let Some(rss) = rss {
-            let Split { rss, free, terms } = Split::of(rss, &snapshot.header);
+            let Split { rss, free, terms } = Split::of(&rss);
             (shot.rss, shot.free, shot.terms) = (Some(rss), free, Some(terms));
         }
     }

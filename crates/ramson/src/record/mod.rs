@@ -93,7 +93,7 @@ pub fn mark(source: &Recording, name: &str) -> Result<bool, Failure> {
     }
     let snapshot = &source.snapshot;
     let read = source.running.and_then(|pid| Rss::read(pid, &source.origin, snapshot, &mut None));
-    let split = read.map(|rss| Split::of(rss, &snapshot.header));
+    let split = read.map(|rss| Split::of(&rss));
     let taken = Taken {
         snapshot,
         name: source.name(),

@@ -46,7 +46,8 @@ pub fn table(out: &mut String, summary: &Summary) {
             ),
         );
     }
-    row("own memory", memory(cost));
+    let own = (cost.own_resident_bytes, cost.own_most_bytes, cost.own_bound_bytes);
+    row("own memory", memory(own));
     row(
         "profile",
         format!("{} on disk, {}", format_bytes(cost.profile_bytes as f64), cost.profile),
@@ -115,20 +116,31 @@ fn changes(count: u64) -> String {
 }
 
 /// Resident bytes where there is a process to ask, else what can have been resident at most.
-fn memory(cost: &Cost) -> String {
-    let bound = format_bytes(cost.own_bound_bytes as f64);
-    let most = format_bytes(cost.own_most_bytes as f64);
-    match cost.own_resident_bytes {
+fn memory((resident, most, bound): (Option<u64>, u64, u64)) -> String {
+    let [most, bound] = [most, bound].map(|bytes| format_bytes(bytes as f64));
+    match resident {
         Some(bytes) => {
-            format!("{} resident of {most} taken; limit {bound}", format_bytes(bytes as f64))
+            format!("{} resident (limit {bound}), {most} reserved", format_bytes(bytes as f64))
         }
-        None => format!("at most {most} taken; limit of what is resident {bound}"),
+        None => {
+            format!("{most} reserved; how much of it was resident is not known (limit {bound})")
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_limit_is_of_what_is_resident() {
+        let (most, bound) = (5 << 20, 4 << 20);
+        let text = memory((Some(3 << 20), most, bound));
+        assert_eq!(text, "3.00 MiB resident (limit 4.00 MiB), 5.00 MiB reserved");
+        let text = memory((None, most, bound));
+        let words = "how much of it was resident is not known (limit 4.00 MiB)";
+        assert_eq!(text, format!("5.00 MiB reserved; {words}"));
+    }
 
     #[test]
     fn small_shares_are_not_rounded_to_nothing() {

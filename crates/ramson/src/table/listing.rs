@@ -63,12 +63,13 @@ fn state(entry: &Entry) -> String {
     }
 }
 
-/// Since when it runs, or when it ended.
+/// Since when it is so, or when it ended, or was heard of last.
 fn when(entry: &Entry) -> String {
     let ago = |time_ns| format_duration(unix_ns().saturating_sub(time_ns));
-    match entry.is_running {
-        true => format!("for {}", ago(entry.start_unix_ns)),
-        false => format!("{} ago", ago(entry.last_unix_ns)),
+    match (entry.is_running, entry.is_last_sample) {
+        (true, _) => format!("for {}", ago(entry.since_unix_ns)),
+        (false, true) => format!("last sample {} ago", ago(entry.last_unix_ns)),
+        (false, false) => format!("{} ago", ago(entry.last_unix_ns)),
     }
 }
 
@@ -115,7 +116,9 @@ mod tests {
             end: None,
             profile: "/p/7-8.ramson".into(),
             command: command.iter().map(|&word| word.into()).collect(),
-            start_unix_ns: unix_ns() - 180_000_000_000,
+            start_unix_ns: unix_ns() - 600_000_000_000,
+            since_unix_ns: unix_ns() - 180_000_000_000,
+            is_last_sample: false,
             last_unix_ns: 0,
             interval_bytes: 1,
             live: Some(Estimate::exact(1e6)),
@@ -130,7 +133,9 @@ mod tests {
         let dead =
             Entry { last_unix_ns: unix_ns() - 2_220_000_000_000, ports: Some(vec![]), ..dead };
         let unread = Entry { ports: None, ..entry(&["x"]) };
-        let profiles = vec![running, dead, unread];
+        let unseen = Entry { is_running: false, is_last_sample: true, ..entry(&["x"]) };
+        let unseen = Entry { last_unix_ns: unix_ns() - 6_800_000_000, ..unseen };
+        let profiles = vec![running, dead, unread, unseen];
         let text = text(&Listing { profiles, left_out: 0, unreadable: vec![] }, 0);
         let rows: Vec<&str> = text.lines().skip(1).collect();
         for part in ["for 3 min", "6379,16379", "redis-server --port 6379", "/p/7-8.ramson"] {
@@ -141,6 +146,7 @@ mod tests {
             "{text}"
         );
         assert!(rows[2].contains(" not read "), "{text}");
+        assert!(rows[3].contains(" last sample 6.8 s ago "), "{text}");
     }
 
     #[test]

@@ -100,6 +100,14 @@ fn names(frames: &[FrameName], room: Option<usize>) -> String {
     names
 }
 
+/// An eighth of an interval, 64 KiB at most, as a flag takes it.
+fn smaller(interval_bytes: u64) -> String {
+    match (interval_bytes / 8).clamp(1, 64 << 10) {
+        bytes if bytes >= 1024 => format!("{}K", bytes / 1024),
+        bytes => bytes.to_string(),
+    }
+}
+
 fn nothing(report: &Report, of: &StackTable) -> String {
     let interval = format_bytes(report.interval_bytes as f64);
     let nothing = nothing_sampled(report, of.sample_type);
@@ -108,9 +116,9 @@ fn nothing(report: &Report, of: &StackTable) -> String {
     {
         return nothing;
     }
-    let (samples, is_running) = match &report.subject {
-        Subject::Recording(summary) => (summary.samples.0, summary.is_running),
-        Subject::Foreign(_) | Subject::Sum(_) => (0, true),
+    let samples = match &report.subject {
+        Subject::Recording(summary) => summary.samples.0,
+        Subject::Foreign(_) | Subject::Sum(_) => 0,
     };
     if samples > 0 {
         let samples = format_objects(samples as f64);
@@ -118,10 +126,18 @@ fn nothing(report: &Report, of: &StackTable) -> String {
             "none of the {samples} samples is live. --sample-index alloc_space shows what was allocated"
         );
     }
-    let next = if is_running { "Wait, or start" } else { "Start" };
-    format!(
-        "{nothing}: on average, one sample is taken per {interval} allocated. {next} the program with a smaller --interval"
-    )
+    let next = match &report.subject {
+        Subject::Recording(summary) if summary.is_running && report.interval_bytes <= 1 => {
+            "Wait".into()
+        }
+        Subject::Recording(summary) if summary.is_running => format!(
+            "Wait, or use a smaller interval: ramson set {} --interval {}",
+            summary.pid,
+            smaller(report.interval_bytes)
+        ),
+        _ => "Start the program with a smaller --interval".into(),
+    };
+    format!("{nothing}: on average, one sample is taken per {interval} allocated. {next}")
 }
 
 /// What can be said of a process without a profile.

@@ -91,7 +91,11 @@ fn of_recording(summary: &Summary) -> String {
     push_terms(&mut out, "", &first, 2);
     let profiled = format_duration(summary.profiled_ns);
     let fate = match (&summary.history, summary.is_running) {
-        (Some(past), _) => past_fate(past, &profiled),
+        (Some(past), _) => past_fate(past, &format_duration(summary.known_ns)),
+        (None, true) if summary.is_attached_again => format!(
+            "running, profiled for {profiled} (first {} ago)",
+            format_duration(summary.known_ns)
+        ),
         (None, true) => format!("running, profiled for {profiled}"),
         (None, false) => summary.fate.clone(),
     };
@@ -129,7 +133,13 @@ pub fn nothing_sampled(report: &Report, sample_type: impl Display) -> String {
             "no {sample_type} is known: detached{}. --sample-index alloc_space shows what was allocated before",
             ago.unwrap_or_default()
         ),
-        (false, Some(ago)) => format!("no {sample_type} was sampled; sampling ended{ago}"),
+        (false, Some(ago)) => match summary.samples.0 {
+            0 => format!("no {sample_type} was sampled; sampling ended{ago}"),
+            samples => format!(
+                "none of the {} samples is live; sampling ended{ago}. --sample-index alloc_space shows what was allocated",
+                format_objects(samples as f64)
+            ),
+        },
         (false, None) => format!("no {sample_type} sampled yet"),
     }
 }

@@ -2,6 +2,7 @@
 //! moves.
 
 use super::model::Model;
+use ramson_analysis::attachment;
 use ramson_analysis::end::rss_and_live_text;
 use ramson_analysis::interval::Intervals;
 use ramson_analysis::live::watch::{Watched, free_or_held};
@@ -40,13 +41,20 @@ impl Heading {
         let recording = &watched.recording;
         let snapshot = watched.snapshot();
         let header = &snapshot.header;
-        let profiled_ns = watched.now_ns().saturating_sub(header.start_monotonic_ns);
-        let fate = watched.end.as_deref().unwrap_or("running");
+        // While it runs, since when it is what it is said to be.
+        let (fate, since_ns) = match watched.end.as_deref() {
+            Some(end) => (end, header.start_monotonic_ns),
+            None => {
+                let state = attachment::state_of(recording).unwrap_or("running");
+                (state, attachment::since_ns(recording))
+            }
+        };
+        let since_ns = watched.now_ns().saturating_sub(since_ns);
         let title = format!(
             "{} (pid {}), {fate}, {}; {} samples live; interval {}",
             recording.name(),
             watched.pid,
-            format_duration(profiled_ns),
+            format_duration(since_ns),
             format_objects((snapshot.live.len() + snapshot.extents.len()) as f64),
             Intervals::of(recording),
         );

@@ -70,6 +70,8 @@ fn stream(flags: &TopFlags, recording: Recording) -> Result<(), Failure> {
             thread::sleep(flags.pause());
             watch.read_all()?;
         }
+        // Only on a screen rows keep their places for a while.
+        watch.model.arrange();
         let picture = &watch.model.picture;
         match flags.json {
             true => print_json(

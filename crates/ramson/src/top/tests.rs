@@ -75,6 +75,17 @@ pub fn snapshot(blocks: &[Block], allocated: &[f64]) -> Snapshot {
     }
 }
 
+#[test]
+fn stacks_that_differ_in_a_line_alone_say_which() {
+    let mut model = Model::new(Some(Kind::Heap), View::Stacks, Sort::Live);
+    model.picture.shape = shape(&[&["mk:15", "w:22"], &["mk:15", "w:21"], &["mk:16", "w:1"]]);
+    model.arrange();
+    let blocks = [0, 1, 2].map(|stack| Block(stack, 7, (3 - stack as u64) * MIB, 1.0, 10));
+    model.update(&snapshot(&blocks, &[3.0, 2.0, 1.0]), 100 * SECOND);
+    let names = [0, 1, 2].map(|row| &*model.rows[row].name);
+    assert_eq!(names, ["mk ← w:22", "mk ← w:21", "mk ← w"]);
+}
+
 const STACKS: [&[&str]; 4] = [
     &["zmalloc:10", "create:20", "serve:30", "main:1"],
     &["zmalloc:10", "create:20", "load:40", "main:2"],

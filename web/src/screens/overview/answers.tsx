@@ -1,6 +1,7 @@
 // Three sentences, and the screen that has the evidence for each.
 import { isDetached } from "../../parts/lacks";
 import { Link } from "../../parts/link";
+import { beforeOf } from "../../parts/rss";
 import type { Whole } from "../../parts/rss";
 import type { Doctor, Estimate, Leaks, Rss, SourceEntry, Suspect, Top } from "../../types";
 import { absolute, amount, bytes, clock, duration, relative, share, shortName } from "../../units";
@@ -97,7 +98,7 @@ function What({ top, doctor, entry, whole }: Of) {
           <span class="pm">{share(unseen, rss.bytes)} of RSS</span>
         </p>
         <p>
-          Allocated before the attach, or not seen by ramson, so no stack is known. Of what was allocated since, <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span> is live.
+          Allocated before {beforeOf(rss)}, or not seen by ramson, so no stack is known. Of what was allocated since, <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span> is live.
         </p>
       </>
     );
@@ -231,7 +232,6 @@ function Since({ leaks, doctor, entry }: Of) {
 
 const TITLES: Record<string, string> = {
   live: "The program has not freed it",
-  unseen: "It is live, from before the attach",
   growing: "It is not freed, and grows",
   free: "It is free, but not returned",
   held: "The allocator holds it",
@@ -252,6 +252,7 @@ const TITLES: Record<string, string> = {
 /** Where the profile does not know all that is live, neither is what the allocator holds known to be free. */
 function titleOf(cause: string, rss: Rss, entry: SourceEntry): string {
   if (cause === "unseen" && isDetached(entry)) return "It is live, and its stacks are not known any more";
+  if (cause === "unseen") return `It is live, from before ${beforeOf(rss)}`;
   return cause === "held" && rss.may_hold_live ? "It is live or free: the allocator holds it" : (TITLES[cause] ?? "The largest part");
 }
 

@@ -10,6 +10,9 @@ use ramson_profile::format::format_percent;
 /// So much of RSS is what the process is made of.
 const MAIN_SHARE: f64 = 0.5;
 
+const FILES: &str = "nothing to do: the kernel takes back pages that it can read again from their files when it needs memory";
+const SHARED: &str = "nothing to do: it is one memory, counted in the RSS of each process that has touched it (Pss in smaps divides it)";
+
 pub fn padding(finding: &Finding) -> Option<Advice> {
     let bytes = finding.part(Part::Padding);
     let (huge, zeros) = (size(finding.rss.explained.anonymous_huge), size(bytes));
@@ -26,6 +29,21 @@ pub fn padding(finding: &Finding) -> Option<Advice> {
         risk: "more page faults and more misses of the TLB",
         saving: Saving::expected(bytes, 0.0),
     })
+}
+
+/// What was mapped before recording began has no stack.
+fn mapped(finding: &Finding, elsewhere: u64) -> (Needs, String) {
+    let is_recorded = finding.live.is_some() && finding.rss.before.is_none();
+    match is_recorded || finding.part(Part::Extents) > elsewhere {
+        true => (
+            Needs::Command,
+            format!("see what mapped it: ramson report {} --kind mmap", finding.pid),
+        ),
+        false => (
+            Needs::Restart,
+            "to see what maps it, start the program under ramson: ramson run -- COMMAND, later ramson report PID --kind mmap".into(),
+        ),
+    }
 }
 
 /// What most of RSS is, if it is one thing.
@@ -45,30 +63,25 @@ pub fn main_part(finding: &Finding) -> Option<Advice> {
             "leaks",
             sum(&[Part::Live]),
             "is live: the program has not freed it",
-            format!("check for a leak: {}", recorded("leaks PID")),
+            (Needs::Command, format!("check for a leak: {}", recorded("leaks PID"))),
         ),
         (
             "files",
             sum(&[Part::Code, Part::Data, Part::Files]),
             "is mapped files and the variables of binaries",
-            "nothing to do: the kernel takes back pages that it can read again from their files when it needs memory".into(),
+            (Needs::Command, FILES.into()),
         ),
-        (
-            "shared",
-            sum(&[Part::Shmem]),
-            "is shared memory",
-            "nothing to do: it is one memory, counted in the RSS of each process that has touched it (Pss in smaps divides it)"
-                .into(),
-        ),
+        ("shared", sum(&[Part::Shmem]), "is shared memory", (Needs::Command, SHARED.into())),
         (
             "mmaps",
             sum(&[Part::Extents]) + elsewhere,
             "was mapped by the program itself, not by malloc",
-            format!("see what mapped it: {}", recorded("report PID --kind mmap")),
+            mapped(finding, elsewhere),
         ),
     ];
     let is_main = |bytes: u64| bytes as f64 >= MAIN_SHARE * rss_bytes as f64;
-    let (cause, bytes, what, action) = candidates.into_iter().find(|found| is_main(found.1))?;
+    let (cause, bytes, what, (needs, action)) =
+        candidates.into_iter().find(|found| is_main(found.1))?;
     let is_growing = |leaks: &Leaks| !leaks.growing.is_empty();
     // That has its own advice, which comes first.
     if cause == "leaks" && finding.leaks.as_ref().is_some_and(is_growing) {
@@ -77,7 +90,7 @@ pub fn main_part(finding: &Finding) -> Option<Advice> {
     let share = format_percent(bytes as f64, rss_bytes as f64);
     Some(Advice {
         cause,
-        needs: Needs::Command,
+        needs,
         action,
         evidence: format!("{} ({share}) {what}", size(bytes)),
         risk: "none",
