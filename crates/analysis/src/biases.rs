@@ -7,7 +7,8 @@ use std::collections::HashSet;
 use std::path::{Path, absolute};
 
 /// Asks the binaries how their segments lie, for mappings whose locations have no names yet. Foreign formats tell where a file
-/// was mapped, but not from which address in it. `owner` is who owns the profile. A copy of the binary in `sysroot` is asked rather than what is here.
+/// was mapped, but not from which address in it. A copy of the binary in `sysroot` is asked rather than what is here, where the profile's
+/// owner named it.
 pub fn find_biases(profile: &mut Profile, sysroot: Option<&Path>, owner: u32) {
     let unnamed = profile.locations.iter().filter(|location| location.lines.is_empty());
     let asked: HashSet<usize> = unnamed.filter_map(|location| location.mapping).collect();

@@ -138,7 +138,7 @@ impl Entry {
             name: recording.name().to_owned(),
             user: match recording.running {
                 Some(pid) => processes::user(pid),
-                None => recording.file().map(|found| found.facts.owner),
+                None => recording.owner,
             },
             state: end::state_of(recording),
             is_running: recording.running.is_some(),

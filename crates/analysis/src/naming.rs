@@ -265,9 +265,8 @@ fn fate_of(source: &Recording) -> RootFate {
 
 /// The user whose program it is: of the process, or of the file. A history has programs of all users.
 pub fn owner_of(source: &Recording) -> Option<u32> {
-    let owned = source.running.map_or(source.origin.clone(), |pid| format!("/proc/{pid}"));
-    let metadata = std::fs::metadata(owned).ok().filter(|_| source.past.is_none());
-    metadata.map(|metadata| metadata.uid())
+    let Some(pid) = source.running else { return source.owner };
+    std::fs::metadata(format!("/proc/{pid}")).ok().map(|metadata| metadata.uid())
 }
 
 /// The same of another tool's profile: what comes over a pipe or the network is taken for the caller's.

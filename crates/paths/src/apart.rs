@@ -1,5 +1,5 @@
-//! What another user's process runs, has mapped, or has in its root directory, and what another user's process or profile names in ours, is
-//! opened by a process that this one can leave alone with it.
+//! What another user's process runs or has mapped, and the paths that another user's process or profile names, are opened by a process that
+//! this one can leave alone with them.
 //!
 //! It may be on a file system of that user's, such as one of FUSE: one that never answers keeps whoever looks at a file waiting, and not
 //! even a kill ends that.
@@ -25,7 +25,7 @@ const FUSE: u64 = 0x6573_5546;
 #[derive(BorshSerialize, BorshDeserialize)]
 struct Request {
     base: Base,
-    /// The user for whom it is done.
+    /// Who names it.
     user: u32,
     what: What,
 }
@@ -202,7 +202,7 @@ fn find(base: &Base, user: u32, what: What) -> Result<(Found, Option<File>), Ref
     Ok((Found::File(owned(opened.facts, user)), Some(opened.file)))
 }
 
-/// A server in user space says of its files what it likes: those that are root's or ours by its word alone are the user's for whom they were opened.
+/// A server in user space says what it likes: files that are root's or ours by its word alone count as those of the user who named them.
 fn owned(facts: Facts, user: u32) -> Facts {
     let is_claimed = facts.file_system == FUSE && facts.is_trusted();
     Facts { owner: if is_claimed { user } else { facts.owner }, ..facts }

@@ -23,7 +23,7 @@ pub struct Directory {
     modified_ns: i128,
     /// Files of other users are in it, too.
     is_of_all: bool,
-    /// What another user may have mounted there or in it is left alone: it may never answer.
+    /// Not in another user's: what is mounted there may never answer.
     enters_mounts: bool,
 }
 
@@ -179,7 +179,7 @@ impl Directory {
     }
 }
 
-/// Before Linux 5.6, or where a filter does not know the call, mounts are entered.
+/// Before Linux 5.6, and where a seccomp filter does not know the call, mounts are entered anyway.
 fn open_at(
     at: impl AsFd,
     path: &Path,

@@ -57,7 +57,7 @@ impl Root {
         Self::found(Base::Process(pid), for_process(pid))
     }
 
-    /// Our own, in which a program, a profile or a file of this user has named a path.
+    /// Our own, for paths that a program, a profile or a file of this user names.
     pub fn own(named_by: Option<u32>) -> Result<Self, Refusal> {
         Self::found(Base::Own, named_by.and_then(for_owner))
     }

@@ -240,3 +240,17 @@ fn a_root_that_was_told_is_found_without_links_and_known_from_the_next_one_at_it
     fs::create_dir(&path).unwrap();
     assert_ne!(Root::told(&path, None).unwrap().identity().unwrap(), root.identity().unwrap());
 }
+
+#[test]
+fn what_is_mounted_on_another_user_s_directory_or_in_it_is_not_entered() {
+    const ANOTHER: u32 = 1501;
+    let (above, inner) = (Path::new("/sys/fs"), OsStr::new("cgroup"));
+    for (user, is_entered) in [(0, true), (ANOTHER, false)] {
+        let itself = Directory::open(&above.join(inner), user);
+        assert_ne!(matches!(itself, Err(Refusal::Mount)), is_entered, "{itself:?}");
+        let directory = Directory::open(above, user).unwrap();
+        let within = directory.directory(inner);
+        assert_ne!(matches!(within, Err(Refusal::Mount)), is_entered, "{within:?}");
+        assert_eq!(directory.has(inner), is_entered);
+    }
+}

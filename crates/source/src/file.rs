@@ -170,7 +170,8 @@ pub fn read_file(path: &Path, file: &File) -> Result<Recording, Failure> {
     let snapshot = Snapshot::read(file).map_err(|error| unreadable(&shown, &error))?;
     let running = Some(snapshot.header.pid).filter(|_| is_running(&snapshot.header, file));
     let names = CarriedNames::in_file(file).map(Arc::new);
-    Ok(Recording { names, ..Recording::of(snapshot, running, shown) })
+    let owner = file.metadata().ok().map(|facts| facts.uid());
+    Ok(Recording { names, owner, ..Recording::of(snapshot, running, shown) })
 }
 
 /// Why the profile at `path` cannot be read.
@@ -301,7 +302,8 @@ pub fn open_to_write(profile: &File) -> io::Result<File> {
 impl Recording {
     /// The file under its name, if that is a regular one; the name may be one that a process told.
     pub fn file(&self) -> Option<RegularFile> {
-        open_found(&self.origin, self.running.and_then(user_of))
+        let user = |pid| user_of(pid).unwrap_or(NOBODY);
+        open_found(&self.origin, self.running.map(user).or(self.owner))
     }
 
     /// Its process was found elsewhere, and is called `pid` here.
