@@ -4,8 +4,9 @@
 // profile: the file is mapped as a profile is.   maps: besides, one thread waits for it and keeps the process's maps from being changed, another waits to
 // change them, and everyone else for that one.   reads: the only thread waits for it, where it would be borrowed for a trim.
 // From the next ones on, the file system answers nothing any more once the file was opened: who looks at it waits, and no signal ends that.
-// opens: every user may enter it.   runs: besides, the process runs the file, under LIBRARY.   overlays: no other user may enter it, but it is below the
+// opens: every user may enter it.   runs: besides, the process runs the file, under LIBRARY.   ends: the same, from when the process was killed on.   overlays: no other user may enter it, but it is below the
 // overlay in a user namespace that is the root directory of the process, which runs under LIBRARY.
+// claims: every user may enter it, and the process runs the file, which is root's by what the file system says, but which root cannot read.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +27,7 @@
 
 enum { USER = 1501, FILE_NODE = 2, LONG = 1 << 20, PAGE = 4096 };
 static size_t file_bytes = 8 << 20;
+static int owner = USER;
 
 static void check(int is_good, const char *what) {
     if (is_good) return;
@@ -41,16 +43,22 @@ static void reply(int device, const struct fuse_in_header *request, const void *
 }
 
 static struct fuse_attr attributes(unsigned long node) {
-    struct fuse_attr found = {.ino = node, .nlink = 1, .uid = USER, .gid = USER, .blksize = PAGE};
+    struct fuse_attr found = {.ino = node, .nlink = 1, .uid = owner, .gid = owner, .blksize = PAGE};
     found.mode = node == FILE_NODE ? S_IFREG | 0777 : S_IFDIR | 0777;
     found.size = node == FILE_NODE ? file_bytes : PAGE;
     return found;
 }
 
-// Answers everything, reads only of a program, until the file was opened so many times; 0: for ever.
-static void serve(int device, int program, int last_open) {
-    int opens = 0;
-    unsigned long valid = last_open ? 0 : 3600;
+static void say_ready(pid_t process) {
+    char ready[32];
+    int bytes = snprintf(ready, sizeof ready, "ready %d\n", process);
+    check(write(1, ready, bytes) == bytes, "ready");
+}
+
+// Answers everything, reads only of a program, until the file was opened so many times, or process `last` has closed it; 0: for ever.
+static void serve(int device, int program, int last_open, pid_t last) {
+    int opens = 0, closes = 0;
+    unsigned long valid = last_open || last ? 0 : 3600;
     static char request[LONG + PAGE], content[LONG];
     for (;;) {
         ssize_t bytes = read(device, request, sizeof request);
@@ -61,9 +69,10 @@ static void serve(int device, int program, int last_open) {
         struct fuse_entry_out entry = {.nodeid = FILE_NODE, .entry_valid = 3600, .attr_valid = valid, .attr = attributes(FILE_NODE)};
         struct fuse_attr_out facts = {.attr_valid = valid, .attr = attributes(head->nodeid)};
         struct fuse_statfs_out whole = {.st = {.namelen = 255, .bsize = PAGE}};
-        struct fuse_open_out opened = {.fh = 1, .open_flags = FOPEN_KEEP_CACHE};
+        // Who may read is asked each time where root may not.
+        struct fuse_open_out opened = {.fh = 1, .open_flags = owner ? FOPEN_KEEP_CACHE : 0};
         struct fuse_read_in *wanted = (void *)(head + 1);
-        if (last_open && opens == last_open) continue;
+        if ((last_open && opens == last_open) || (last && opens && closes == opens)) continue;
         opens += head->opcode == FUSE_OPEN;
         switch (head->opcode) {
         case FUSE_INIT: reply(device, head, &begun, sizeof begun, 0); break;
@@ -71,8 +80,16 @@ static void serve(int device, int program, int last_open) {
         case FUSE_GETATTR: reply(device, head, &facts, sizeof facts, 0); break;
         case FUSE_STATFS: reply(device, head, &whole, sizeof whole, 0); break;
         case FUSE_OPEN: reply(device, head, &opened, sizeof opened, 0); break;
+        case FUSE_RELEASE:
+            reply(device, head, NULL, 0, 0);
+            if (++closes == opens && last) say_ready(last);
+            break;
         case FUSE_READ:
             if (program < 0) break;
+            if (owner == 0 && head->uid == 0) {
+                reply(device, head, NULL, 0, -EIO);
+                break;
+            }
             bytes = pread(program, content, wanted->size < LONG ? wanted->size : LONG, wanted->offset);
             check(bytes >= 0, "program");
             reply(device, head, content, bytes, 0);
@@ -116,12 +133,6 @@ static void until_it_waits(void) {
     waits = 0;
 }
 
-static void say_ready(void) {
-    char ready[32];
-    int bytes = snprintf(ready, sizeof ready, "ready %d\n", getpid());
-    check(write(1, ready, bytes) == bytes, "ready");
-}
-
 // Makes an overlay the root directory: what is in it is read with the rights of this user, who may enter the file system.
 static void enter_overlay(void) {
     char map[32], directory[PAGE], options[PAGE + 32];
@@ -144,11 +155,12 @@ static void live(const char *how) {
     prctl(PR_SET_NAME, "mute");
     static void *blocks[1000];
     for (int i = 0; i < 1000; i++) memset(blocks[i] = malloc(10000), 1, 10000);
+    if (strcmp(how, "ends") == 0) raise(SIGKILL);
     if (strcmp(how, "overlays") == 0) enter_overlay();
     // So that it goes on without its file.
     check(mlock(&__executable_start, &end - &__executable_start) == 0, "mlock");
     check(open("file", O_RDONLY) >= 0, "file");
-    say_ready();
+    say_ready(getpid());
     for (;;) pause();
 }
 
@@ -168,7 +180,7 @@ static void harm(const char *how, const char *library) {
         may_change = 1;
         until_it_waits();
     }
-    say_ready();
+    say_ready(getpid());
     if (strcmp(how, "reads") == 0) {
         // What malloc has, so that there is something to trim.
         void *volatile blocks[1000];
@@ -185,7 +197,9 @@ int main(int count, char **words) {
     if (count == 2) live(words[1]);
     check(count == 4, "mute HOW DIRECTORY LIBRARY");
     const char *how = words[1];
-    int runs = strcmp(how, "runs") == 0, overlays = strcmp(how, "overlays") == 0, opens = strcmp(how, "opens") == 0;
+    int overlays = strcmp(how, "overlays") == 0, opens = strcmp(how, "opens") == 0, ends = strcmp(how, "ends") == 0;
+    int claims = strcmp(how, "claims") == 0, runs = strcmp(how, "runs") == 0 || ends || claims;
+    if (claims) owner = 0;
     int device = open("/dev/fuse", O_RDWR), program = runs ? open("/proc/self/exe", O_RDONLY) : -1;
     check(device >= 0, "/dev/fuse");
     if (runs) file_bytes = lseek(program, 0, SEEK_END);
@@ -196,7 +210,8 @@ int main(int count, char **words) {
     const char *others = opens || runs ? ",allow_other" : "";
     snprintf(options, sizeof options, "fd=%d,rootmode=40777,user_id=%d,group_id=%d%s", device, USER, USER, others);
     check(mount("mute", words[2], "fuse", MS_NOSUID | MS_NODEV, options) == 0, "mount");
-    if (fork() == 0) {
+    pid_t process = fork();
+    if (process == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(device);
         check(setgroups(0, NULL) == 0 && setresgid(USER, USER, USER) == 0 && setresuid(USER, USER, USER) == 0, "user");
@@ -211,5 +226,5 @@ int main(int count, char **words) {
         harm(how, words[3]);
     }
     // To be run, it is opened, too.
-    serve(device, program, runs ? 2 : opens || overlays);
+    serve(device, program, ends || claims ? 0 : runs ? 2 : opens || overlays, ends ? process : 0);
 }

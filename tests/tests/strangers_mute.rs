@@ -3,7 +3,8 @@
 use ramson_tests::servers::*;
 use ramson_tests::strangers::{Cost, copied, cost_within};
 use ramson_tests::trimming::Talking;
-use ramson_tests::{library, preload, program};
+use ramson_tests::{library, preload, profiles_in, program};
+use std::path::Path;
 use std::thread::scope;
 
 /// More than a command may wait for all that one user owns, and a busy machine.
@@ -22,7 +23,20 @@ fn mute(scratch: &Scratch, how: &str) -> (Talking, u32) {
 /// What a command says within its time.
 #[track_caller]
 fn answer(scratch: &Scratch, words: &[&str]) -> Cost {
-    let cost = cost_within(ramson(scratch).args(words), MOST_SECONDS);
+    answer_within(scratch, None, words)
+}
+
+/// The same from the mount namespace of process `inside`.
+#[track_caller]
+fn answer_within(scratch: &Scratch, inside: Option<u32>, words: &[&str]) -> Cost {
+    let mut command = ramson(scratch);
+    if let Some(pid) = inside {
+        let mut entering = clean(installed("nsenter", "util-linux"));
+        entering.arg(format!("--mount=/proc/{pid}/ns/mnt")).arg(command.get_program());
+        entering.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command = entering;
+    }
+    let cost = cost_within(command.args(words), MOST_SECONDS);
     assert!(cost.status.is_some(), "{words:?}: no answer");
     cost
 }
@@ -122,4 +136,51 @@ fn a_thread_that_does_not_stop_is_left_as_it_was_and_nobody_waits_for_it() {
     running.signal("INT");
     assert!(!running.0.wait().unwrap().success());
     wait_until("nothing traces it", || state().contains("TracerPid:\t0\n"));
+}
+
+/// A profile that names a file there is reported without that file.
+fn it_is_reported(scratch: &Scratch, inside: Option<u32>, source: &str, pid: u32) {
+    let one = answer_within(scratch, inside, &["report", "--json", source]);
+    assert_eq!(one.status, Some(0), "{source}: {one:?}");
+    assert!(one.text.contains(&format!("\"pid\":{pid},\"name\":\"mute\"")), "{source}: {one:?}");
+    let missing = "mounted/file: cannot read symbols (it did not answer in ";
+    assert!(one.text.contains(missing), "{source}: {one:?}");
+}
+
+/// An administrator lets all users into such file systems, and one is mounted where root's commands look.
+fn a_path_here_is_left_alone(how: &str) {
+    let scratch = &Scratch::new();
+    let mut honest = clean(program("exits.c"));
+    let profiles = scratch.open_directory("profiles");
+    finish(preload(honest.arg("kill"), "1").env("RAMSON_DIR", &profiles));
+    let (mute, pid) = mute(scratch, how);
+    let (inside, words) = (Some(mute.pid()), pid.to_string());
+    let list = answer_within(scratch, inside, &["list"]);
+    assert_eq!(list.status, Some(0), "{list:?}");
+    assert!(list.text.contains("exits"), "{list:?}");
+    assert!(list.text.contains(&format!("mute {how}")), "{list:?}");
+    let is_its = |path: &Path| path.file_name().unwrap().to_str().unwrap().starts_with(&words);
+    let its = profiles_in(&profiles).into_iter().find(|path| is_its(path)).unwrap();
+    for source in [&words, its.to_str().unwrap()] {
+        it_is_reported(scratch, inside, source, pid);
+    }
+    for words in [&["doctor", &words][..], &["top", "--once"], &["attach", &words]] {
+        answer_within(scratch, inside, words);
+    }
+}
+
+#[test]
+fn a_file_that_does_not_answer_where_root_looks_is_left_alone() {
+    ["runs", "ends"].into_iter().for_each(a_path_here_is_left_alone);
+}
+
+/// Root cannot read it, but its user and who reads for him can.
+#[test]
+fn a_file_that_a_file_system_says_is_root_s_is_read_by_a_helper() {
+    let scratch = Scratch::new();
+    let (mute, pid) = mute(&scratch, "claims");
+    let report = answer_within(&scratch, Some(mute.pid()), &["report", &pid.to_string()]);
+    assert_eq!(report.status, Some(0), "{report:?}");
+    assert!(report.text.contains("main"), "{report:?}");
+    assert!(!report.text.contains("file+0x"), "{report:?}");
 }

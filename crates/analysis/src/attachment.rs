@@ -151,6 +151,7 @@ mod tests {
             running: Some(1),
             read_ns: 100 * SECOND,
             origin: String::new(),
+            owner: None,
             names: None,
             past: None,
         }

@@ -7,12 +7,13 @@ use std::collections::HashSet;
 use std::path::{Path, absolute};
 
 /// Asks the binaries how their segments lie, for mappings whose locations have no names yet. Foreign formats tell where a file
-/// was mapped, but not from which address in it. A copy of the binary in `sysroot` is asked rather than what is here.
-pub fn find_biases(profile: &mut Profile, sysroot: Option<&Path>) {
+/// was mapped, but not from which address in it. A copy of the binary in `sysroot` is asked rather than what is here, where the profile's
+/// owner named it.
+pub fn find_biases(profile: &mut Profile, sysroot: Option<&Path>, owner: u32) {
     let unnamed = profile.locations.iter().filter(|location| location.lines.is_empty());
     let asked: HashSet<usize> = unnamed.filter_map(|location| location.mapping).collect();
     let sysroot = sysroot.and_then(|path| Root::at(path).ok());
-    let here = Root::at(Path::new("/")).ok();
+    let here = Root::own(Some(owner)).ok();
     for index in asked {
         let mapping = &mut profile.mappings[index];
         let path = Path::new(&mapping.path);
@@ -60,7 +61,7 @@ mod tests {
             locations: (0..paths.len()).map(location).collect(),
             ..Profile::default()
         };
-        find_biases(&mut profile, None);
+        find_biases(&mut profile, None, 0);
         let biases: Vec<u64> = profile.mappings.iter().map(|mapping| mapping.bias).collect();
         assert_eq!(biases, [1 << 40, 0, 0, 0]);
     }

@@ -11,7 +11,6 @@ use ramson_source::{Recording, map_all};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
 
 /// A process that ran for less is one of many alike, if it left others like it.
 const SHORT_LIFE_NS: u64 = 60_000_000_000;
@@ -146,7 +145,7 @@ impl Entry {
             name: recording.name().to_owned(),
             user: match recording.running {
                 Some(pid) => processes::user(pid),
-                None => recording.file().and_then(|file| Some(file.metadata().ok()?.uid())),
+                None => recording.owner,
             },
             state: end::state_of(recording),
             is_running: recording.running.is_some(),

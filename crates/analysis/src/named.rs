@@ -85,7 +85,8 @@ pub fn take_named(
                 let is_of = |sample: &StackSample| sample.kind().unwrap_or("heap") == kind.name();
                 profile.samples.retain(is_of);
             }
-            biases::find_biases(&mut profile, names.search.sysroot.as_deref());
+            let owner = naming::owner_of_foreign(&foreign.origin);
+            biases::find_biases(&mut profile, names.search.sysroot.as_deref(), owner);
             let mut symbolizer = names.search.symbolizer_of_foreign(&foreign.origin)?;
             let missing_symbols = naming::name(&mut profile, None, &mut symbolizer);
             foreign.drop_frames(&mut profile);

@@ -64,8 +64,7 @@ impl Search {
 
     /// What finds names for a profile of another tool, of this file or whatever it came from.
     pub fn symbolizer_of_foreign(&self, origin: &str) -> Result<Symbolizer, Failure> {
-        let owner = std::fs::metadata(origin).map_or(getuid().as_raw(), |metadata| metadata.uid());
-        self.symbolizer_for(Some(owner), None, None)
+        self.symbolizer_for(Some(owner_of_foreign(origin)), None, None)
     }
 
     /// `owner`: the user whose program it is about, if that is known; `root`: its root directory, if that is not ours.
@@ -87,6 +86,7 @@ impl Search {
             debug_paths: self.debug_paths.clone(),
             sysroot: self.sysroot.clone(),
             root,
+            named_by: owner,
             servers,
             carried,
             cache_dir: places::symbol_cache(),
@@ -262,15 +262,19 @@ pub fn other_root(source: &Recording) -> Option<NotedRoot> {
 fn fate_of(source: &Recording) -> RootFate {
     match source.running {
         Some(_) => RootFate::Own,
-        None => root_fate(&source.snapshot.header, &source.origin),
+        None => root_fate(&source.snapshot.header, &source.origin, owner_of(source)),
     }
 }
 
 /// The user whose program it is: of the process, or of the file. A history has programs of all users.
-fn owner_of(source: &Recording) -> Option<u32> {
-    let owned = source.running.map_or(source.origin.clone(), |pid| format!("/proc/{pid}"));
-    let metadata = std::fs::metadata(owned).ok().filter(|_| source.past.is_none());
-    metadata.map(|metadata| metadata.uid())
+pub fn owner_of(source: &Recording) -> Option<u32> {
+    let Some(pid) = source.running else { return source.owner };
+    std::fs::metadata(format!("/proc/{pid}")).ok().map(|metadata| metadata.uid())
+}
+
+/// The same of another tool's profile: what comes over a pipe or the network is taken for the caller's.
+pub fn owner_of_foreign(origin: &str) -> u32 {
+    std::fs::metadata(origin).map_or(getuid().as_raw(), |metadata| metadata.uid())
 }
 
 fn jit_process(source: &Recording) -> Option<JitProcess> {

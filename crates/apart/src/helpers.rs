@@ -195,6 +195,11 @@ impl Apart {
         Self(Arc::new(Shared { slot: Mutex::new(slot), is_free: Condvar::new() }))
     }
 
+    /// The user.
+    pub fn owner(&self) -> u32 {
+        locked(&self.0.slot).owner
+    }
+
     /// Has it read, by a helper that is started if there is none. The answer may be anything: it is to be checked.
     pub fn ask(&self, request: &Request) -> Result<Vec<u8>, Failure> {
         self.have(request, false)

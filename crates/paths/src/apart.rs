@@ -1,11 +1,12 @@
-//! What another user's process runs, has mapped, or has in its root directory is opened by a process that this one can leave alone with it.
+//! What another user's process runs or has mapped, and the paths that another user's process or profile names, are opened by a process that
+//! this one can leave alone with them.
 //!
-//! It may be on a file system of that user's, such as one of FUSE below an overlay: one that never answers keeps whoever looks at a file
-//! waiting, and not even a kill ends that.
+//! It may be on a file system of that user's, such as one of FUSE: one that never answers keeps whoever looks at a file waiting, and not
+//! even a kill ends that.
 
 use crate::mapped::{self, MappedFile};
 use crate::regular::{Facts, Refusal, RegularFile};
-use crate::root::{Links, Root, RootIdentity};
+use crate::root::{Links, Root, RootIdentity, link_of};
 use borsh::{BorshDeserialize, BorshSerialize};
 use pathrs::HandleRef;
 use pathrs::flags::OpenFlags;
@@ -18,26 +19,63 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+/// linux/magic.h.
+const FUSE: u64 = 0x6573_5546;
+
 #[derive(BorshSerialize, BorshDeserialize)]
 struct Request {
-    pid: u32,
+    base: Base,
+    /// Who names it.
+    user: u32,
     what: What,
+}
+
+/// A directory that paths begin at.
+#[derive(Clone, BorshSerialize, BorshDeserialize)]
+pub(crate) enum Base {
+    /// The root directory of a process.
+    Process(u32),
+    /// That of this process.
+    Own,
+    /// At this path in that.
+    Told(Vec<u8>),
 }
 
 #[derive(BorshSerialize, BorshDeserialize)]
 pub(crate) enum What {
+    /// What the process runs.
     Executable,
+    /// What it has mapped.
     Mapped(Mapped),
-    /// One of the links in map_files.
+    /// One of its links in map_files.
     MappedLink(Vec<u8>),
-    /// At a path in its root directory.
+    /// At a path.
     Open(Vec<u8>, Links),
     /// The same, without opening it.
     Look(Vec<u8>, Links),
-    /// Which directory its root is.
+    /// Whether every user may search the directories on the way to a path.
+    IsSearchableTo(Vec<u8>),
+    /// Which directory it is that paths begin at.
     Identity,
-    /// What to write into a file that it has mapped, if it is this one, and where.
+    /// What to write into a file that the process has mapped, if it is this one, and where.
     Write(Mapped, Facts, u64, Vec<u8>),
+}
+
+impl Base {
+    pub fn root_here(&self) -> Result<Root, Refusal> {
+        match self {
+            Self::Process(pid) => Root::at(&link_of(*pid)),
+            Self::Own => Root::at(Path::new("/")),
+            Self::Told(path) => Root::told_here(path_of(path)),
+        }
+    }
+
+    fn pid(&self) -> Result<u32, Refusal> {
+        match self {
+            Self::Process(pid) => Ok(*pid),
+            Self::Own | Self::Told(_) => Err(Refusal::Missing),
+        }
+    }
 }
 
 /// A [`MappedFile`], without the process.
@@ -70,30 +108,37 @@ enum Found {
     File(Facts),
     Facts(Facts),
     Root(RootIdentity),
+    Answer(bool),
 }
 
 /// Has it opened.
-pub(crate) fn open(by: &Apart, pid: u32, what: What) -> Result<RegularFile, Refusal> {
-    match ask(by, pid, what)? {
+pub(crate) fn open(by: &Apart, base: &Base, what: What) -> Result<RegularFile, Refusal> {
+    match ask(by, base, what)? {
         (Found::File(facts), Some(file)) => Ok(RegularFile { file, facts }),
         _ => Err(Refusal::Apart(Failure::BadAnswer)),
     }
 }
 
 /// Has it looked at.
-pub(crate) fn look(by: &Apart, pid: u32, path: &Path, links: Links) -> Result<Facts, Refusal> {
-    match ask(by, pid, What::Look(bytes(path), links))? {
+pub(crate) fn look(by: &Apart, base: &Base, path: &Path, links: Links) -> Result<Facts, Refusal> {
+    match ask(by, base, What::Look(bytes(path), links))? {
         (Found::Facts(facts), None) => Ok(facts),
         _ => Err(Refusal::Apart(Failure::BadAnswer)),
     }
 }
 
-/// Has the root directory of a process looked at.
-pub(crate) fn identity(by: &Apart, pid: u32) -> Result<RootIdentity, Refusal> {
-    match ask(by, pid, What::Identity)? {
+/// Has a root directory looked at.
+pub(crate) fn identity(by: &Apart, base: &Base) -> Result<RootIdentity, Refusal> {
+    match ask(by, base, What::Identity)? {
         (Found::Root(identity), None) => Ok(identity),
         _ => Err(Refusal::Apart(Failure::BadAnswer)),
     }
+}
+
+/// Has the directories on the way to `path` looked at; false where that fails.
+pub(crate) fn is_searchable_to(by: &Apart, base: &Base, path: &Path) -> bool {
+    let answer = ask(by, base, What::IsSearchableTo(bytes(path)));
+    matches!(answer, Ok((Found::Answer(true), None)))
 }
 
 /// Has it written into a file that another user's process has mapped, if that is still the one that was looked at: the process may have mapped
@@ -105,12 +150,14 @@ pub fn write_mapped(
     offset: u64,
     bytes: &[u8],
 ) -> Result<(), Refusal> {
-    ask(by, mapped.pid, What::Write(mapped.into(), seen, offset, bytes.to_vec())).map(drop)
+    let what = What::Write(mapped.into(), seen, offset, bytes.to_vec());
+    ask(by, &Base::Process(mapped.pid), what).map(drop)
 }
 
-fn ask(by: &Apart, pid: u32, what: What) -> Result<(Found, Option<File>), Refusal> {
+fn ask(by: &Apart, base: &Base, what: What) -> Result<(Found, Option<File>), Refusal> {
     let bad = |_| Refusal::Apart(Failure::BadAnswer);
-    let request = borsh::to_vec(&Request { pid, what }).map_err(bad)?;
+    let request = Request { base: base.clone(), user: by.owner(), what };
+    let request = borsh::to_vec(&request).map_err(bad)?;
     let (answer, files) = by.open(&request).map_err(Refusal::Apart)?;
     let found: Result<Found, Refusal> = borsh::from_slice(&answer).map_err(bad)?;
     Ok((found?, files.into_iter().next()))
@@ -118,47 +165,55 @@ fn ask(by: &Apart, pid: u32, what: What) -> Result<(Found, Option<File>), Refusa
 
 /// In the process that opens: answers [`Apart::open`].
 pub fn answer(request: &[u8]) -> Option<Opened> {
-    let Request { pid, what } = borsh::from_slice(request).ok()?;
-    let (found, file) = match find(pid, what) {
+    let Request { base, user, what } = borsh::from_slice(request).ok()?;
+    let (found, file) = match find(&base, user, what) {
         Ok((found, file)) => (Ok(found), file),
         Err(refusal) => (Err(refusal), None),
     };
     Some((borsh::to_vec(&found).ok()?, file.into_iter().collect()))
 }
 
-fn find(pid: u32, what: What) -> Result<(Found, Option<File>), Refusal> {
+fn find(base: &Base, user: u32, what: What) -> Result<(Found, Option<File>), Refusal> {
     let opened = match what {
-        What::Executable => mapped::executable_here(pid)?,
-        What::Mapped(mapped) => mapped.open(pid)?,
-        What::MappedLink(name) => mapped::link_here(pid, OsStr::from_bytes(&name))?,
-        What::Open(path, links) => {
-            root_here(pid)?.open(Path::new(OsStr::from_bytes(&path)), links)?
-        }
+        What::Executable => mapped::executable_here(base.pid()?)?,
+        What::Mapped(mapped) => mapped.open(base.pid()?)?,
+        What::MappedLink(name) => mapped::link_here(base.pid()?, OsStr::from_bytes(&name))?,
+        What::Open(path, links) => base.root_here()?.open(path_of(&path), links)?,
         What::Look(path, links) => {
-            let facts = root_here(pid)?.look(Path::new(OsStr::from_bytes(&path)), links)?;
-            return Ok((Found::Facts(facts), None));
+            let facts = base.root_here()?.look(path_of(&path), links)?;
+            return Ok((Found::Facts(owned(facts, user)), None));
+        }
+        What::IsSearchableTo(path) => {
+            let answer = base.root_here()?.is_searchable_to(path_of(&path));
+            return Ok((Found::Answer(answer), None));
         }
         What::Write(mapped, seen, offset, bytes) => {
-            let RegularFile { file, facts } = mapped.open(pid)?;
+            let RegularFile { file, facts } = mapped.open(base.pid()?)?;
             let is_it = |facts: Facts| (facts.device, facts.inode, facts.owner);
-            if is_it(facts) != is_it(seen) {
+            if is_it(owned(facts, user)) != is_it(seen) {
                 return Err(Refusal::OtherFile);
             }
             let again = HandleRef::from_fd(file.as_fd()).reopen(OpenFlags::O_WRONLY)?;
             again.write_all_at(&bytes, offset).map_err(Refusal::Io)?;
             return Ok((Found::Facts(facts), None));
         }
-        What::Identity => return Ok((Found::Root(root_here(pid)?.identity()?), None)),
+        What::Identity => return Ok((Found::Root(base.root_here()?.identity()?), None)),
     };
-    Ok((Found::File(opened.facts), Some(opened.file)))
+    Ok((Found::File(owned(opened.facts, user)), Some(opened.file)))
 }
 
-fn root_here(pid: u32) -> Result<Root, Refusal> {
-    Root::at(Path::new(&format!("/proc/{pid}/root")))
+/// A server in user space says what it likes: files that are root's or ours by its word alone count as those of the user who named them.
+fn owned(facts: Facts, user: u32) -> Facts {
+    let is_claimed = facts.file_system == FUSE && facts.is_trusted();
+    Facts { owner: if is_claimed { user } else { facts.owner }, ..facts }
 }
 
 pub(crate) fn bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
+}
+
+fn path_of(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
 }
 
 #[cfg(test)]
@@ -180,7 +235,8 @@ mod tests {
                 inode: seen.inode,
                 path: path.into(),
             };
-            find(own, What::Write(mapped, seen, 3, b"note".to_vec())).map(drop)
+            find(&Base::Process(own), seen.owner, What::Write(mapped, seen, 3, b"note".to_vec()))
+                .map(drop)
         };
         let other = write(Facts { owner: seen.owner + 1, ..seen });
         assert!(matches!(other, Err(Refusal::OtherFile)), "{other:?}");

@@ -1,9 +1,12 @@
 //! A directory in which another user may write, such as one with profiles.
 
 use crate::regular::{Facts, Refusal, RegularFile, is_pseudo, modified_ns, open_regular};
+use ramson_apart::is_trusted;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, mkdirat, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2,
+    renameat, statat, unlinkat,
 };
+use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,6 +23,8 @@ pub struct Directory {
     modified_ns: i128,
     /// Files of other users are in it, too.
     is_of_all: bool,
+    /// Not in another user's: what is mounted there may never answer.
+    enters_mounts: bool,
 }
 
 /// A regular file in a directory.
@@ -32,21 +37,28 @@ pub struct Entry {
 }
 
 impl Directory {
-    /// The directory at `path`, not a link to one. Only its owner's files count.
-    pub fn open(path: &Path) -> Result<Self, Refusal> {
-        Self::open_with(path, OFlags::NOFOLLOW, false)
+    /// The directory at `path`, which by its name is this user's; not a link to one. Only its owner's files count.
+    pub fn open(path: &Path, user: u32) -> Result<Self, Refusal> {
+        let (parent, name) = (path.parent(), path.file_name());
+        let (Some(parent), Some(name)) = (parent, name) else { return Err(Refusal::Missing) };
+        let enters_mounts = is_trusted(user);
+        let parent = openat(CWD, parent, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let descriptor = open_directory(&parent, name.as_ref(), OFlags::NOFOLLOW, enters_mounts)?;
+        Self::of(descriptor, path.to_owned(), false, enters_mounts)
     }
 
     /// A directory that the user chose: a link may lead to it, and the files of all users count.
     pub fn open_chosen(path: &Path) -> Result<Self, Refusal> {
-        Self::open_with(path, OFlags::empty(), true)
+        let descriptor = open_directory(CWD, path, OFlags::empty(), true)?;
+        Self::of(descriptor, path.to_owned(), true, true)
     }
 
-    fn open_with(path: &Path, flags: OFlags, is_of_all: bool) -> Result<Self, Refusal> {
-        Self::of(open_directory(CWD, path, flags)?, path.to_owned(), is_of_all)
-    }
-
-    fn of(descriptor: OwnedFd, path: PathBuf, is_of_all: bool) -> Result<Self, Refusal> {
+    fn of(
+        descriptor: OwnedFd,
+        path: PathBuf,
+        is_of_all: bool,
+        enters_mounts: bool,
+    ) -> Result<Self, Refusal> {
         let stat = fstat(&descriptor)?;
         Ok(Self {
             owner: stat.st_uid,
@@ -55,6 +67,7 @@ impl Directory {
             descriptor,
             path,
             is_of_all,
+            enters_mounts,
         })
     }
 
@@ -67,9 +80,9 @@ impl Directory {
 
     /// The same without making it.
     pub fn directory(&self, name: &OsStr) -> Result<Self, Refusal> {
-        let descriptor =
-            open_directory(&self.descriptor, Path::new(plain(name)?), OFlags::NOFOLLOW)?;
-        Self::of(descriptor, self.path.join(name), false)
+        let (name, mounts) = (plain(name)?, self.enters_mounts);
+        let descriptor = open_directory(&self.descriptor, name.as_ref(), OFlags::NOFOLLOW, mounts)?;
+        Self::of(descriptor, self.path.join(name), false, mounts)
     }
 
     /// As it was named.
@@ -117,7 +130,7 @@ impl Directory {
     /// The regular files that count, in no order. Links, devices, FIFOs and the files of other users are left out, none is opened.
     pub fn entries(&self) -> Result<Vec<Entry>, Refusal> {
         let found = self.names()?.filter_map(|name| {
-            let stat = statat(&self.descriptor, &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            let stat = fstat(self.path_only(&name).ok()?).ok()?;
             let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
             let facts = is_regular.then(|| Facts::of(&stat))?;
             self.counts(facts).then_some(Entry { name, facts })
@@ -143,7 +156,7 @@ impl Directory {
 
     /// Whether there is anything of this name, be it a link.
     pub fn has(&self, name: &OsStr) -> bool {
-        statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        self.path_only(name).is_ok()
     }
 
     /// Gives a file in it another name, in place of what had that name.
@@ -162,14 +175,39 @@ impl Directory {
 
     fn path_only(&self, name: &OsStr) -> Result<OwnedFd, Refusal> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(openat(&self.descriptor, plain(name)?, flags, Mode::empty())?)
+        Ok(open_at(&self.descriptor, plain(name)?.as_ref(), flags, self.enters_mounts)?)
     }
 }
 
+/// Before Linux 5.6, and where a seccomp filter does not know the call, mounts are entered anyway.
+fn open_at(
+    at: impl AsFd,
+    path: &Path,
+    flags: OFlags,
+    enters_mounts: bool,
+) -> rustix::io::Result<OwnedFd> {
+    if !enters_mounts {
+        match openat2(&at, path, flags, Mode::empty(), ResolveFlags::NO_XDEV) {
+            Err(Errno::NOSYS | Errno::PERM) => {}
+            opened => return opened,
+        }
+    }
+    openat(at, path, flags, Mode::empty())
+}
+
 /// Says also what is there instead of a directory.
-fn open_directory(at: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Refusal> {
+fn open_directory(
+    at: impl AsFd,
+    path: &Path,
+    flags: OFlags,
+    enters_mounts: bool,
+) -> Result<OwnedFd, Refusal> {
     let flags = flags | OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    openat(&at, path, flags, Mode::empty()).map_err(|error| {
+    open_at(&at, path, flags, enters_mounts).map_err(|error| {
+        // To look at it would enter it.
+        if error == Errno::XDEV {
+            return Refusal::Mount;
+        }
         let found = statat(&at, path, AtFlags::SYMLINK_NOFOLLOW);
         match found.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
             Ok(FileType::Symlink) if flags.contains(OFlags::NOFOLLOW) => Refusal::Link,

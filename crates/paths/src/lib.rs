@@ -4,8 +4,8 @@
 //! opening a FIFO would wait, opening a device may act, and reading a file of a pseudo file system may take something away. Only a regular
 //! file of known size is opened. The links of `/proc/PID` are followed only where this crate forms them.
 //!
-//! Files of another user's process are opened by a separate process (`apart`), which this one can leave alone with a file system that never
-//! answers.
+//! What another user's process has mapped, and what it or that user's profile names, is opened by a separate process (`apart`), which this one
+//! can leave alone with a file system that never answers.
 //!
 //! A path that the user typed is not for this crate: it is opened as any tool opens it.
 #![forbid(unsafe_code)]

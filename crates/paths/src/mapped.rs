@@ -1,16 +1,15 @@
 //! The files that a running process has mapped.
 
-use crate::apart::{self, What};
-use crate::regular::{Refusal, RegularFile, open_regular};
-use crate::root::{Links, Root};
+use crate::apart::{self, Base, What};
+use crate::regular::{Facts, Refusal, RegularFile, file_system_of, open_regular};
+use crate::root::Links;
 use ramson_apart::for_process;
-use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat};
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, read_dir, read_link};
 use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// File systems where stat names another device than a process's maps do (linux/magic.h): btrfs, overlayfs.
@@ -31,15 +30,20 @@ pub struct MapIdentity {
 impl MapIdentity {
     /// Of an open file.
     pub fn of(file: &File) -> io::Result<Self> {
-        let facts = file.metadata()?;
-        let system = fstatfs(file)?.f_type.cast_unsigned() & 0xffff_ffff;
-        let has_other_device = DEVICES_DIFFER.contains(&system);
-        Ok(Self { device: facts.dev(), inode: facts.ino(), has_other_device })
+        Ok(Self::from(Facts { file_system: file_system_of(file)?, ..Facts::of(&fstat(file)?) }))
     }
 
     /// Whether a map with this device and inode is of this file. Where stat names another device, the inode has to do.
     pub fn is(&self, device: u64, inode: u64) -> bool {
         self.inode == inode && (self.has_other_device || self.device == device)
+    }
+}
+
+/// Of what was looked at: nothing more is asked of its file system.
+impl From<Facts> for MapIdentity {
+    fn from(facts: Facts) -> Self {
+        let Facts { device, inode, file_system, .. } = facts;
+        Self { device, inode, has_other_device: DEVICES_DIFFER.contains(&file_system) }
     }
 }
 
@@ -59,35 +63,32 @@ pub struct MappedFile<'a> {
 
 /// The very file that is mapped, also where another one has its name by now.
 ///
-/// By the kernel's own link where that may be followed, which takes root; else by its name, if device and inode are those of the map.
+/// By the kernel's own link where that may be followed, which takes root; else by its name, if device and inode are those of the map: in the
+/// process's root directory, or in ours, as the process may have opened it before a chroot.
 pub fn mapped_file(mapped: &MappedFile) -> Result<RegularFile, Refusal> {
     match for_process(mapped.pid) {
         None => mapped_here(mapped),
-        Some(by) => apart::open(&by, mapped.pid, What::Mapped(mapped.into())),
+        Some(by) => apart::open(&by, &Base::Process(mapped.pid), What::Mapped(mapped.into())),
     }
 }
 
 pub(crate) fn mapped_here(mapped: &MappedFile) -> Result<RegularFile, Refusal> {
     let Range { start, end } = mapped.range;
-    let root = format!("/proc/{}/root", mapped.pid);
-    let by_link = link_here(mapped.pid, format!("{start:x}-{end:x}").as_ref());
-    let found = match by_link {
-        Err(Refusal::Io(_) | Refusal::Missing) => {
-            Root::at(root.as_ref())?.open(Path::new(mapped.path), Links::WithinRoot)?
-        }
-        // Another file may be mapped there since the line was read.
-        found => found?,
-    };
+    let link = format!("{start:x}-{end:x}");
+    let by_name = |base: Base| base.root_here()?.open(Path::new(mapped.path), Links::WithinRoot);
+    // Another file may be mapped there since the line was read.
     let is_it =
-        MapIdentity::of(&found.file).is_ok_and(|identity| identity.is(mapped.device, mapped.inode));
-    if is_it { Ok(found) } else { Err(Refusal::OtherFile) }
+        |found: &RegularFile| MapIdentity::from(found.facts).is(mapped.device, mapped.inode);
+    let by_link = std::iter::once_with(|| link_here(mapped.pid, link.as_ref()));
+    let by_names = [Base::Process(mapped.pid), Base::Own].into_iter().map(by_name);
+    by_link.chain(by_names).flatten().find(is_it).ok_or(Refusal::OtherFile)
 }
 
 /// The executable of process `pid`.
 pub fn executable_of(pid: u32) -> Result<RegularFile, Refusal> {
     match for_process(pid) {
         None => executable_here(pid),
-        Some(by) => apart::open(&by, pid, What::Executable),
+        Some(by) => apart::open(&by, &Base::Process(pid), What::Executable),
     }
 }
 
@@ -111,7 +112,8 @@ impl MappedLink {
             (None, _) => executable_of(self.pid),
             (Some(link), None) => link_here(self.pid, link),
             (Some(link), Some(by)) => {
-                apart::open(&by, self.pid, What::MappedLink(link.as_bytes().to_vec()))
+                let what = What::MappedLink(link.as_bytes().to_vec());
+                apart::open(&by, &Base::Process(self.pid), what)
             }
         }
     }

@@ -56,6 +56,8 @@ pub struct Facts {
     pub allocated_bytes: u64,
     /// User ID.
     pub owner: u32,
+    /// Kind of the file system (linux/magic.h); 0: not asked.
+    pub file_system: u64,
     /// Permission bits.
     pub mode: u32,
     /// Time of the last change of its content, since 1970.
@@ -78,6 +80,7 @@ impl Facts {
             bytes: stat.st_size.cast_unsigned(),
             allocated_bytes: stat.st_blocks.cast_unsigned() * 512,
             owner: stat.st_uid,
+            file_system: 0,
             mode: stat.st_mode & 0o7777,
             modified_ns: modified_ns(stat),
         }
@@ -105,6 +108,8 @@ pub enum Refusal {
     Pseudo,
     /// A link where none may be.
     Link,
+    /// Another file system is mounted there, which may be another user's.
+    Mount,
     /// Another file than the one that is mapped.
     OtherFile,
     /// It belongs to this user, and the directory to another.
@@ -164,6 +169,7 @@ impl fmt::Display for Refusal {
             Self::NotRegular(kind) => write!(f, "{kind}, not a regular file"),
             Self::Pseudo => f.write_str("a file of the kernel's, not one that is stored"),
             Self::Link => f.write_str("a symbolic link, which is not followed there"),
+            Self::Mount => f.write_str("another file system is mounted there"),
             Self::OtherFile => f.write_str("replaced: another file is mapped"),
             Self::OtherOwner(user) => {
                 write!(f, "it belongs to user {user}, who does not own the directory")
@@ -192,6 +198,7 @@ impl From<rustix::io::Errno> for Refusal {
         match error {
             rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR => Self::Missing,
             rustix::io::Errno::LOOP => Self::Link,
+            rustix::io::Errno::XDEV => Self::Mount,
             other => Self::Io(other.into()),
         }
     }
@@ -235,14 +242,19 @@ pub(crate) fn look_at(path_only: impl AsFd) -> Result<Facts, Refusal> {
     if let Some(kind) = kind {
         return Err(Refusal::NotRegular(kind));
     }
-    match is_pseudo(&path_only)? {
+    let file_system = file_system_of(&path_only)?;
+    match PSEUDO_FILE_SYSTEMS.contains(&file_system) {
         true => Err(Refusal::Pseudo),
-        false => Ok(Facts::of(&stat)),
+        false => Ok(Facts { file_system, ..Facts::of(&stat) }),
     }
 }
 
 /// Whether its file system stores no bytes.
 pub(crate) fn is_pseudo(file: impl AsFd) -> rustix::io::Result<bool> {
-    let file_system = fstatfs(file)?.f_type.cast_unsigned();
-    Ok(PSEUDO_FILE_SYSTEMS.contains(&(file_system & 0xffff_ffff)))
+    Ok(PSEUDO_FILE_SYSTEMS.contains(&file_system_of(file)?))
+}
+
+/// Its kind (linux/magic.h).
+pub(crate) fn file_system_of(file: impl AsFd) -> rustix::io::Result<u64> {
+    Ok(fstatfs(file)?.f_type.cast_unsigned() & 0xffff_ffff)
 }

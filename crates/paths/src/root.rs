@@ -1,16 +1,16 @@
 //! A directory that we chose, beneath which a path that others wrote is resolved.
 
-use crate::apart::{self, What};
+use crate::apart::{self, Base, What};
 use crate::regular::{Facts, Refusal, RegularFile, look_at, open_regular};
 use borsh::{BorshDeserialize, BorshSerialize};
 use pathrs::flags::ResolverFlags;
-use ramson_apart::{Apart, for_process};
+use ramson_apart::{Apart, for_owner, for_process};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, fstat, makedev, openat, readlink, statx,
 };
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// What happens to symbolic links on the way.
@@ -39,8 +39,8 @@ pub struct Root(Place);
 enum Place {
     /// Open.
     Here(pathrs::Root),
-    /// The root directory of another user's process, looked into by a process of its own.
-    Apart(u32, Apart),
+    /// Looked into by a process of its own, for another user's sake.
+    Apart(Base, Apart),
 }
 
 impl Root {
@@ -54,14 +54,27 @@ impl Root {
 
     /// The root directory of process `pid`, as it sees it.
     pub fn of_process(pid: u32) -> Result<Self, Refusal> {
-        match for_process(pid) {
-            Some(by) => Ok(Self(Place::Apart(pid, by))),
-            None => Self::at(&link_of(pid)),
+        Self::found(Base::Process(pid), for_process(pid))
+    }
+
+    /// Our own, for paths that a program, a profile or a file of this user names.
+    pub fn own(named_by: Option<u32>) -> Result<Self, Refusal> {
+        Self::found(Base::Own, named_by.and_then(for_owner))
+    }
+
+    /// A directory whose path one of this user has told: it is resolved in our own root directory, without links.
+    pub fn told(path: &Path, told_by: Option<u32>) -> Result<Self, Refusal> {
+        Self::found(Base::Told(apart::bytes(path)), told_by.and_then(for_owner))
+    }
+
+    fn found(base: Base, by: Option<Apart>) -> Result<Self, Refusal> {
+        match by {
+            Some(by) => Ok(Self(Place::Apart(base, by))),
+            None => base.root_here(),
         }
     }
 
-    /// A directory whose path another party told: it is resolved in our own root directory, without links.
-    pub fn told(path: &Path) -> Result<Self, Refusal> {
+    pub(crate) fn told_here(path: &Path) -> Result<Self, Refusal> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let own = pathrs::Root::from_fd(openat(CWD, "/", flags, Mode::empty())?);
         let found = resolved(&own, path, Links::Refused)?;
@@ -76,7 +89,7 @@ impl Root {
     pub fn identity(&self) -> Result<RootIdentity, Refusal> {
         let root = match &self.0 {
             Place::Here(root) => root,
-            Place::Apart(pid, by) => return apart::identity(by, *pid),
+            Place::Apart(base, by) => return apart::identity(by, base),
         };
         let facts = statx(root, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME | StatxFlags::INO)?;
         let born = facts.stx_btime;
@@ -92,7 +105,9 @@ impl Root {
     pub fn path(&self) -> Option<PathBuf> {
         match &self.0 {
             Place::Here(root) => descriptor_path(root),
-            Place::Apart(pid, _) => link_target(&link_of(*pid)),
+            Place::Apart(Base::Process(pid), _) => link_target(&link_of(*pid)),
+            Place::Apart(Base::Own, _) => Some("/".into()),
+            Place::Apart(Base::Told(path), _) => Some(OsStr::from_bytes(path).into()),
         }
     }
 
@@ -100,7 +115,7 @@ impl Root {
     pub fn open(&self, path: &Path, links: Links) -> Result<RegularFile, Refusal> {
         match &self.0 {
             Place::Here(root) => open_regular(resolved(root, path, links)?),
-            Place::Apart(pid, by) => apart::open(by, *pid, What::Open(apart::bytes(path), links)),
+            Place::Apart(base, by) => apart::open(by, base, What::Open(apart::bytes(path), links)),
         }
     }
 
@@ -108,7 +123,7 @@ impl Root {
     pub fn look(&self, path: &Path, links: Links) -> Result<Facts, Refusal> {
         match &self.0 {
             Place::Here(root) => look_at(resolved(root, path, links)?),
-            Place::Apart(pid, by) => apart::look(by, *pid, path, links),
+            Place::Apart(base, by) => apart::look(by, base, path, links),
         }
     }
 
@@ -119,16 +134,24 @@ impl Root {
         Some(Path::new("/").join(inner))
     }
 
-    /// Whether every user may read the file where it is in this root: it, and every directory on the way. Not in another user's.
+    /// Whether every user may read the file where it is in this root: it, and every directory on the way.
     pub fn is_open_to_all(&self, file: &RegularFile) -> bool {
-        let Place::Here(root) = &self.0 else { return false };
+        let path = self.path_of(file).filter(|_| file.facts.is_public());
+        path.is_some_and(|path| self.is_searchable_to(&path))
+    }
+
+    /// Whether every user may search every directory on the way to `path`.
+    pub(crate) fn is_searchable_to(&self, path: &Path) -> bool {
+        let root = match &self.0 {
+            Place::Here(root) => root,
+            Place::Apart(base, by) => return apart::is_searchable_to(by, base, path),
+        };
         let is_searchable = |folder: &Path| {
             let folder = resolved(root, folder, Links::Refused).ok();
             let stat = folder.and_then(|folder| fstat(&folder).ok());
             stat.is_some_and(|stat| stat.st_mode & 0o001 != 0)
         };
-        let path = self.path_of(file).filter(|_| file.facts.is_public());
-        path.is_some_and(|path| path.ancestors().skip(1).all(is_searchable))
+        path.ancestors().skip(1).all(is_searchable)
     }
 }
 
@@ -141,7 +164,7 @@ fn resolved(root: &pathrs::Root, path: &Path, links: Links) -> Result<pathrs::Ha
 }
 
 /// The kernel's link to the root directory of process `pid`.
-fn link_of(pid: u32) -> PathBuf {
+pub(crate) fn link_of(pid: u32) -> PathBuf {
     format!("/proc/{pid}/root").into()
 }
 

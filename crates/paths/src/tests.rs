@@ -89,7 +89,7 @@ fn a_directory_shows_its_owner_s_regular_files_only() {
     std::os::unix::fs::chown(path.join("planted"), Some(1501), None).unwrap();
     symlink("/etc/passwd", path.join("link")).unwrap();
     mknodat(CWD, path.join("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
-    let directory = Directory::open(&path).unwrap();
+    let directory = Directory::open(&path, 0).unwrap();
     assert_eq!(directory.owner(), 0);
     let entries = directory.entries().unwrap();
     assert_eq!(entries.iter().map(|entry| entry.name.as_os_str()).collect::<Vec<_>>(), ["own"]);
@@ -99,11 +99,11 @@ fn a_directory_shows_its_owner_s_regular_files_only() {
     assert!(matches!(directory.open_file(OsStr::new("link")), Err(Refusal::Link)));
     assert!(matches!(directory.open_file(OsStr::new("../secret")), Err(Refusal::Missing)));
     symlink(&path, scratch.path().join("linked")).unwrap();
-    let linked = Directory::open(&scratch.path().join("linked"));
+    let linked = Directory::open(&scratch.path().join("linked"), 0);
     assert!(matches!(linked, Err(Refusal::Link)), "{linked:?}");
-    let file = Directory::open(&path.join("own"));
+    let file = Directory::open(&path.join("own"), 0);
     assert!(matches!(file, Err(Refusal::Io(_))), "{file:?}");
-    let missing = Directory::open(&scratch.path().join("missing"));
+    let missing = Directory::open(&scratch.path().join("missing"), 0);
     assert!(matches!(missing, Err(Refusal::Missing)), "{missing:?}");
 }
 
@@ -113,7 +113,7 @@ fn a_directory_that_was_replaced_is_still_the_one_that_was_opened() {
     let path = scratch.path().join("profiles");
     fs::create_dir(&path).unwrap();
     fs::write(path.join("profile"), "true").unwrap();
-    let directory = Directory::open(&path).unwrap();
+    let directory = Directory::open(&path, 0).unwrap();
     fs::rename(&path, scratch.path().join("away")).unwrap();
     fs::create_dir(&path).unwrap();
     fs::write(path.join("profile"), "false").unwrap();
@@ -223,20 +223,34 @@ fn the_files_that_a_process_maps_begin_with_its_executable() {
 fn a_root_that_was_told_is_found_without_links_and_known_from_the_next_one_at_its_path() {
     let (directory, root) = scratch();
     let path = directory.path().canonicalize().unwrap().join("root");
-    let told = Root::told(&path).unwrap();
+    let told = Root::told(&path, None).unwrap();
     assert_eq!(told.identity().unwrap(), root.identity().unwrap());
     assert_eq!(told.path().as_deref(), Some(path.as_path()));
     assert_eq!(content(told.open(Path::new("/inner/file"), Links::Refused)).unwrap(), "inside");
     let link = path.with_file_name("link");
     symlink(&path, &link).unwrap();
     for through in [link.as_path(), &link.join("inner")] {
-        assert!(matches!(Root::told(through), Err(Refusal::Link)), "{through:?}");
+        assert!(matches!(Root::told(through, None), Err(Refusal::Link)), "{through:?}");
     }
-    assert!(matches!(Root::told(&path.join("inner/file")), Err(Refusal::Missing)));
+    assert!(matches!(Root::told(&path.join("inner/file"), None), Err(Refusal::Missing)));
     for made_up in ["/proc/self/root", "/proc/self/cwd"] {
-        assert!(Root::told(Path::new(made_up)).is_err(), "{made_up}");
+        assert!(Root::told(Path::new(made_up), None).is_err(), "{made_up}");
     }
     fs::rename(&path, path.with_file_name("old")).unwrap();
     fs::create_dir(&path).unwrap();
-    assert_ne!(Root::told(&path).unwrap().identity().unwrap(), root.identity().unwrap());
+    assert_ne!(Root::told(&path, None).unwrap().identity().unwrap(), root.identity().unwrap());
+}
+
+#[test]
+fn what_is_mounted_on_another_user_s_directory_or_in_it_is_not_entered() {
+    const ANOTHER: u32 = 1501;
+    let (above, inner) = (Path::new("/sys/fs"), OsStr::new("cgroup"));
+    for (user, is_entered) in [(0, true), (ANOTHER, false)] {
+        let itself = Directory::open(&above.join(inner), user);
+        assert_ne!(matches!(itself, Err(Refusal::Mount)), is_entered, "{itself:?}");
+        let directory = Directory::open(above, user).unwrap();
+        let within = directory.directory(inner);
+        assert_ne!(matches!(within, Err(Refusal::Mount)), is_entered, "{within:?}");
+        assert_eq!(directory.has(inner), is_entered);
+    }
 }

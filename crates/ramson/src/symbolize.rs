@@ -62,7 +62,7 @@ fn symbolize_own(flags: &SymbolizeFlags, recording: &Recording) -> Result<(), Fa
     let unreadable =
         |error| Failure::failed(format!("{shown}: {error}. Check that it can be read"));
     let profile_file =
-        recording.file().ok_or_else(|| unreadable(io::ErrorKind::NotFound.into()))?;
+        recording.file().ok_or_else(|| unreadable(io::ErrorKind::NotFound.into()))?.file;
     let model = profile_file.metadata().map_err(unreadable)?;
     // What root writes for another user goes back to that user if it stays in place; another file stays root's.
     let is_strangers = getuid().is_root() && model.uid() != 0;

@@ -2,13 +2,14 @@
 
 use crate::failure::Failure;
 use crate::foreign::Foreign;
-use crate::maps::{Map, bytes_of_map, has_mapped, maps, open_found, profile_maps};
+use crate::maps::{Map, bytes_of, bytes_of_map, has_mapped, maps, open_found, profile_maps};
 use crate::recording::{Recording, complete};
 use crate::root_note::note_root;
 use crate::running::{self, is_running, running_elsewhere};
-use ramson_apart::{Apart, NOBODY, bounds, for_owner, is_trusted};
+use ramson_apart::{Apart, NOBODY, bounds, for_owner, is_trusted, user_of};
 use ramson_format::{FILE_BYTES_RANGE, MAGIC, flags};
 use ramson_import::{Budget, ImportError, InuseAt};
+use ramson_paths::{MapIdentity, RegularFile};
 use ramson_process::watched;
 use ramson_reader::{Header, Passed, ReadAt, ReadError, Snapshot};
 use ramson_symbols::CarriedNames;
@@ -138,7 +139,8 @@ pub fn open_file(path: &Path) -> Result<Recording, Failure> {
     let file = open_to_read(path)?;
     let mut recording = read_file(path, &file)?;
     if recording.running.is_none()
-        && let Some(pid) = running_elsewhere(&recording.snapshot.header, &file)
+        && let Ok(identity) = MapIdentity::of(&file)
+        && let Some(pid) = running_elsewhere(&recording.snapshot.header, &identity)
     {
         recording.begin_to_run(pid);
     }
@@ -168,7 +170,8 @@ pub fn read_file(path: &Path, file: &File) -> Result<Recording, Failure> {
     let snapshot = Snapshot::read(file).map_err(|error| unreadable(&shown, &error))?;
     let running = Some(snapshot.header.pid).filter(|_| is_running(&snapshot.header, file));
     let names = CarriedNames::in_file(file).map(Arc::new);
-    Ok(Recording { names, ..Recording::of(snapshot, running, shown) })
+    let owner = file.metadata().ok().map(|facts| facts.uid());
+    Ok(Recording { names, owner, ..Recording::of(snapshot, running, shown) })
 }
 
 /// Why the profile at `path` cannot be read.
@@ -298,8 +301,9 @@ pub fn open_to_write(profile: &File) -> io::Result<File> {
 
 impl Recording {
     /// The file under its name, if that is a regular one; the name may be one that a process told.
-    pub fn file(&self) -> Option<File> {
-        open_found(&self.origin)
+    pub fn file(&self) -> Option<RegularFile> {
+        let user = |pid| user_of(pid).unwrap_or(NOBODY);
+        open_found(&self.origin, self.running.map(user).or(self.owner))
     }
 
     /// Its process was found elsewhere, and is called `pid` here.
@@ -312,7 +316,9 @@ impl Recording {
     /// Looks for its process in other PID namespaces.
     pub fn look_elsewhere(&mut self) {
         let header = &self.snapshot.header;
-        if let Some(pid) = self.file().and_then(|file| running_elsewhere(header, &file)) {
+        if let Some(pid) =
+            self.file().and_then(|found| running_elsewhere(header, &found.facts.into()))
+        {
             self.begin_to_run(pid);
         }
     }
@@ -334,7 +340,7 @@ impl Recording {
         let is_it = |bytes: &dyn ReadAt| {
             Header::read(bytes).is_ok_and(|header| header.identity() == identity)
         };
-        let file = self.file().map(|file| Box::new(file) as Box<dyn ReadAt>);
+        let file = self.file().map(|found| Box::new(bytes_of(found)) as Box<dyn ReadAt>);
         let mapped = self.running.into_iter().flat_map(|pid| {
             let maps = maps(pid).into_iter().flatten().filter(Map::may_be_profile);
             maps.flat_map(move |map| bytes_of_map(pid, map)).map(|(bytes, _)| bytes)
@@ -344,13 +350,13 @@ impl Recording {
 
     /// Whether its process still has it mapped, also where its file was removed: exec keeps the process ID. `file` is what was opened
     /// under its name, which may be gone, or another file's.
-    pub fn is_still_mapped(&self, file: Option<&File>) -> bool {
+    pub fn is_still_mapped(&self, file: Option<&RegularFile>) -> bool {
         let Some(pid) = self.running else { return false };
         let is_it = |map: &Map| {
             map.may_be_profile() && map.path.trim_end_matches(" (deleted)") == self.origin
         };
         self.origin.starts_with("memory of ") && find_again(pid, &self.snapshot.header).is_some()
             || maps(pid).into_iter().flatten().any(|map| is_it(&map))
-            || file.is_some_and(|file| has_mapped(pid, file).is_ok_and(|is_mapped| is_mapped))
+            || file.is_some_and(|found| has_mapped(pid, &found.facts.into()).unwrap_or(false))
     }
 }

@@ -5,21 +5,18 @@ use ramson_paths::{Links, MapIdentity, MappedFile, RegularFile, Root, mapped_fil
 use ramson_process::stat::Stat;
 use ramson_process::{Mapping, mappings, mappings_of_files, watched};
 use ramson_reader::{Header, MappedBytes, ProcessRange, ReadAt, Snapshot};
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, absolute};
 
-/// The regular file of this name. The user did not name it, or it may have been replaced.
-pub fn open_found(path: impl AsRef<Path>) -> Option<File> {
+/// The regular file of this name. The user did not name it, or it may have been replaced; `None` in `named_by`: no other user named it.
+pub fn open_found(path: impl AsRef<Path>, named_by: Option<u32>) -> Option<RegularFile> {
     let path = absolute(path.as_ref()).ok()?;
-    let root = Root::at(Path::new("/")).ok()?;
-    root.open(&path, Links::WithinRoot).ok().map(|found| found.file)
+    Root::own(named_by).ok()?.open(&path, Links::WithinRoot).ok()
 }
 
-/// Whether a process runs and still has `file` mapped: a process ID may be in use again, and exec keeps it.
-pub fn has_mapped(pid: u32, file: &File) -> io::Result<bool> {
-    let identity = MapIdentity::of(file)?;
+/// Whether a process runs and still has a file mapped: a process ID may be in use again, and exec keeps it.
+pub fn has_mapped(pid: u32, identity: &MapIdentity) -> io::Result<bool> {
     let is_it = |map: Map| map.may_be_profile() && identity.is(map.device, map.inode);
     Ok(maps(pid)?.any(is_it))
 }
@@ -116,16 +113,7 @@ pub fn bytes_of(RegularFile { file, facts }: RegularFile) -> MappedBytes {
 /// The very file that is mapped there, if it still has a name.
 pub fn file_of_map(pid: u32, map: &Map) -> Option<RegularFile> {
     let mapped = map.file(pid)?;
-    match watched::opened(pid, || mapped_file(&mapped)) {
-        Ok(found) => Some(found),
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => None,
-        // After a chroot, its paths are still those from our root.
-        Err(_) => {
-            let file = open_found(&map.path)?;
-            let is_it = MapIdentity::of(&file).ok()?.is(map.device, map.inode);
-            is_it.then(|| RegularFile::given(file).ok()).flatten()
-        }
-    }
+    watched::opened(pid, || mapped_file(&mapped)).ok()
 }
 
 /// Leaves of the extents what process `pid`, whose snapshot it is, has mapped now: a hole that the program unmapped inside one

@@ -52,7 +52,7 @@ pub fn opened_profile_directories() -> (Vec<Directory>, Vec<String>) {
 /// user who runs this.
 pub fn open_directory(path: &Path) -> Result<Directory, Refusal> {
     let Some(owner) = usual_owner(path) else { return Directory::open_chosen(path) };
-    let directory = Directory::open(path)?;
+    let directory = Directory::open(path, owner)?;
     match directory.owner() == owner {
         true => Ok(directory),
         false => Err(Refusal::OtherOwner(directory.owner())),
@@ -95,8 +95,12 @@ pub fn usual_directory_of(user: u32) -> PathBuf {
 
 /// Why programs of `user` put no profiles into a directory that is there.
 pub fn objection(path: &Path, user: u32) -> Option<String> {
-    let is_usual = usual_owner(path).is_some();
-    let opened = if is_usual { Directory::open(path) } else { Directory::open_chosen(path) };
+    let of_user = usual_owner(path);
+    let is_usual = of_user.is_some();
+    let opened = match of_user {
+        Some(owner) => Directory::open(path, owner),
+        None => Directory::open_chosen(path),
+    };
     let directory = match opened {
         Ok(directory) => directory,
         Err(Refusal::Missing) => return None,

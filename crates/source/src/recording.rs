@@ -47,6 +47,8 @@ pub struct Recording {
     pub read_ns: u64,
     /// File, or `memory of process PID`.
     pub origin: String,
+    /// The user whose file it is, if it was read from one.
+    pub owner: Option<u32>,
     /// Names that `ramson symbolize` has put into the file.
     pub names: Option<Arc<CarriedNames>>,
     /// Which moment it shows, where it comes from a history; its process is not looked at then.
@@ -74,7 +76,7 @@ impl Recording {
             complete(&mut snapshot, pid);
             note_root(pid, &mut snapshot.header, &origin);
         }
-        Self { snapshot, running, read_ns, origin, names: None, past: None }
+        Self { snapshot, running, read_ns, origin, owner: None, names: None, past: None }
     }
 
     /// The program's name as it was called (a link may have other names), else of the executable or the first thread.
@@ -94,6 +96,7 @@ impl Recording {
             running: self.running,
             read_ns: self.read_ns,
             origin: self.origin.clone(),
+            owner: self.owner,
             names: self.names.clone(),
             past: self.past.clone(),
         }

@@ -2,7 +2,7 @@
 
 use crate::file::{mapped_header, open_to_write};
 use crate::maps::{Map, bytes_of, file_of_map, maps};
-use ramson_apart::for_process;
+use ramson_apart::{NOBODY, for_process};
 use ramson_format::{ROOT_OFFSET, Root as Note};
 use ramson_paths::{Facts, RegularFile, Root, RootIdentity, write_mapped};
 use ramson_process::other_root;
@@ -78,8 +78,8 @@ fn write(pid: u32, map: &Map, file: &File, seen: Facts, note: &Note) -> io::Resu
     }
 }
 
-/// What became of the root directory of a process that has ended, by its header and the place of its profile.
-pub fn root_fate(header: &Header, origin: &str) -> RootFate {
+/// What became of the root directory of a process that has ended, by its header, and the place and owner of its profile.
+pub fn root_fate(header: &Header, origin: &str, owner: Option<u32>) -> RootFate {
     let Some(note) = &header.root else {
         return usual_root(Path::new(origin)).map_or(RootFate::Own, RootFate::Present);
     };
@@ -92,7 +92,7 @@ pub fn root_fate(header: &Header, origin: &str) -> RootFate {
     if !path.is_absolute() {
         return RootFate::Gone(None);
     }
-    match identity(Root::told(&path)) {
+    match identity(Root::told(&path, Some(owner.unwrap_or(NOBODY)))) {
         Some(found) if found == noted => RootFate::Present(path),
         Some(_) => RootFate::Replaced(path),
         None => RootFate::Gone(Some(path)),
@@ -139,19 +139,19 @@ mod tests {
         std::fs::create_dir(&path).unwrap();
         let of = |path: &Path| {
             let RootIdentity { device, inode, birth_ns } =
-                Root::told(path).unwrap().identity().unwrap();
+                Root::told(path, None).unwrap().identity().unwrap();
             let note = Note::new(path.as_os_str().as_bytes(), device, inode, birth_ns);
             Header { root: Some(Box::new(note)), ..Header::default() }
         };
         let noted = of(&path);
-        assert_eq!(root_fate(&noted, "x"), RootFate::Present(path.clone()));
-        assert_eq!(root_fate(&of(Path::new("/")), "x"), RootFate::Own);
+        assert_eq!(root_fate(&noted, "x", None), RootFate::Present(path.clone()));
+        assert_eq!(root_fate(&of(Path::new("/")), "x", None), RootFate::Own);
         std::fs::rename(&path, path.with_file_name("other")).unwrap();
-        assert_eq!(root_fate(&noted, "x"), RootFate::Gone(Some(path.clone())));
+        assert_eq!(root_fate(&noted, "x", None), RootFate::Gone(Some(path.clone())));
         std::fs::create_dir(&path).unwrap();
-        assert_eq!(root_fate(&noted, "x"), RootFate::Replaced(path));
+        assert_eq!(root_fate(&noted, "x", None), RootFate::Replaced(path));
         let unfound = Header { root: Some(Box::new(Note::new(b"", 1, 2, 3))), ..Header::default() };
-        assert_eq!(root_fate(&unfound, "x"), RootFate::Gone(None));
-        assert_eq!(root_fate(&Header::default(), "x"), RootFate::Own);
+        assert_eq!(root_fate(&unfound, "x", None), RootFate::Gone(None));
+        assert_eq!(root_fate(&Header::default(), "x", None), RootFate::Own);
     }
 }

@@ -1,6 +1,7 @@
 //! Whether the process of a profile runs: by what it has mapped, or where that may not be seen, by the lock on the file.
 
 use crate::maps::has_mapped;
+use ramson_paths::MapIdentity;
 use ramson_process::stat::Stat;
 use ramson_process::{processes, text};
 use ramson_reader::Header;
@@ -11,7 +12,7 @@ use std::io::ErrorKind;
 
 /// Whether the process that `header` names, as it is called here, runs and still writes `file`.
 pub fn is_running(header: &Header, file: &File) -> bool {
-    match has_mapped(header.pid, file) {
+    match MapIdentity::of(file).and_then(|identity| has_mapped(header.pid, &identity)) {
         Ok(is_mapped) => is_mapped,
         // It gave up rights, or is not dumpable: its own user may not look at it. Or it did not answer.
         Err(error) => {
@@ -25,15 +26,16 @@ pub fn is_running(header: &Header, file: &File) -> bool {
 
 /// The same, and whether one does in another PID namespace.
 pub fn runs_anywhere(header: &Header, file: &File) -> bool {
-    is_running(header, file) || running_elsewhere(header, file).is_some()
+    let elsewhere = |identity| running_elsewhere(header, &identity);
+    is_running(header, file) || MapIdentity::of(file).ok().and_then(elsewhere).is_some()
 }
 
-/// The process, in a container, that has `file` mapped and is called `header.pid` in a namespace of its own.
-pub fn running_elsewhere(header: &Header, file: &File) -> Option<u32> {
+/// The process, in a container, that has this file mapped and is called `header.pid` in a namespace of its own.
+pub fn running_elsewhere(header: &Header, identity: &MapIdentity) -> Option<u32> {
     processes::all().into_iter().find(|&pid| {
         pid != header.pid
             && own_pid(pid) == Some(header.pid)
-            && has_mapped(pid, file).is_ok_and(|is_mapped| is_mapped)
+            && has_mapped(pid, identity).unwrap_or(false)
     })
 }
 

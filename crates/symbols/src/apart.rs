@@ -123,6 +123,7 @@ struct Passed {
 /// The files of a binary that a helper answers for.
 pub(crate) struct Remote {
     by: Apart,
+    named_by: u32,
     files: Vec<Passed>,
     units: Vec<Passed>,
     has_binary: bool,
@@ -156,6 +157,7 @@ impl Remote {
             .is_some_and(|file| files.first().is_some_and(|first| first.identity == file.identity));
         Some(Self {
             by,
+            named_by: found.search.folders.named_by,
             files,
             units: Vec::new(),
             has_binary,
@@ -242,7 +244,7 @@ impl Remote {
             let path = Path::new(std::ffi::OsStr::from_bytes(path));
             if self.units.iter().all(|unit| unit.path != path)
                 && self.units.len() < MOST_MISSING * MOST_ROUNDS
-                && let Some(unit) = Passed::opened(&RootedPath::here(path), path)
+                && let Some(unit) = Passed::opened(&RootedPath::named(self.named_by, path), path)
             {
                 self.units.push(unit);
             }

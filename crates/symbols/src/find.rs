@@ -32,6 +32,8 @@ pub(crate) struct Folders {
     pub root: Option<NotedRoot>,
     /// Who must be able to read a file that is used.
     pub readers: Readers,
+    /// The user whose programs and profiles name what is looked for.
+    pub named_by: u32,
 }
 
 impl Folders {
@@ -46,7 +48,8 @@ impl Folders {
     /// Every root directory in which a path of `binary`'s process may be meant, at `path`.
     fn in_file_systems(&self, binary: &Binary, path: &Path) -> Vec<RootedPath> {
         let sysroot = self.sysroot.iter().map(|root| RootedPath::within(root, path));
-        sysroot.chain(self.in_its_root(binary, path)).chain([RootedPath::here(path)]).collect()
+        let here = RootedPath::named(self.named_by, path);
+        sysroot.chain(self.in_its_root(binary, path)).chain([here]).collect()
     }
 
     /// `path` as the process of `binary` sees it, or saw it before it ended.
@@ -144,7 +147,7 @@ fn binary_paths(binary: &Binary, folders: &Folders) -> Vec<RootedPath> {
     let proves_nothing = in_its_root.as_ref().is_some_and(RootedPath::has_root);
     paths.extend(in_its_root);
     if is_verifiable || !proves_nothing {
-        paths.push(RootedPath::here(path));
+        paths.push(RootedPath::named(folders.named_by, path));
     }
     paths
 }

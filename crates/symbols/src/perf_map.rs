@@ -164,12 +164,14 @@ fn function(content: &[u8], line: Range<usize>) -> Option<(u64, Function)> {
 
 fn places(process: &JitProcess) -> Vec<RootedPath> {
     let map_of = |pid: u32| PathBuf::from(format!("/tmp/perf-{pid}.map"));
-    let own = map_of(process.own_pid);
+    let (own, user) = (map_of(process.own_pid), process.uid);
     match (process.running, &process.root) {
         // In its own mount namespace, by its own number; else the runtime's host wrote it here.
-        (Some(pid), _) => vec![RootedPath::in_process(pid, &own), RootedPath::here(&map_of(pid))],
+        (Some(pid), _) => {
+            vec![RootedPath::in_process(pid, &own), RootedPath::named(user, &map_of(pid))]
+        }
         (None, Some(root)) => vec![RootedPath::told(root, &own)],
-        (None, None) => vec![RootedPath::here(&own)],
+        (None, None) => vec![RootedPath::named(user, &own)],
     }
 }
 

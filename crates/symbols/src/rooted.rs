@@ -41,6 +41,8 @@ pub(crate) struct RootedPath {
     pub is_named_by_user: bool,
     /// A profile of this user told the root.
     told_by: Option<u32>,
+    /// A program, a profile or a file of this user named the path.
+    named_by: Option<u32>,
 }
 
 impl RootedPath {
@@ -48,6 +50,11 @@ impl RootedPath {
     pub fn here(path: &Path) -> Self {
         let inner = std::path::absolute(path).unwrap_or_else(|_| Path::new("/").join(path));
         Self { root: "/".into(), inner, ..Self::default() }
+    }
+
+    /// The same, as a program, a profile or a file of `user` names it.
+    pub fn named(user: u32, path: &Path) -> Self {
+        Self { named_by: Some(user), ..Self::here(path) }
     }
 
     /// As process `pid` sees it.
@@ -104,7 +111,8 @@ impl RootedPath {
     fn root(&self) -> Result<Root, Refusal> {
         match (self.pid, self.told_by) {
             (Some(pid), _) => Root::of_process(pid),
-            (None, Some(_)) => Root::told(&self.root),
+            (None, Some(user)) => Root::told(&self.root, Some(user)),
+            (None, None) if self.named_by.is_some() => Root::own(self.named_by),
             (None, None) => Root::at(&self.root),
         }
     }
@@ -132,7 +140,7 @@ impl RootedPath {
     /// What is there, if every user may read it.
     pub fn open_to_all(&self) -> Result<Option<RegularFile>, Refusal> {
         let opened = self.open()?;
-        Ok(Root::at(Path::new("/"))?.is_open_to_all(&opened).then_some(opened))
+        Ok(Root::own(self.told_by.or(self.named_by))?.is_open_to_all(&opened).then_some(opened))
     }
 
     /// What is there, if it is a regular file.

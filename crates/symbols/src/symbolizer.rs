@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ramson_apart::NOBODY;
+
 use crate::address::{CodeAddress, FileAddress, RuntimeAddress};
 use crate::answers::{Answers, Origin};
 use crate::binary::Binary;
@@ -45,6 +47,8 @@ pub struct Options {
     pub sysroot: Option<PathBuf>,
     /// The root directory, if it is another one than ours, of the process that has ended: by the path that its profile tells.
     pub root: Option<NotedRoot>,
+    /// The user whose program it is, who names the paths that are looked at; `None`: any user's.
+    pub named_by: Option<u32>,
     /// Servers to ask for what is not here; `None`: ask none.
     pub servers: Option<ServerOptions>,
     /// What the profile brings along; these names are taken first.
@@ -81,10 +85,19 @@ struct Known {
 impl Symbolizer {
     /// Nothing is opened until the first question.
     pub fn new(options: Options) -> Self {
-        let Options { debug_paths, sysroot, root, servers, carried, cache_dir, is_for_all } =
-            options;
+        let Options {
+            debug_paths,
+            sysroot,
+            root,
+            named_by,
+            servers,
+            carried,
+            cache_dir,
+            is_for_all,
+        } = options;
         let readers = if is_for_all { Readers::All } else { Readers::Caller };
-        let folders = Folders { debug_paths, sysroot, root, readers };
+        let named_by = named_by.unwrap_or(NOBODY);
+        let folders = Folders { debug_paths, sysroot, root, readers, named_by };
         let cache_dir = cache_dir.filter(|_| !is_for_all);
         let (servers, cache) = (servers.map(Servers::new), cache_dir.map(Cache::new));
         Self { folders, servers, carried, cache, known: HashMap::new(), calls: 0 }

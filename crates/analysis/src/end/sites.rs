@@ -31,6 +31,7 @@ impl LastProfile {
         let mut symbolizer = Symbolizer::new(Options {
             carried: source.names.clone(),
             root: naming::other_root(source),
+            named_by: naming::owner_of(source),
             cache_dir: places::symbol_cache(),
             ..Options::default()
         });

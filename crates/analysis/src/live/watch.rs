@@ -4,6 +4,7 @@ use super::pace::Pace;
 use crate::coverage::Coverage;
 use crate::end;
 use crate::rss::Rss;
+use ramson_paths::RegularFile;
 use ramson_process::Term;
 use ramson_process::allocators::Allocators;
 use ramson_process::clock::monotonic_ns;
@@ -11,7 +12,6 @@ use ramson_process::stat::Stat;
 use ramson_profile::Estimate;
 use ramson_reader::{Follower, ReadAt, Snapshot};
 use ramson_source::{Recording, complete, find_again};
-use std::fs::File;
 use std::time::{Duration, Instant};
 
 /// The split of RSS is read this far apart, and for this share of a core: the kernel walks the whole page table for it.
@@ -40,7 +40,7 @@ pub struct Watched {
     pub end: Option<String>,
     bytes: Option<Box<dyn ReadAt>>,
     /// As the user called it: its name may go while it is looked at.
-    file: Option<File>,
+    file: Option<RegularFile>,
     follower: Follower,
     /// Start of the process in ticks: an ID may be in use again.
     start_ticks: Option<u64>,

@@ -34,7 +34,6 @@ use rustix::process::{Pid, PidfdFlags, geteuid, getuid, pidfd_open};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -370,8 +369,7 @@ fn keep(source: &Recording, has_names: bool) -> Vec<String> {
     let is_elsewhere = source.snapshot.header.root.is_some();
     let last = (violent || is_elsewhere || has_names).then(|| LastProfile::of(source));
     // Another user may not read every binary that we may, and can move the directory while we write.
-    let facts = source.file().and_then(|file| file.metadata().ok());
-    if facts.is_some_and(|facts| facts.uid() == geteuid().as_raw()) {
+    if source.file().is_some_and(|found| found.facts.owner == geteuid().as_raw()) {
         let block = last.as_ref().map_or_else(Vec::new, |last| last.names.to_block());
         // The sparse original is as good; only its apparent size differs.
         let _ = compact::compact(path, &block);
