@@ -8,6 +8,8 @@ use crate::memory::{Memory, PAGE_BYTES, half_word_at, page_of, read_present, wor
 const HEADERS: usize = 32;
 const HEADER_BYTES: usize = 56;
 const LOADED: u32 = 1;
+/// Areas of one binary; one that has more is no binary's.
+const MOST_AREAS: usize = 16;
 
 /// Whether an area begins with variables of the binary that is mapped before it.
 pub fn begins_with_variables(area: &Area, previous: Option<&Area>) -> bool {
@@ -23,7 +25,7 @@ pub fn ends_of_variables(memory: &impl Memory, areas: &[Area]) -> Vec<(u64, u64)
         let (data, area) = (&pair[0], &pair[1]);
         let is_first =
             |of: &&Area| (of.device, of.inode, of.offset) == (data.device, data.inode, 0);
-        let first = areas[..=index].iter().rev().find(is_first)?;
+        let first = areas[..=index].iter().rev().take(MOST_AREAS).find(is_first)?;
         let end = end_of_image(memory, first.start)?;
         Some((area.start, end.clamp(area.start, area.end)))
     };
