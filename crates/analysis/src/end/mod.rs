@@ -8,7 +8,6 @@ use crate::extents::lost_text;
 use crate::rss::live_text;
 use kernel_log::KernelLog;
 use ramson_format::state;
-use ramson_process::clock::unix_ns;
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_bytes, format_duration, format_utc};
 use ramson_reader::{End as Noted, FailedAllocation, Way};
@@ -232,9 +231,8 @@ pub fn sentence(source: &Recording) -> String {
         if header.state == state::EXITED {
             return format!("exited after {lived}");
         }
-        let ago_ns = unix_ns().saturating_sub(header.unix_ns(header.last_monotonic_ns));
-        let ago = format_duration(ago_ns);
-        return format!("died; cause unknown; last sample {ago} ago, after {lived}");
+        let last = format_utc(header.unix_ns(header.last_monotonic_ns));
+        return format!("died; cause unknown; last sample {last} after {lived}");
     };
     let mut out = way_and_cause(source, &end);
     if end.is_out_of_memory() {
