@@ -3,7 +3,7 @@
 use crate::regular::{Facts, Refusal, RegularFile, is_pseudo, modified_ns, open_regular};
 use ramson_apart::is_trusted;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, openat2,
     renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
@@ -130,7 +130,7 @@ impl Directory {
     /// The regular files that count, in no order. Links, devices, FIFOs and the files of other users are left out, none is opened.
     pub fn entries(&self) -> Result<Vec<Entry>, Refusal> {
         let found = self.names()?.filter_map(|name| {
-            let stat = fstat(self.path_only(&name).ok()?).ok()?;
+            let stat = self.stat(&name).ok()?;
             let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
             let facts = is_regular.then(|| Facts::of(&stat))?;
             self.counts(facts).then_some(Entry { name, facts })
@@ -156,7 +156,7 @@ impl Directory {
 
     /// Whether there is anything of this name, be it a link.
     pub fn has(&self, name: &OsStr) -> bool {
-        self.path_only(name).is_ok()
+        self.stat(name).is_ok()
     }
 
     /// Gives a file in it another name, in place of what had that name.
@@ -171,6 +171,13 @@ impl Directory {
 
     fn counts(&self, facts: Facts) -> bool {
         self.is_of_all || facts.owner == self.owner
+    }
+
+    fn stat(&self, name: &OsStr) -> Result<Stat, Refusal> {
+        match self.enters_mounts {
+            true => Ok(statat(&self.descriptor, plain(name)?, AtFlags::SYMLINK_NOFOLLOW)?),
+            false => Ok(fstat(self.path_only(name)?)?),
+        }
     }
 
     fn path_only(&self, name: &OsStr) -> Result<OwnedFd, Refusal> {

@@ -189,17 +189,23 @@ mod tests {
     fn the_bytes_are_those_of_the_format() {
         let number = |number: u32| number.to_le_bytes().to_vec();
         let text = |text: &str| [&number(text.len() as u32)[..], text.as_bytes()].concat();
-        let frame = |function: u32, file: u32, line: u32| {
-            [function, function, file, line].map(number).concat()
+        let frame = |function: u32, file: u32, line: u32, offset: u32| {
+            [function, function, file, line, offset].map(number).concat()
         };
         let address = |at: u64, frames: [u32; 2]| {
             [at.to_le_bytes().to_vec(), frames.map(number).concat()].concat()
         };
-        let outside =
-            [text(""), text(""), number(1), text("compiled"), number(1), frame(0, u32::MAX, 4)];
+        let outside = [
+            text(""),
+            text(""),
+            number(1),
+            text("compiled"),
+            number(1),
+            frame(0, u32::MAX, 4, u32::MAX),
+        ];
         let outside = [&outside.concat()[..], &number(1), &address(0x7f00_0000, [0, 1])].concat();
         let strings = ["inlined", "a.c", "f"].map(text).concat();
-        let frames = [frame(0, 1, 3), frame(2, 1, 9)].concat();
+        let frames = [frame(0, 1, 3, u32::MAX), frame(2, 1, 9, 7)].concat();
         let inside =
             [text("/bin/a"), text("abcd"), number(3), strings, number(2), frames, number(1)];
         let inside = [&inside.concat()[..], &address(16, [0, 2])].concat();
@@ -207,11 +213,12 @@ mod tests {
         let binary = Binary { path: "/bin/a".into(), build_id: "abcd".into(), pid: None };
         let mut names = CarriedNames::default();
         names.add(COMPILED, &[Frame { file: None, ..frame_named("compiled", 4) }]);
-        names.add(at(&binary, 16), &[frame_named("inlined", 3), frame_named("f", 9)]);
+        let outermost = Frame { offset: Some(7), ..frame_named("f", 9) };
+        names.add(at(&binary, 16), &[frame_named("inlined", 3), outermost]);
         let block = names.to_block();
         assert_eq!(block[..body.len()], body);
         let footer = [(body.len() as u64).to_le_bytes().to_vec(), number(crc32fast::hash(&body))];
-        let footer = [footer.concat(), number(1), b"\x89ramson-names\r\n\x1a".to_vec()].concat();
+        let footer = [footer.concat(), number(2), b"\x89ramson-names\r\n\x1a".to_vec()].concat();
         assert_eq!(block[body.len()..], footer);
     }
 
