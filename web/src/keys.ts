@@ -139,8 +139,8 @@ function act(event: KeyboardEvent): boolean {
 export function listen(): () => void {
   const on = (event: KeyboardEvent) => {
     const at = event.target as HTMLElement;
-    // What is behind a question does not change.
-    if (at.closest("dialog") !== null && !showsKeys.value) return;
+    // What is behind a question does not change. A dialog that has just closed can have the focus until the next frame.
+    if (at.closest("dialog[open]") !== null && !showsKeys.value) return;
     const isField = /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName);
     if (event.key === "Escape") {
       if (isField) at.blur();
