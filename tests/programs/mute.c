@@ -1,4 +1,4 @@
-// A process of user 1501 whose memory is behind a file system that never says what is in its file: mute HOW DIRECTORY LIBRARY. To be started as root, and to
+// A process of user USER whose memory is behind a file system that never says what is in its file: mute HOW DIRECTORY LIBRARY USER. To be started as root, and to
 // be ended with SIGKILL: then all who wait for the file go on.
 //
 // profile: the file is mapped as a profile is.   maps: besides, one thread waits for it and keeps the process's maps from being changed, another waits to
@@ -6,6 +6,8 @@
 // From the next ones on, the file system answers nothing any more once the file was opened: who looks at it waits, and no signal ends that.
 // opens: every user may enter it.   runs: besides, the process runs the file, under LIBRARY.   ends: the same, from when the process was killed on.   overlays: no other user may enter it, but it is below the
 // overlay in a user namespace that is the root directory of the process, which runs under LIBRARY.
+// closes: every user may enter it, and the process runs the file; the file system answers always, but to nobody who closes the file.   covers: the same, no
+// other user may enter it, and the process runs the file from an overlay above it, in a user namespace.
 // claims: every user may enter it, and the process runs the file, which is root's by what the file system says, but which root cannot read.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -25,9 +27,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { USER = 1501, FILE_NODE = 2, LONG = 1 << 20, PAGE = 4096 };
+enum { FILE_NODE = 2, LONG = 1 << 20, PAGE = 4096 };
 static size_t file_bytes = 8 << 20;
-static int owner = USER;
+static int user, owner, answers_flush = 1;
 
 static void check(int is_good, const char *what) {
     if (is_good) return;
@@ -94,6 +96,9 @@ static void serve(int device, int program, int last_open, pid_t last) {
             check(bytes >= 0, "program");
             reply(device, head, content, bytes, 0);
             break;
+        case FUSE_FLUSH:
+            if (answers_flush) reply(device, head, NULL, 0, -ENOSYS);
+            break;
         case FUSE_FORGET: case FUSE_BATCH_FORGET: case FUSE_INTERRUPT: break;
         default: reply(device, head, NULL, 0, -ENOSYS);
         }
@@ -133,10 +138,10 @@ static void until_it_waits(void) {
     waits = 0;
 }
 
-// Makes an overlay the root directory: what is in it is read with the rights of this user, who may enter the file system.
-static void enter_overlay(void) {
+// Puts an overlay above the current directory: what is in it is read with the rights of this user, who may enter the file system.
+static void mount_overlay(void) {
     char map[32], directory[PAGE], options[PAGE + 32];
-    int bytes = snprintf(map, sizeof map, "%d %d 1", USER, USER);
+    int bytes = snprintf(map, sizeof map, "%d %d 1", user, user);
     check(getcwd(directory, sizeof directory) != NULL, "directory");
     check(unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0, "user namespace");
     int file = open("/proc/self/uid_map", O_WRONLY);
@@ -145,7 +150,7 @@ static void enter_overlay(void) {
     // Without an upper directory there have to be two.
     snprintf(options, sizeof options, "lowerdir=%s:/usr", directory);
     check(mount("overlay", directory, "overlay", 0, options) == 0, "overlay");
-    check(chdir(directory) == 0 && chroot(".") == 0, "chroot");
+    check(chdir(directory) == 0, "directory");
 }
 
 extern char __executable_start, end;
@@ -156,7 +161,10 @@ static void live(const char *how) {
     static void *blocks[1000];
     for (int i = 0; i < 1000; i++) memset(blocks[i] = malloc(10000), 1, 10000);
     if (strcmp(how, "ends") == 0) raise(SIGKILL);
-    if (strcmp(how, "overlays") == 0) enter_overlay();
+    if (strcmp(how, "overlays") == 0) {
+        mount_overlay();
+        check(chroot(".") == 0, "chroot");
+    }
     // So that it goes on without its file.
     check(mlock(&__executable_start, &end - &__executable_start) == 0, "mlock");
     check(open("file", O_RDONLY) >= 0, "file");
@@ -194,12 +202,15 @@ static void harm(const char *how, const char *library) {
 }
 
 int main(int count, char **words) {
+    user = owner = count == 5 ? atoi(words[4]) : (int)getuid();
     if (count == 2) live(words[1]);
-    check(count == 4, "mute HOW DIRECTORY LIBRARY");
+    check(count == 5, "mute HOW DIRECTORY LIBRARY USER");
     const char *how = words[1];
     int overlays = strcmp(how, "overlays") == 0, opens = strcmp(how, "opens") == 0, ends = strcmp(how, "ends") == 0;
-    int claims = strcmp(how, "claims") == 0, runs = strcmp(how, "runs") == 0 || ends || claims;
+    int claims = strcmp(how, "claims") == 0, covers = strcmp(how, "covers") == 0, closes = strcmp(how, "closes") == 0 || covers;
+    int runs = strcmp(how, "runs") == 0 || ends || claims || closes;
     if (claims) owner = 0;
+    answers_flush = !closes;
     int device = open("/dev/fuse", O_RDWR), program = runs ? open("/proc/self/exe", O_RDONLY) : -1;
     check(device >= 0, "/dev/fuse");
     if (runs) file_bytes = lseek(program, 0, SEEK_END);
@@ -207,17 +218,18 @@ int main(int count, char **words) {
     alarm(120);
     check(unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0, "namespace");
     char options[96];
-    const char *others = opens || runs ? ",allow_other" : "";
-    snprintf(options, sizeof options, "fd=%d,rootmode=40777,user_id=%d,group_id=%d%s", device, USER, USER, others);
+    const char *others = opens || (runs && !covers) ? ",allow_other" : "";
+    snprintf(options, sizeof options, "fd=%d,rootmode=40777,user_id=%d,group_id=%d%s", device, user, user, others);
     check(mount("mute", words[2], "fuse", MS_NOSUID | MS_NODEV, options) == 0, "mount");
     pid_t process = fork();
     if (process == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(device);
-        check(setgroups(0, NULL) == 0 && setresgid(USER, USER, USER) == 0 && setresuid(USER, USER, USER) == 0, "user");
+        check(setgroups(0, NULL) == 0 && setresgid(user, user, user) == 0 && setresuid(user, user, user) == 0, "user");
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         prctl(PR_SET_DUMPABLE, 1);
         check(chdir(words[2]) == 0, words[2]);
+        if (covers) mount_overlay();
         if (runs || overlays) {
             check(setenv("LD_PRELOAD", words[3], 1) == 0, "environment");
             execl(runs ? "./file" : "/proc/self/exe", "mute", how, NULL);
@@ -226,5 +238,5 @@ int main(int count, char **words) {
         harm(how, words[3]);
     }
     // To be run, it is opened, too.
-    serve(device, program, ends || claims ? 0 : runs ? 2 : opens || overlays, ends ? process : 0);
+    serve(device, program, ends || claims || closes ? 0 : runs ? 2 : opens || overlays, ends ? process : 0);
 }

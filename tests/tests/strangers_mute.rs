@@ -5,15 +5,18 @@ use ramson_tests::strangers::{Cost, copied, cost_within};
 use ramson_tests::trimming::Talking;
 use ramson_tests::{library, preload, profiles_in, program};
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread::scope;
 
 /// More than a command may wait for all that one user owns, and a busy machine.
 const MOST_SECONDS: u32 = 40;
 
-/// Starts `mute HOW`; and the process of the stranger, which it tells.
+/// Starts `mute HOW`; and the process of the stranger, which it tells. Each is another one: what those of one user keep waiting is counted together.
 fn mute(scratch: &Scratch, how: &str) -> (Talking, u32) {
+    static USERS: AtomicU32 = AtomicU32::new(1600);
+    let user = USERS.fetch_add(1, Relaxed).to_string();
     let mut command = clean(copied(scratch, &program("mute.c"), "mute"));
-    command.arg(how).arg(scratch.open_directory("mounted")).arg(library());
+    command.arg(how).arg(scratch.open_directory("mounted")).arg(library()).arg(user);
     command.env("RAMSON_DIR", scratch.open_directory("profiles"));
     let talking = Talking::start(&mut command);
     let pid = talking.expect("ready") as u32;
@@ -82,7 +85,6 @@ fn a_silent_process_is_a_line(how: &str) {
 
 #[test]
 fn a_process_that_does_not_answer_is_a_line_and_the_others_are_shown() {
-    // One after the other: two of one user share what they may keep waiting.
     ["profile", "maps", "opens"].into_iter().for_each(a_silent_process_is_a_line);
 }
 
@@ -172,6 +174,18 @@ fn a_path_here_is_left_alone(how: &str) {
 #[test]
 fn a_file_that_does_not_answer_where_root_looks_is_left_alone() {
     ["runs", "ends"].into_iter().for_each(a_path_here_is_left_alone);
+}
+
+/// What a command has opened it closes when it ends, if not before.
+#[test]
+fn a_file_whose_closing_is_never_answered_is_left_alone() {
+    for how in ["closes", "covers"] {
+        let scratch = &Scratch::new();
+        let (mute, pid) = mute(scratch, how);
+        it_is_reported(scratch, Some(mute.pid()), &pid.to_string(), pid);
+        let doctor = answer_within(scratch, Some(mute.pid()), &["doctor", &pid.to_string()]);
+        assert_eq!(doctor.status, Some(0), "{doctor:?}");
+    }
 }
 
 /// Root cannot read it, but its user and who reads for him can.

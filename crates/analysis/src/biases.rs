@@ -27,7 +27,7 @@ pub fn find_biases(profile: &mut Profile, sysroot: Option<&Path>, owner: u32) {
 
 fn bias_of(mapping: &Mapping, root: &Root, path: &Path) -> Option<u64> {
     let binary = root.open(path, Links::WithinRoot).ok()?;
-    let mapped = address_of_offset(&binary.file, mapping.file_offset)?;
+    let mapped = address_of_offset(&binary, mapping.file_offset)?;
     Some(mapping.start.wrapping_sub(mapped))
 }
 

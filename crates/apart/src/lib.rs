@@ -14,6 +14,7 @@ mod confine;
 mod failure;
 mod helper;
 mod helpers;
+mod sealed;
 mod serve;
 mod users;
 mod watch;
@@ -25,5 +26,6 @@ pub use helpers::{
     Apart, NOBODY, Request, bounds, enable, end_all, for_owner, for_process, is_trusted,
     wait_for_process,
 };
+pub use sealed::{sealed, unsealed};
 pub use serve::{Handler, Opened, is_asked, serve_if_asked};
 pub use users::user_of;

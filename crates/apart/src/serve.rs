@@ -3,6 +3,7 @@
 use crate::budget::Budget;
 use crate::channel::{Channel, Message};
 use crate::confine::{Ids, confine};
+use crate::sealed::unsealed;
 use rustix::io::dup;
 use std::fs::File;
 use std::io::{Read, stdin};
@@ -147,10 +148,12 @@ fn serve(
     channel.send(ANSWER, &[], &[]).ok()?;
     while let Some(request) = channel.receive(MOST_REQUEST_BYTES, never).ok()? {
         let Message { kind, body, files } = request;
-        let answer = match kind {
-            READ => next_bytes(files).map(without_files),
-            OPEN => open(&body),
-            _ => {
+        let files: Option<Vec<File>> = files.into_iter().map(unsealed).collect();
+        let answer = match (kind, files) {
+            (_, None) => None,
+            (READ, Some(files)) => next_bytes(files).map(without_files),
+            (OPEN, Some(_)) => open(&body),
+            (_, Some(files)) => {
                 let handler = handlers.iter_mut().find(|handler| handler.kinds().contains(&kind));
                 handler.and_then(|handler| handler.answer(kind, &body, files)).map(without_files)
             }

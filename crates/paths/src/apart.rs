@@ -10,13 +10,13 @@ use crate::root::{Links, Root, RootIdentity, link_of};
 use borsh::{BorshDeserialize, BorshSerialize};
 use pathrs::HandleRef;
 use pathrs::flags::OpenFlags;
-use ramson_apart::{Apart, Failure, Opened};
+use ramson_apart::{Apart, Failure, Opened, sealed};
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, metadata};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 /// linux/magic.h.
@@ -70,6 +70,20 @@ impl Base {
         }
     }
 
+    /// Whether a user who is not root here may have mounted what is in it: in a mount namespace of a user namespace.
+    fn has_mounts_of_users(&self) -> bool {
+        let Self::Process(pid) = self else { return false };
+        let namespace = |process: &str, kind: &str| {
+            let facts = metadata(format!("/proc/{process}/ns/{kind}")).ok()?;
+            Some((facts.dev(), facts.ino()))
+        };
+        let pid = pid.to_string();
+        let is_ours = |kind| {
+            namespace(&pid, kind).is_some_and(|found| Some(found) == namespace("self", kind))
+        };
+        !is_ours("mnt") && !is_ours("user")
+    }
+
     fn pid(&self) -> Result<u32, Refusal> {
         match self {
             Self::Process(pid) => Ok(*pid),
@@ -102,10 +116,11 @@ impl Mapped {
     }
 }
 
-/// What the other process has found. A file comes as a descriptor.
+/// What the other process has found. A file comes as a descriptor, sealed if this process is not to read it.
 #[derive(BorshSerialize, BorshDeserialize)]
 enum Found {
-    File(Facts),
+    /// And what the kernel calls it.
+    File(Facts, Option<Vec<u8>>),
     Facts(Facts),
     Root(RootIdentity),
     Answer(bool),
@@ -114,7 +129,9 @@ enum Found {
 /// Has it opened.
 pub(crate) fn open(by: &Apart, base: &Base, what: What) -> Result<RegularFile, Refusal> {
     match ask(by, base, what)? {
-        (Found::File(facts), Some(file)) => Ok(RegularFile { file, facts }),
+        (Found::File(facts, path), Some(file)) => {
+            Ok(RegularFile { file, facts, path: path.map(|path| path_of(&path).to_owned()) })
+        }
         _ => Err(Refusal::Apart(Failure::BadAnswer)),
     }
 }
@@ -181,16 +198,16 @@ fn find(base: &Base, user: u32, what: What) -> Result<(Found, Option<File>), Ref
         What::Open(path, links) => base.root_here()?.open(path_of(&path), links)?,
         What::Look(path, links) => {
             let facts = base.root_here()?.look(path_of(&path), links)?;
-            return Ok((Found::Facts(owned(facts, user)), None));
+            return Ok((Found::Facts(owned(facts, base, user)), None));
         }
         What::IsSearchableTo(path) => {
             let answer = base.root_here()?.is_searchable_to(path_of(&path));
             return Ok((Found::Answer(answer), None));
         }
         What::Write(mapped, seen, offset, bytes) => {
-            let RegularFile { file, facts } = mapped.open(base.pid()?)?;
+            let RegularFile { file, facts, .. } = mapped.open(base.pid()?)?;
             let is_it = |facts: Facts| (facts.device, facts.inode, facts.owner);
-            if is_it(owned(facts, user)) != is_it(seen) {
+            if is_it(owned(facts, base, user)) != is_it(seen) {
                 return Err(Refusal::OtherFile);
             }
             let again = HandleRef::from_fd(file.as_fd()).reopen(OpenFlags::O_WRONLY)?;
@@ -199,13 +216,19 @@ fn find(base: &Base, user: u32, what: What) -> Result<(Found, Option<File>), Ref
         }
         What::Identity => return Ok((Found::Root(base.root_here()?.identity()?), None)),
     };
-    Ok((Found::File(owned(opened.facts, user)), Some(opened.file)))
+    let RegularFile { file, facts, path } = opened;
+    let facts = owned(facts, base, user);
+    // Who reads what is trusted closes it, too.
+    let file = if facts.is_trusted() { file } else { sealed(file).map_err(Refusal::Io)? };
+    Ok((Found::File(facts, path.map(|path| bytes(&path))), Some(file)))
 }
 
-/// A server in user space says what it likes: files that are root's or ours by its word alone count as those of the user who named them.
-fn owned(facts: Facts, user: u32) -> Facts {
-    let is_claimed = facts.file_system == FUSE && facts.is_trusted();
-    Facts { owner: if is_claimed { user } else { facts.owner }, ..facts }
+/// A server in user space says what it likes, and so does an overlay above it: files that are root's or ours by its word alone count as those
+/// of the user who named them.
+fn owned(facts: Facts, base: &Base, user: u32) -> Facts {
+    let is_claimed = || facts.file_system == FUSE || base.has_mounts_of_users();
+    let owner = if facts.is_trusted() && is_claimed() { user } else { facts.owner };
+    Facts { owner, ..facts }
 }
 
 pub(crate) fn bytes(path: &Path) -> Vec<u8> {
@@ -219,7 +242,8 @@ fn path_of(bytes: &[u8]) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io;
+    use std::io::{self, Read};
+    use std::process::{Command, Stdio};
 
     #[test]
     fn what_is_written_goes_into_the_file_that_was_looked_at() {
@@ -243,6 +267,31 @@ mod tests {
         assert_eq!(std::fs::read(file.path()).unwrap(), b"");
         write(seen).unwrap();
         assert_eq!(std::fs::read(file.path()).unwrap(), b"\0\0\0note");
+    }
+
+    #[test]
+    fn what_is_root_s_where_a_user_may_have_mounted_it_counts_as_the_user_s() {
+        const USER: u32 = 77;
+        let owner = |pid| match find(&Base::Process(pid), USER, What::Executable) {
+            Ok((Found::File(facts, _), Some(file))) => {
+                assert_eq!(file.read_at(&mut [0], 0).is_ok(), facts.is_trusted());
+                facts.owner
+            }
+            other => panic!("{:?}", other.err()),
+        };
+        let in_namespaces_of = |options: &[&str]| {
+            let mut command = Command::new("unshare");
+            command.args(options).args(["sh", "-c", "echo; read end"]);
+            let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+            let mut child = child.unwrap();
+            child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+            let owner = owner(child.id());
+            child.wait().unwrap();
+            owner
+        };
+        assert_eq!(in_namespaces_of(&["--user", "--mount"]), USER);
+        // What is mounted there is mounted here, too.
+        assert_eq!(in_namespaces_of(&["--user"]), 0);
     }
 
     #[test]

@@ -79,9 +79,14 @@ pub(crate) fn mapped_here(mapped: &MappedFile) -> Result<RegularFile, Refusal> {
     // Another file may be mapped there since the line was read.
     let is_it =
         |found: &RegularFile| MapIdentity::from(found.facts).is(mapped.device, mapped.inode);
-    let by_link = std::iter::once_with(|| link_here(mapped.pid, link.as_ref()));
-    let by_names = [Base::Process(mapped.pid), Base::Own].into_iter().map(by_name);
-    by_link.chain(by_names).flatten().find(is_it).ok_or(Refusal::OtherFile)
+    let checked =
+        |found: RegularFile| if is_it(&found) { Ok(found) } else { Err(Refusal::OtherFile) };
+    let by_link = link_here(mapped.pid, link.as_ref()).and_then(checked);
+    // What is said is what its own root directory has.
+    by_link.or_else(|_| {
+        let of_process = by_name(Base::Process(mapped.pid)).and_then(checked);
+        of_process.or_else(|why| by_name(Base::Own).and_then(checked).map_err(|_| why))
+    })
 }
 
 /// The executable of process `pid`.

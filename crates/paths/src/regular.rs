@@ -5,12 +5,15 @@ use pathrs::HandleRef;
 use pathrs::error::{Error, ErrorKind};
 use pathrs::flags::OpenFlags;
 use ramson_apart::Failure;
-use rustix::fs::{FileType, Stat, fstat, fstatfs};
+use rustix::fs::{AtFlags, FileType, Stat, StatxFlags, fstat, fstatfs, readlink, statx};
 use rustix::process::getuid;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
 /// File systems whose regular files are no stored bytes (linux/magic.h). Reading `/proc/kmsg` takes lines away from syslog; a write to a file in
 /// /sys acts, and an open in debugfs may wait.
@@ -37,10 +40,12 @@ const PSEUDO_FILE_SYSTEMS: [u64; 17] = [
 /// A regular file, open for reading.
 #[derive(Debug)]
 pub struct RegularFile {
-    /// Its content.
+    /// Its content, if this process is to read it; else to be passed to a helper.
     pub file: File,
     /// What it was when it was opened.
     pub facts: Facts,
+    /// What the kernel called it then.
+    pub(crate) path: Option<PathBuf>,
 }
 
 /// Which file it is, and whose.
@@ -62,13 +67,15 @@ pub struct Facts {
     pub mode: u32,
     /// Time of the last change of its content, since 1970.
     pub modified_ns: i128,
+    /// When it was made, since 1970; 0: not asked, or the file system does not tell.
+    pub created_ns: i128,
 }
 
 impl RegularFile {
     /// What was opened elsewhere.
     pub fn given(file: File) -> io::Result<Self> {
         let facts = Facts::of(&fstat(&file)?);
-        Ok(Self { file, facts })
+        Ok(Self { file, facts, path: None })
     }
 }
 
@@ -83,6 +90,7 @@ impl Facts {
             file_system: 0,
             mode: stat.st_mode & 0o7777,
             modified_ns: modified_ns(stat),
+            created_ns: 0,
         }
     }
 
@@ -215,7 +223,11 @@ impl From<Error> for Refusal {
 
 /// Time of the last change, since 1970.
 pub(crate) fn modified_ns(stat: &Stat) -> i128 {
-    i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec)
+    nanoseconds(stat.st_mtime, stat.st_mtime_nsec)
+}
+
+fn nanoseconds(seconds: i64, rest: u64) -> i128 {
+    i128::from(seconds) * 1_000_000_000 + i128::from(rest)
 }
 
 /// Opens for reading what an O_PATH descriptor refers to, if that is a regular file that is stored.
@@ -225,7 +237,7 @@ pub(crate) fn open_regular(path_only: impl AsFd) -> Result<RegularFile, Refusal>
     let flags =
         OpenFlags::O_RDONLY | OpenFlags::O_NONBLOCK | OpenFlags::O_NOCTTY | OpenFlags::O_CLOEXEC;
     let file = HandleRef::from_fd(path_only.as_fd()).reopen(flags)?;
-    Ok(RegularFile { file, facts })
+    Ok(RegularFile { facts, path: descriptor_path(&file), file })
 }
 
 /// What it is, if it is a regular file that is stored.
@@ -245,8 +257,24 @@ pub(crate) fn look_at(path_only: impl AsFd) -> Result<Facts, Refusal> {
     let file_system = file_system_of(&path_only)?;
     match PSEUDO_FILE_SYSTEMS.contains(&file_system) {
         true => Err(Refusal::Pseudo),
-        false => Ok(Facts { file_system, ..Facts::of(&stat) }),
+        false => Ok(Facts { file_system, created_ns: created_ns(path_only), ..Facts::of(&stat) }),
     }
+}
+
+fn created_ns(file: impl AsFd) -> i128 {
+    let facts = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
+    facts.map_or(0, |facts| nanoseconds(facts.stx_btime.tv_sec, facts.stx_btime.tv_nsec.into()))
+}
+
+/// What the kernel calls the file that one of our descriptors refers to.
+pub(crate) fn descriptor_path(descriptor: impl AsFd) -> Option<PathBuf> {
+    link_target(format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd()).as_ref())
+}
+
+/// To read a link of /proc's asks no file system.
+pub(crate) fn link_target(link: &Path) -> Option<PathBuf> {
+    let target = readlink(link, Vec::new()).ok()?.into_bytes();
+    Some(OsString::from_vec(target).into())
 }
 
 /// Whether its file system stores no bytes.

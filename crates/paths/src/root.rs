@@ -1,16 +1,15 @@
 //! A directory that we chose, beneath which a path that others wrote is resolved.
 
 use crate::apart::{self, Base, What};
-use crate::regular::{Facts, Refusal, RegularFile, look_at, open_regular};
+use crate::regular::{
+    Facts, Refusal, RegularFile, descriptor_path, link_target, look_at, open_regular,
+};
 use borsh::{BorshDeserialize, BorshSerialize};
 use pathrs::flags::ResolverFlags;
 use ramson_apart::{Apart, for_owner, for_process};
-use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, fstat, makedev, openat, readlink, statx,
-};
-use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, fstat, makedev, openat, statx};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// What happens to symbolic links on the way.
@@ -130,7 +129,7 @@ impl Root {
     /// Where in this root the file is, with all links resolved. Another user may have moved it meanwhile, so it is only a path to open here.
     pub fn path_of(&self, file: &RegularFile) -> Option<PathBuf> {
         let of_root = self.path()?;
-        let inner = descriptor_path(&file.file)?.strip_prefix(of_root).ok()?.to_owned();
+        let inner = file.path.as_ref()?.strip_prefix(of_root).ok()?;
         Some(Path::new("/").join(inner))
     }
 
@@ -166,15 +165,4 @@ fn resolved(root: &pathrs::Root, path: &Path, links: Links) -> Result<pathrs::Ha
 /// The kernel's link to the root directory of process `pid`.
 pub(crate) fn link_of(pid: u32) -> PathBuf {
     format!("/proc/{pid}/root").into()
-}
-
-/// What the kernel calls the file that one of our descriptors refers to.
-fn descriptor_path(descriptor: impl AsFd) -> Option<PathBuf> {
-    link_target(format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd()).as_ref())
-}
-
-/// To read a link of /proc's asks no file system.
-fn link_target(link: &Path) -> Option<PathBuf> {
-    let target = readlink(link, Vec::new()).ok()?.into_bytes();
-    Some(OsString::from_vec(target).into())
 }

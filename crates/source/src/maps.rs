@@ -106,7 +106,7 @@ pub fn bytes_of_map(pid: u32, map: Map) -> impl Iterator<Item = (Box<dyn ReadAt>
 }
 
 /// What is in a file that is mapped.
-pub fn bytes_of(RegularFile { file, facts }: RegularFile) -> MappedBytes {
+pub fn bytes_of(RegularFile { file, facts, .. }: RegularFile) -> MappedBytes {
     MappedBytes { file, owner: facts.owner, bytes: facts.bytes }
 }
 

@@ -27,7 +27,7 @@ impl Cache {
     pub fn load(&self, build_id: &str) -> Option<(Origin, Answers)> {
         let path = self.0.place(build_id)?;
         let folder = Root::at(&self.0.path).ok()?;
-        let RegularFile { file, facts } =
+        let RegularFile { file, facts, .. } =
             folder.open(Path::new(path.file_name()?), Links::Refused).ok()?;
         // The folder may be another user's, as under sudo.
         if facts.bytes > MAX_FILE_BYTES as u64 || !facts.is_trusted() {

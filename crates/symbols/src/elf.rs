@@ -121,7 +121,7 @@ impl ElfFile {
     }
 
     fn of(opened: RegularFile, path: PathBuf, folder: RootedPath) -> Result<Self, OpenError> {
-        let RegularFile { file, facts } = opened;
+        let RegularFile { file, facts, .. } = opened;
         let apart = Identified::by_owner(&file, facts.owner).transpose();
         let apart = apart.map_err(OpenError::Unreadable)?.map(Box::new);
         let build_id = match &apart {

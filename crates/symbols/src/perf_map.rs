@@ -181,7 +181,7 @@ fn read(
     process: &JitProcess,
     addresses: &[RuntimeAddress],
 ) -> Result<Option<CompiledNames>, String> {
-    let RegularFile { file, facts } = match place.open_itself() {
+    let RegularFile { file, facts, .. } = match place.open_itself() {
         Ok(found) => found,
         Err(Refusal::Missing) => return Ok(None),
         Err(refusal) => return Err(refusal.to_string()),
@@ -189,7 +189,7 @@ fn read(
     if facts.owner != process.uid && facts.owner != 0 {
         return Err(format!("it belongs to user {}, not to the program's", facts.owner));
     }
-    if !is_of_its_life(&file, &facts, process) {
+    if !is_of_its_life(&facts, process) {
         return Ok(None);
     }
     let most = if facts.is_trusted() { MAX_BYTES } else { MAX_STRANGER_BYTES };
@@ -224,12 +224,11 @@ fn names_apart(
 }
 
 /// Process numbers come again, and maps stay behind.
-fn is_of_its_life(file: &File, facts: &Facts, process: &JitProcess) -> bool {
-    let start = process.start.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let is_old = facts.modified_ns < start.as_nanos() as i128;
-    // The file system of a running process is not asked again: it may be its user's.
-    let created = || file.metadata().and_then(|metadata| metadata.created());
-    let is_later = process.running.is_none() && created().is_ok_and(|at| at > process.last);
+fn is_of_its_life(facts: &Facts, process: &JitProcess) -> bool {
+    let since_1970 = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let ns = |at| since_1970(at).as_nanos() as i128;
+    let is_old = facts.modified_ns < ns(process.start);
+    let is_later = process.running.is_none() && facts.created_ns > ns(process.last);
     !is_old && !is_later
 }
 

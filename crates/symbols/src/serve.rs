@@ -15,6 +15,7 @@ use crate::engine::{Engine, Files};
 use crate::identified::{CRC32, ElfFacts, IDENTIFY};
 use crate::links::{debug_link, supplement_link};
 use crate::perf_map::{COMPILED_NAMES, PerfMap};
+use crate::segments::{ADDRESS, address_in_file};
 use crate::split::{Parts, Split};
 
 /// Reads ELF files and debug information that come as descriptors. Keeps those of the binary that was asked for last.
@@ -33,7 +34,7 @@ struct Key {
 
 impl Handler for NameReader {
     fn kinds(&self) -> &'static [u8] {
-        &[IDENTIFY, CRC32, NAME, COMPILED_NAMES]
+        &[IDENTIFY, CRC32, NAME, COMPILED_NAMES, ADDRESS]
     }
 
     fn answer(&mut self, kind: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>> {
@@ -44,6 +45,10 @@ impl Handler for NameReader {
             COMPILED_NAMES => {
                 let addresses: Vec<u64> = borsh::from_slice(body).ok()?;
                 borsh::to_vec(&PerfMap::names(only(files)?, &addresses))
+            }
+            ADDRESS => {
+                let offset = borsh::from_slice(body).ok()?;
+                borsh::to_vec(&address_in_file(&only(files)?, offset))
             }
             _ => return None,
         };

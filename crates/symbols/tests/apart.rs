@@ -3,7 +3,11 @@
 mod support;
 
 use ramson_apart::{Budget, serve_if_asked};
-use ramson_symbols::NameReader;
+use ramson_paths::RegularFile;
+use ramson_symbols::{NameReader, address_of_offset};
+use std::env::current_exe;
+use std::fs::File;
+use std::path::Path;
 use std::time::Duration;
 use support::dwarf::*;
 use support::elf::*;
@@ -14,11 +18,24 @@ fn read_apart_is_what_a_helper_runs() {
     serve_if_asked(&mut [&mut NameReader::default()], |_| (), ramson_paths::answer);
 }
 
+// Of every file, also of this user's own.
+const BUDGET: Budget = Budget { memory_bytes: 64 << 20, cpu: Some(Duration::from_secs(60)) };
+
+#[test]
+fn where_a_file_is_mapped_is_said_by_a_helper() {
+    ramson_apart::enable(Some(BUDGET));
+    let address = |path: &Path| {
+        let opened = RegularFile::given(File::open(path).unwrap()).unwrap();
+        address_of_offset(&opened, 0)
+    };
+    // An executable that may be anywhere, and no ELF file.
+    assert_eq!(address(&current_exe().unwrap()), Some(0));
+    assert_eq!(address(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")), None);
+}
+
 #[test]
 fn debug_information_that_takes_more_than_allowed_is_a_defect_of_its_binary_only() {
-    // Of every file, also of this user's own.
-    let budget = Budget { memory_bytes: 64 << 20, cpu: Some(Duration::from_secs(60)) };
-    ramson_apart::enable(Some(budget));
+    ramson_apart::enable(Some(BUDGET));
     let folder = Folder::new();
     let ask = |name: &str, rows: usize| {
         let path = folder.path(name);
