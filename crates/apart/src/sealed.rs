@@ -33,8 +33,9 @@ pub fn unsealed(file: File) -> Option<File> {
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::PEEK | RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     match recvmsg(&file, &mut [IoSliceMut::new(&mut [])], &mut control, flags) {
+        Ok(_) => {}
         Err(Errno::NOTSOCK) => return Some(file),
-        received => drop(received.ok()?),
+        Err(_) => return None,
     }
     let files = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
