@@ -4,13 +4,15 @@ use super::bounded::Allowance;
 use super::guest::Guest;
 use super::loader::{Loader, RESTART};
 use super::number;
-use crate::outside::{self, refused};
+use crate::outside::{self, refused, with_process};
 use ramson_format::control::{LOOK_BYTES, LOOK_BYTES_PAUSED, Orders};
 use ramson_format::{DEFAULT_MAX_OVERHEAD_PPM, flags};
+use ramson_inject::Process;
 use ramson_process::{ProcessMemory, clock, read_smaps};
 use ramson_source::{Failure, Target, gone};
 use serde::Serialize;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What is to change; `None` stays as it is.
@@ -47,7 +49,10 @@ pub struct Set {
 
 /// Changes it.
 pub fn set(target: &Target, changes: &Changes) -> Result<Set, Failure> {
-    let process = outside::open(target)?;
+    with_process(target, |process| order(target, &process, changes))
+}
+
+fn order(target: &Target, process: &Arc<Process>, changes: &Changes) -> Result<Set, Failure> {
     let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
     let denied = |error: io::Error| outside::failure(target, error.into());
     let memory = ProcessMemory::open(target.pid).map_err(denied)?;
@@ -57,7 +62,7 @@ pub fn set(target: &Target, changes: &Changes) -> Result<Set, Failure> {
         refused(target, "it is not recorded", &next)
     };
     let read = (&memory, &Allowance::of(target.pid));
-    let guest = Guest::of(target, &process, read, &loader)?.0.ok_or_else(absent)?;
+    let guest = Guest::of(target, process, read, &loader)?.0.ok_or_else(absent)?;
     let state = guest.state(target, &memory)?;
     if state.is_attached && state.patched == 0 {
         return Err(absent());
