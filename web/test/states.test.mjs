@@ -86,13 +86,14 @@ async function redisAfterDeletes() {
 const idOf = (source) => list.find((entry) => entry.source === source || entry.name === source).id;
 const text = async (page) => (await page.locator("main").innerText()).replaceAll(/[\u00a0\u202f]/g, " ");
 
-/** What every screen of a source says; each is whole in both themes. */
-async function shown(id, screens = ["overview", "flame", "table", "timeline", "diff", "suspects", "allocator"]) {
+/** What every screen of a source says, once `isWhole` of it; each is whole in both themes. */
+async function shown(id, screens = ["overview", "flame", "table", "timeline", "diff", "suspects", "allocator"], isWhole = {}) {
   const page = await browser.page(server.address);
   const found = {};
   for (const screen of screens) {
     await page.goto(`${server.origin}/${screen}?id=${id}`);
     await settled(page);
+    await isWhole[screen]?.(page);
     assert.deepEqual(await violationsInBothThemes(page), [], screen);
     found[screen] = await text(page);
   }
@@ -138,7 +139,9 @@ test("a profile that is cut says what is missing on every screen that counts", a
 });
 
 test("an allocator that cannot be read is named, and what it holds is a part of RSS", async () => {
-  const { overview, timeline, allocator } = await shown(idOf("redis-server"), ["overview", "timeline", "allocator"]);
+  // The server has to have looked twice.
+  const isDrawn = (page) => page.getByText("held by the allocator").first().waitFor();
+  const { overview, timeline, allocator } = await shown(idOf("redis-server"), ["overview", "timeline", "allocator"], { timeline: isDrawn });
   assert.match(overview, /held by jemalloc\s+[\d.]+ %/);
   assert.match(timeline, /held by the allocator/);
   assert.doesNotMatch(timeline, /free in the allocator/);
