@@ -10,7 +10,7 @@ pub use shape::{is_same, shape};
 
 use crate::library;
 use crate::run::Directory;
-use crate::servers::{clean, finish, installed, ramson_program};
+use crate::servers::{clean, copy, finish, installed, ramson_program};
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -151,7 +151,7 @@ impl Stage {
             fs::set_permissions(stage.path(name), fs::Permissions::from_mode(0o1777)).unwrap();
         }
         for program in programs {
-            fs::copy(program, stage.path("place").join(program.file_name().unwrap())).unwrap();
+            copy(program, &stage.path("place").join(program.file_name().unwrap()));
         }
         symlink(ramson_program(), stage.path("bin/ramson")).unwrap();
         stage

@@ -65,7 +65,7 @@ fn a_process_whose_name_and_path_are_no_text_is_looked_at_like_any_other() {
     let directory = scratch.open_directory("").join(OsStr::from_bytes(b"m\xfcller"));
     fs::create_dir(&directory).unwrap();
     let path = directory.join("serverprozesse\u{df}");
-    fs::copy(program("keeps.c"), &path).unwrap();
+    copy(&program("keeps.c"), &path);
     let keeping = Keeping::start_program(&scratch, path, &["leak", "16"], |command| {
         let command = ramson_tests::preload(command, "16K");
         command.env("RAMSON_DIR", scratch.open_directory("profiles"));

@@ -241,7 +241,7 @@ fn a_dump_of_another_machine_is_named_from_a_copy_of_its_root_directory() {
     let program = program_with("real/holds.c", "holds-fixed", &["-no-pie"]);
     let scratch = Scratch::new();
     let there = scratch.path("holds");
-    fs::copy(program, &there).unwrap();
+    copy(&program, &there);
     let options = ("MALLOC_CONF", "prof:true,prof_final:true,prof_prefix:d,lg_prof_sample:0");
     let jemalloc = shared_library("libjemalloc.so.2");
     let file = dump_of(&scratch, &there, &jemalloc, options, ".heap");

@@ -171,7 +171,7 @@ fn without_proc_one_line_names_it() {
 fn a_program_runs_also_where_there_is_no_library() {
     let scratch = Scratch::new();
     let alone = scratch.path("ramson");
-    fs::copy(ramson_program(), &alone).unwrap();
+    copy(ramson_program(), &alone);
     let outcome = finish(clean(&alone).args(["run", "--", "sh", "-c", "exit 7"]));
     assert_eq!((outcome.status, outcome.remarks.len()), (7, 1), "{outcome:?}");
     assert!(outcome.remarks[0].contains("libramson.so"), "{outcome:?}");

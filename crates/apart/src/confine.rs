@@ -92,6 +92,9 @@ fn filter() -> Result<BpfProgram, seccompiler::Error> {
         ALLOWED.iter().map(|&call| (call, Vec::new())).collect();
     // What abort(3) does.
     rules.push((libc::SYS_tgkill, vec![SeccompRule::new(vec![of_this_process])?]));
+    // At which it is answered by who keeps a file for it.
+    let is_of_this_machine = condition(0, SeccompCmpArgLen::Dword, libc::AF_UNIX as u64)?;
+    rules.push((libc::SYS_socketpair, vec![SeccompRule::new(vec![is_of_this_machine])?]));
     rules.push((libc::SYS_ioctl, vec![asks(PAGEMAP_SCAN)?, asks(PROCMAP_QUERY)?]));
     let filter = SeccompFilter::new(
         rules.into_iter().collect(),

@@ -39,8 +39,6 @@ struct Helpers {
     /// Of every input, as the user wants it.
     wanted: Option<Budget>,
     by_owner: Mutex<HashMap<u32, Apart>>,
-    /// Those that open, for all owners, and wait to be asked.
-    openers: Mutex<Vec<Helper>>,
     /// Of all owners together.
     idle: Mutex<Spent>,
 }
@@ -71,8 +69,10 @@ struct Slot {
     budget: Budget,
     /// Those that read …
     readers: Crew,
-    /// … and those that act.
+    /// … those that act …
     actors: Crew,
+    /// … and those that open, and keep open what was not read yet, as far as they wait to be asked.
+    openers: Vec<Helper>,
     /// Those that were ended and have not ended yet.
     left: Vec<Helper>,
     /// Processor time of what gave no answer.
@@ -120,8 +120,8 @@ pub const NOBODY: u32 = 65534;
 
 /// From now on, what others own is read apart. With `budget` also what this user owns, and each input may cost so much.
 pub fn enable(budget: Option<Budget>) {
-    let (by_owner, openers, idle) = (Mutex::default(), Mutex::default(), Mutex::default());
-    let _ = HELPERS.set(Helpers { wanted: budget, by_owner, openers, idle });
+    let _ =
+        HELPERS.set(Helpers { wanted: budget, by_owner: Mutex::default(), idle: Mutex::default() });
 }
 
 /// Ends the helpers that are not at work. Where this process ends without, they pass to a process that may not expect children,
@@ -131,11 +131,11 @@ pub fn end_all() {
     let all: Vec<Apart> = locked(&helpers.by_owner).values().cloned().collect();
     for apart in all {
         let mut slot = locked(&apart.0.slot);
-        let idle = [take(&mut slot.readers.idle), take(&mut slot.actors.idle)];
+        let Slot { readers, actors, openers, .. } = &mut *slot;
+        let idle = [take(&mut readers.idle), take(&mut actors.idle), take(openers)];
         drop(slot);
         drop(idle);
     }
-    drop(take(&mut *locked(&helpers.openers)));
 }
 
 /// Whether what belongs to that user is root's or this user's own.
@@ -191,7 +191,8 @@ impl Apart {
         let (wasted, idle) = (Spent::default(), Spent::default());
         let crew = |most| Crew { idle: Vec::new(), working: 0, most };
         let (readers, actors) = (crew(MOST_READERS), crew(MOST_ACTORS));
-        let slot = Slot { owner, budget, readers, actors, left: Vec::new(), wasted, idle };
+        let (openers, left) = (Vec::new(), Vec::new());
+        let slot = Slot { owner, budget, readers, actors, openers, left, wasted, idle };
         Self(Arc::new(Shared { slot: Mutex::new(slot), is_free: Condvar::new() }))
     }
 
@@ -213,15 +214,14 @@ impl Apart {
     /// Has it opened, with the rights of this process, by a process that can be left alone with it: what waits for a file system may not be
     /// ended, and this process would end with it only.
     pub fn open(&self, body: &[u8]) -> Result<Opened, Failure> {
-        let most_idle = locked(&self.0.slot).admit()?;
-        let openers = HELPERS.get().map(|helpers| &helpers.openers);
-        let kept = openers.and_then(|openers| locked(openers).pop());
+        let (most_idle, kept) = {
+            let mut slot = locked(&self.0.slot);
+            (slot.admit()?, slot.openers.pop())
+        };
         let helper = kept.map_or_else(|| Helper::start(acting(), bounds(false)), Ok)?;
         let request = Request { kind: OPEN, body, files: &[] };
         let (answer, helper) = self.have_by(helper, &request, most_idle);
-        if let Some(openers) = openers {
-            locked(openers).extend(helper);
-        }
+        locked(&self.0.slot).openers.extend(helper);
         answer
     }
 

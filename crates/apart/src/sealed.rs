@@ -1,69 +1,75 @@
-//! Files of others that pass through a process without being open there.
+//! Files of others that are open in the process that opened them, and in those that read them, and nowhere else.
 //!
-//! Who closes a file tells its file system, and waits: one of FUSE that never answers keeps even a process that ends. A file in a message
-//! that was not received is closed without.
+//! Who closes a file waits for its file system, even when the process is ended: one of FUSE that never answers would keep it for ever. What is
+//! passed about is a socket, at which the file can be asked for.
 
-use crate::channel::MOST_FILES;
-use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
+use crate::channel::{Channel, Message};
+use rustix::fs::{FileType, fstat};
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::UnixStream;
+use std::thread;
 
-/// A socket at which `file` waits in a message. This process has closed it by then.
+/// Of a thread that keeps a file.
+const STACK_BYTES: usize = 64 << 10;
+
+/// A socket at which `file`, which stays open here, can be asked for.
 pub fn sealed(file: File) -> io::Result<File> {
-    let (from, to) = UnixDatagram::pair()?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let files = [file.as_fd()];
-    control.push(SendAncillaryMessage::ScmRights(&files));
-    sendmsg(&from, &[IoSlice::new(&[])], &mut control, SendFlags::NOSIGNAL)?;
-    drop(file);
-    Ok(OwnedFd::from(to).into())
+    let (ours, theirs) = UnixStream::pair()?;
+    // Closes the file once nobody has the socket; should that never end, only this thread waits.
+    let keep = move || {
+        let asked = Channel(ours);
+        while let Ok(Some(Message { files, .. })) = asked.receive(0, || Ok(())) {
+            for to in files {
+                // Who asked may be gone.
+                let _ = channel(to).send(0, &[], &[file.as_fd()]);
+            }
+        }
+    };
+    thread::Builder::new().stack_size(STACK_BYTES).spawn(keep)?;
+    Ok(OwnedFd::from(theirs).into())
 }
 
-/// The file that waits there, and goes on waiting; `file` itself if nothing does. `None`: a socket without one.
+/// The file that can be asked for there, opened in this process; `file` itself if it is none of these sockets. `None`: who kept it has gone.
 pub fn unsealed(file: File) -> Option<File> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::PEEK | RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    match recvmsg(&file, &mut [IoSliceMut::new(&mut [])], &mut control, flags) {
-        Ok(_) => {}
-        Err(Errno::NOTSOCK) => return Some(file),
-        Err(_) => return None,
+    if FileType::from_raw_mode(fstat(&file).ok()?.st_mode) != FileType::Socket {
+        return Some(file);
     }
-    let files = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
-        _ => None,
-    });
-    let files: Vec<OwnedFd> = files.flatten().collect();
-    files.into_iter().next().map(File::from)
+    let (ours, theirs) = UnixStream::pair().ok()?;
+    channel(file).send(0, &[], &[theirs.as_fd()]).ok()?;
+    drop(theirs);
+    let answer = Channel(ours).receive(0, || Ok(())).ok()??;
+    answer.files.into_iter().next()
+}
+
+fn channel(socket: File) -> Channel {
+    Channel(UnixStream::from(OwnedFd::from(socket)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::fstat;
+    use rustix::io::Errno;
+    use rustix::net::{RecvFlags, recv};
     use std::os::unix::fs::FileExt;
 
     #[test]
-    fn a_sealed_file_is_open_only_where_it_is_unsealed_as_often_as_it_is() {
+    fn a_sealed_file_is_open_where_it_is_unsealed_as_often_as_it_is() {
         let path = std::env::current_exe().unwrap();
         let open = || File::open(&path).unwrap();
         let identity = |file: &File| fstat(file).map(|stat| (stat.st_dev, stat.st_ino)).unwrap();
         let sealed = sealed(open()).unwrap();
         assert!(sealed.read_at(&mut [0], 0).is_err());
+        // Nor does it wait there: who drops a message has to close what is in it.
+        let waits = recv(&sealed, &mut [0][..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        assert_eq!(waits.err(), Some(Errno::AGAIN));
         for _ in 0..2 {
             let file = unsealed(sealed.try_clone().unwrap()).unwrap();
             assert_eq!(identity(&file), identity(&open()));
         }
         assert_eq!(identity(&unsealed(open()).unwrap()), identity(&open()));
-        let empty = UnixDatagram::pair().unwrap();
-        assert!(unsealed(OwnedFd::from(empty.0).into()).is_none());
+        let (abandoned, _) = UnixStream::pair().unwrap();
+        assert!(unsealed(OwnedFd::from(abandoned).into()).is_none());
     }
 }

@@ -5,6 +5,7 @@ use crate::channel::{Channel, Message};
 use crate::confine::{Ids, confine};
 use crate::sealed::unsealed;
 use rustix::io::dup;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use std::io::{Read, stdin};
 use std::os::fd::AsFd;
@@ -142,8 +143,12 @@ fn serve(
             }
             let _ = OWN_BOUNDS.set(Budget { memory_bytes, cpu: None });
         }
-        // What it reads, it has read by helpers of its own.
-        Role::Acts(budget) => acts(budget),
+        // What it reads, it has read by helpers of its own. It may keep many files open.
+        Role::Acts(budget) => {
+            let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+            let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+            acts(budget);
+        }
     }
     channel.send(ANSWER, &[], &[]).ok()?;
     while let Some(request) = channel.receive(MOST_REQUEST_BYTES, never).ok()? {

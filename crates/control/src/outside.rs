@@ -179,7 +179,7 @@ pub fn library<'a>(
     is_it: impl Fn(&Area) -> bool,
 ) -> Option<(&'a Area, Binary)> {
     let area = areas.iter().rfind(|area| is_code(area) && is_it(area))?;
-    Some((area, Binary::mapped(target.pid, area)?))
+    Some((area, Binary::mapped(target.pid, area)?.here()?))
 }
 
 fn is_code(area: &Area) -> bool {

@@ -5,22 +5,25 @@
 //! even a kill ends that.
 
 use crate::mapped::{self, MappedFile};
-use crate::regular::{Facts, Refusal, RegularFile};
+use crate::regular::{Facts, OVERLAY, Refusal, RegularFile};
 use crate::root::{Links, Root, RootIdentity, link_of};
 use borsh::{BorshDeserialize, BorshSerialize};
 use pathrs::HandleRef;
 use pathrs::flags::OpenFlags;
 use ramson_apart::{Apart, Failure, Opened, sealed};
 use std::ffi::OsStr;
-use std::fs::{File, metadata};
+use std::fs::File;
+use std::io::Read;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// linux/magic.h.
 const FUSE: u64 = 0x6573_5546;
+/// A user may have very many mounts, with long paths.
+const MOST_MOUNTS_BYTES: u64 = 1 << 20;
 
 #[derive(BorshSerialize, BorshDeserialize)]
 struct Request {
@@ -51,6 +54,8 @@ pub(crate) enum What {
     MappedLink(Vec<u8>),
     /// At a path.
     Open(Vec<u8>, Links),
+    /// The same, if nothing leads on from its name.
+    OpenItself(Vec<u8>),
     /// The same, without opening it.
     Look(Vec<u8>, Links),
     /// Whether every user may search the directories on the way to a path.
@@ -70,18 +75,16 @@ impl Base {
         }
     }
 
-    /// Whether a user who is not root here may have mounted what is in it: in a mount namespace of a user namespace.
-    fn has_mounts_of_users(&self) -> bool {
+    /// Whether a mount that a file in it was found in is ours, or of what is mounted here, too. Another one may be of a user namespace, whose
+    /// user has made it; a file there can be found by a process of any.
+    fn is_mounted_here(&self, mount: u64) -> bool {
+        let here = mounts("self");
+        if here.iter().any(|of| of.number == mount) {
+            return true;
+        }
         let Self::Process(pid) = self else { return false };
-        let namespace = |process: &str, kind: &str| {
-            let facts = metadata(format!("/proc/{process}/ns/{kind}")).ok()?;
-            Some((facts.dev(), facts.ino()))
-        };
-        let pid = pid.to_string();
-        let is_ours = |kind| {
-            namespace(&pid, kind).is_some_and(|found| Some(found) == namespace("self", kind))
-        };
-        !is_ours("mnt") && !is_ours("user")
+        let its = mounts(&pid.to_string()).into_iter().find(|of| of.number == mount);
+        its.is_some_and(|its| here.iter().any(|of| of.device == its.device))
     }
 
     fn pid(&self) -> Result<u32, Refusal> {
@@ -196,6 +199,7 @@ fn find(base: &Base, user: u32, what: What) -> Result<(Found, Option<File>), Ref
         What::Mapped(mapped) => mapped.open(base.pid()?)?,
         What::MappedLink(name) => mapped::link_here(base.pid()?, OsStr::from_bytes(&name))?,
         What::Open(path, links) => base.root_here()?.open(path_of(&path), links)?,
+        What::OpenItself(path) => base.root_here()?.open_itself(path_of(&path))?,
         What::Look(path, links) => {
             let facts = base.root_here()?.look(path_of(&path), links)?;
             return Ok((Found::Facts(owned(facts, base, user)), None));
@@ -218,17 +222,40 @@ fn find(base: &Base, user: u32, what: What) -> Result<(Found, Option<File>), Ref
     };
     let RegularFile { file, facts, path } = opened;
     let facts = owned(facts, base, user);
-    // Who reads what is trusted closes it, too.
     let file = if facts.is_trusted() { file } else { sealed(file).map_err(Refusal::Io)? };
     Ok((Found::File(facts, path.map(|path| bytes(&path))), Some(file)))
 }
 
-/// A server in user space says what it likes, and so does an overlay above it: files that are root's or ours by its word alone count as those
-/// of the user who named them.
+/// A server in user space says what it likes, and so does an overlay above it that a user may have mounted: whose those files are is only said.
+/// They count as those of the user who named them.
 fn owned(facts: Facts, base: &Base, user: u32) -> Facts {
-    let is_claimed = || facts.file_system == FUSE || base.has_mounts_of_users();
-    let owner = if facts.is_trusted() && is_claimed() { user } else { facts.owner };
-    Facts { owner, ..facts }
+    let is_said = match facts.file_system {
+        FUSE => true,
+        OVERLAY => !base.is_mounted_here(facts.mount),
+        _ => false,
+    };
+    Facts { owner: if is_said { user } else { facts.owner }, ..facts }
+}
+
+/// A line of mountinfo (proc(5)).
+struct Mount {
+    number: u64,
+    /// Of the file system, as `major:minor`.
+    device: String,
+}
+
+/// What a process has mounted, as far as `MOST_MOUNTS_BYTES` go.
+fn mounts(process: &str) -> Vec<Mount> {
+    let mut text = Vec::new();
+    if let Ok(file) = File::open(format!("/proc/{process}/mountinfo")) {
+        let _ = file.take(MOST_MOUNTS_BYTES).read_to_end(&mut text);
+    }
+    let mount = |line: &str| {
+        let mut words = line.split(' ');
+        let (number, device) = (words.next()?.parse().ok()?, words.nth(1)?.to_owned());
+        Some(Mount { number, device })
+    };
+    String::from_utf8_lossy(&text).lines().filter_map(mount).collect()
 }
 
 pub(crate) fn bytes(path: &Path) -> Vec<u8> {
@@ -242,8 +269,9 @@ fn path_of(bytes: &[u8]) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{self, Read};
-    use std::process::{Command, Stdio};
+    use rustix::process::getuid;
+    use std::io;
+    use std::process::{Child, Command, Stdio};
 
     #[test]
     fn what_is_written_goes_into_the_file_that_was_looked_at() {
@@ -269,29 +297,77 @@ mod tests {
         assert_eq!(std::fs::read(file.path()).unwrap(), b"\0\0\0note");
     }
 
+    /// Until the process runs a program of this name.
+    fn run(command: &mut Command, name: &str) -> Child {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let pid = child.id();
+        let runs =
+            || std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with(name));
+        while !runs() {
+            assert!(child.try_wait().unwrap().is_none(), "{command:?}");
+        }
+        child
+    }
+
     #[test]
-    fn what_is_root_s_where_a_user_may_have_mounted_it_counts_as_the_user_s() {
+    fn what_an_overlay_of_a_user_s_says_is_root_s_counts_as_that_of_who_names_it() {
         const USER: u32 = 77;
-        let owner = |pid| match find(&Base::Process(pid), USER, What::Executable) {
+        let owner = |child: &Child| match find(&Base::Process(child.id()), USER, What::Executable) {
             Ok((Found::File(facts, _), Some(file))) => {
                 assert_eq!(file.read_at(&mut [0], 0).is_ok(), facts.is_trusted());
                 facts.owner
             }
             other => panic!("{:?}", other.err()),
         };
-        let in_namespaces_of = |options: &[&str]| {
-            let mut command = Command::new("unshare");
-            command.args(options).args(["sh", "-c", "echo; read end"]);
-            let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-            let mut child = child.unwrap();
-            child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
-            let owner = owner(child.id());
-            child.wait().unwrap();
-            owner
-        };
-        assert_eq!(in_namespaces_of(&["--user", "--mount"]), USER);
+        let script = "mount -t overlay overlay -o lowerdir=/usr:/etc /mnt && exec /mnt/bin/cat";
+        let unshare = ["--user", "--map-root-user", "--mount", "sh", "-c", script];
+        let within = run(Command::new("unshare").args(unshare), "mnt/bin/cat");
+        assert_eq!(owner(&within), USER);
+        // Also of a process that has nothing of its own mounted.
+        let path = format!("/proc/{}/root/mnt/bin/cat", within.id());
+        let here = run(&mut Command::new(path), "mnt/bin/cat");
+        assert_eq!(owner(&here), USER);
         // What is mounted there is mounted here, too.
-        assert_eq!(in_namespaces_of(&["--user"]), 0);
+        let unshare = ["--user", "--map-root-user", "--mount", "cat"];
+        let shared = run(Command::new("unshare").args(unshare), "bin/cat");
+        assert_eq!(owner(&shared), 0);
+        [here, within, shared].into_iter().for_each(end);
+    }
+
+    #[test]
+    fn whose_a_file_in_user_space_is_counts_for_nothing() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let stored = RegularFile::given(file.reopen().unwrap()).unwrap().facts;
+        for owner in [0, 1502] {
+            let said = Facts { owner, file_system: FUSE, ..stored };
+            assert_eq!(owned(said, &Base::Own, 1501).owner, 1501);
+        }
+        assert_eq!(owned(Facts { owner: 1502, ..stored }, &Base::Own, 1501).owner, 1502);
+    }
+
+    #[test]
+    fn a_file_itself_is_none_that_is_mounted_there_and_none_that_a_link_leads_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("map"), "").unwrap();
+        std::os::unix::fs::symlink(path("map"), path("link")).unwrap();
+        let (map, link) = (path("map"), path("link"));
+        let script = format!("mount --bind /proc/self/exe {} && exec cat", map.display());
+        let unshare = ["--user", "--map-root-user", "--mount", "sh", "-c", &script];
+        let within = run(Command::new("unshare").args(unshare), "bin/cat");
+        let its = Base::Process(within.id());
+        let open = |base: &Base, path: &Path| {
+            find(base, getuid().as_raw(), What::OpenItself(bytes(path))).map(drop)
+        };
+        assert!(matches!(open(&its, &map), Err(Refusal::Mount)));
+        assert!(open(&Base::Own, &map).is_ok());
+        assert!(matches!(open(&Base::Own, &link), Err(Refusal::Link)));
+        end(within);
+    }
+
+    fn end(mut child: Child) {
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 
     #[test]

@@ -187,7 +187,7 @@ impl Directory {
 }
 
 /// Before Linux 5.6, and where a seccomp filter does not know the call, mounts are entered anyway.
-fn open_at(
+pub(crate) fn open_at(
     at: impl AsFd,
     path: &Path,
     flags: OFlags,

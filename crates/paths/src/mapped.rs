@@ -1,7 +1,7 @@
 //! The files that a running process has mapped.
 
 use crate::apart::{self, Base, What};
-use crate::regular::{Facts, Refusal, RegularFile, file_system_of, open_regular};
+use crate::regular::{Facts, OVERLAY, Refusal, RegularFile, file_system_of, open_regular};
 use crate::root::Links;
 use ramson_apart::for_process;
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// File systems where stat names another device than a process's maps do (linux/magic.h): btrfs, overlayfs.
-const DEVICES_DIFFER: [u64; 2] = [0x9123_683e, 0x794c_7630];
+const DEVICES_DIFFER: [u64; 2] = [0x9123_683e, OVERLAY];
 
 /// A process has at most this many mappings by default (`vm.max_map_count`).
 const MAX_MAPPINGS: usize = 1 << 16;

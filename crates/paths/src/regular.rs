@@ -9,11 +9,14 @@ use rustix::fs::{AtFlags, FileType, Stat, StatxFlags, fstat, fstatfs, readlink, 
 use rustix::process::getuid;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, read_to_string};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+
+/// linux/magic.h.
+pub(crate) const OVERLAY: u64 = 0x794c_7630;
 
 /// File systems whose regular files are no stored bytes (linux/magic.h). Reading `/proc/kmsg` takes lines away from syslog; a write to a file in
 /// /sys acts, and an open in debugfs may wait.
@@ -69,6 +72,8 @@ pub struct Facts {
     pub modified_ns: i128,
     /// When it was made, since 1970; 0: not asked, or the file system does not tell.
     pub created_ns: i128,
+    /// The mount that it was found in, if that is an overlay; 0: not asked.
+    pub mount: u64,
 }
 
 impl RegularFile {
@@ -91,6 +96,7 @@ impl Facts {
             mode: stat.st_mode & 0o7777,
             modified_ns: modified_ns(stat),
             created_ns: 0,
+            mount: 0,
         }
     }
 
@@ -257,8 +263,19 @@ pub(crate) fn look_at(path_only: impl AsFd) -> Result<Facts, Refusal> {
     let file_system = file_system_of(&path_only)?;
     match PSEUDO_FILE_SYSTEMS.contains(&file_system) {
         true => Err(Refusal::Pseudo),
-        false => Ok(Facts { file_system, created_ns: created_ns(path_only), ..Facts::of(&stat) }),
+        false => Ok(Facts {
+            file_system,
+            created_ns: created_ns(&path_only),
+            mount: if file_system == OVERLAY { mount_of(&path_only).unwrap_or(0) } else { 0 },
+            ..Facts::of(&stat)
+        }),
     }
+}
+
+/// As it is numbered in mountinfo.
+fn mount_of(file: impl AsFd) -> Option<u64> {
+    let told = read_to_string(format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd())).ok()?;
+    told.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
 }
 
 fn created_ns(file: impl AsFd) -> i128 {

@@ -1,6 +1,7 @@
 //! A directory that we chose, beneath which a path that others wrote is resolved.
 
 use crate::apart::{self, Base, What};
+use crate::directory::open_at;
 use crate::regular::{
     Facts, Refusal, RegularFile, descriptor_path, link_target, look_at, open_regular,
 };
@@ -116,6 +117,22 @@ impl Root {
             Place::Here(root) => open_regular(resolved(root, path, links)?),
             Place::Apart(base, by) => apart::open(by, base, What::Open(apart::bytes(path), links)),
         }
+    }
+
+    /// The same, if it is there itself: no link of that name, and nothing that is mounted on it. Where every user may put something, that could be
+    /// another user's, and claim to be anyone's.
+    pub fn open_itself(&self, path: &Path) -> Result<RegularFile, Refusal> {
+        let root = match &self.0 {
+            Place::Here(root) => root,
+            Place::Apart(base, by) => {
+                return apart::open(by, base, What::OpenItself(apart::bytes(path)));
+            }
+        };
+        let (parent, name) = (path.parent(), path.file_name());
+        let (Some(parent), Some(name)) = (parent, name) else { return Err(Refusal::Missing) };
+        let folder = resolved(root, parent, Links::WithinRoot)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        open_regular(open_at(&folder, name.as_ref(), flags, false)?)
     }
 
     /// What the regular file at `path` is, which is not opened.

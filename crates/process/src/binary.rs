@@ -5,7 +5,7 @@ use crate::areas::Area;
 use crate::search::{Found, Search};
 use crate::watched;
 use object::ReadRef;
-use ramson_apart::{Apart, for_owner, for_process, is_asked, unsealed};
+use ramson_apart::{Apart, for_owner, for_process, unsealed};
 use ramson_paths::{Facts, Links, MappedFile, RegularFile, Root, executable_of, mapped_file};
 use rustix::fs::{SeekFrom, seek};
 use std::cell::{Cell, OnceCell};
@@ -48,24 +48,24 @@ impl Binary {
         let Area { start, end, device, inode, ref path, .. } = *area;
         let mapped = MappedFile { pid, range: start..end, device, inode, path };
         let opened = watched::opened(pid, || mapped_file(&mapped)).ok()?;
-        Some(Self::new(opened)?.of_process(pid))
+        Some(Self::new(opened).of_process(pid))
     }
 
     /// The executable of process `pid`.
     pub fn executable(pid: u32) -> Option<Self> {
         let opened = watched::opened(pid, || executable_of(pid)).ok()?;
-        Some(Self::new(opened)?.of_process(pid))
+        Some(Self::new(opened).of_process(pid))
     }
 
     /// What is at `path` in the root directory of process `pid` by now.
     pub fn at(pid: u32, path: &str) -> Option<Self> {
         let open = || Root::of_process(pid)?.open(Path::new(path), Links::WithinRoot);
-        Some(Self::new(watched::opened(pid, open).ok()?)?.of_process(pid))
+        Some(Self::new(watched::opened(pid, open).ok()?).of_process(pid))
     }
 
     /// What another process has opened.
     pub(crate) fn given(file: File) -> Option<Self> {
-        RegularFile::given(file).ok().and_then(Self::new)
+        RegularFile::given(file).ok().map(Self::new)
     }
 
     /// Of another user's process it is read apart, whoever owns the file.
@@ -82,17 +82,21 @@ impl Binary {
         }
     }
 
-    fn new(opened: RegularFile) -> Option<Self> {
+    fn new(opened: RegularFile) -> Self {
         let bytes = opened.facts.bytes.min(MOST_FILE_BYTES);
-        Some(Self {
-            // One that acts on a process reads it itself, and can be left alone.
-            file: if is_asked() { unsealed(opened.file)? } else { opened.file },
+        Self {
+            file: opened.file,
             by: None,
             facts: opened.facts,
             left_bytes: Cell::new(MOST_READ_BYTES),
             blocks: (0..bytes.div_ceil(BLOCK_BYTES)).map(|_| OnceCell::new()).collect(),
             tables: [const { OnceCell::new() }; MOST_TABLES],
-        })
+        }
+    }
+
+    /// The same, read by this process: one that acts on a process reads what it calls there.
+    pub fn here(self) -> Option<Self> {
+        Some(Self { file: unsealed(self.file)?, ..self })
     }
 
     /// So many of its first bytes, if it is not shorter.

@@ -119,21 +119,19 @@ impl RootedPath {
 
     /// What is there. Where a profile told the root, what neither root, the caller nor the profile's owner has put there is not used.
     pub fn open(&self) -> Result<RegularFile, Refusal> {
-        let opened = self.root()?.open(&self.inner, Links::WithinRoot)?;
+        self.checked(self.root()?.open(&self.inner, Links::WithinRoot)?)
+    }
+
+    /// The same, unless a link or a mount leads on from its name.
+    pub fn open_itself(&self) -> Result<RegularFile, Refusal> {
+        self.checked(self.root()?.open_itself(&self.inner)?)
+    }
+
+    fn checked(&self, opened: RegularFile) -> Result<RegularFile, Refusal> {
         let is_another_s = |by| by != opened.facts.owner && !opened.facts.is_trusted();
         match self.told_by.is_some_and(is_another_s) {
             true => Err(Refusal::Missing),
             false => Ok(opened),
-        }
-    }
-
-    /// The same, unless a link of another name leads there.
-    pub fn open_itself(&self) -> Result<RegularFile, Refusal> {
-        let opened = self.open()?;
-        let real = self.root()?.path_of(&opened);
-        match real.is_some_and(|real| real.file_name() == self.inner.file_name()) {
-            true => Ok(opened),
-            false => Err(Refusal::Link),
         }
     }
 
