@@ -2,11 +2,12 @@
 
 use ramson_tests::keeping::MIB;
 use ramson_tests::servers::*;
-use ramson_tests::strangers::{cost_within, stranger};
+use ramson_tests::strangers::{as_stranger, cost_within, stranger};
 use ramson_tests::{preload, profiles_in, program, tool};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 /// Of a command that looks at one process.
 const MOST_SECONDS: f64 = 1.0;
@@ -25,6 +26,31 @@ fn assert_cheap(how: &str) {
         assert!(cost.seconds < MOST_SECONDS, "{how}: {subcommand}: {cost:?}");
         assert!(cost.peak_bytes < MOST_BYTES, "{how}: {subcommand}: {cost:?}");
     }
+}
+
+#[test]
+fn a_process_with_a_c_library_of_its_user_s_is_acted_on_as_any_other() {
+    let scratch = Scratch::new();
+    let own = scratch.open_directory("own");
+    for library in ["ld-linux-x86-64.so.2", "libc.so.6"] {
+        let path = Path::new("/lib/x86_64-linux-gnu").join(library);
+        finish(&mut as_stranger(clean("cp").arg("-L").arg(path).arg(&own))).good();
+    }
+    let mut command = clean(own.join("ld-linux-x86-64.so.2"));
+    command.arg("--library-path").arg(&own).arg("/bin/cat");
+    let mut its =
+        as_stranger(&command).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let read = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", its.id())).unwrap();
+    let libc = own.join("libc.so.6");
+    wait_until("it waits", || {
+        read("maps").contains(libc.to_str().unwrap()) && read("stat").contains(") S ")
+    });
+    let pid = its.id().to_string();
+    for words in [&["attach"][..], &["set", "--off"], &["detach"], &["trim"]] {
+        finish(ramson(&scratch).args(words).arg(&pid)).good();
+    }
+    drop(its.stdin.take());
+    assert!(its.wait().unwrap().success());
 }
 
 #[test]

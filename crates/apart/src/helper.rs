@@ -3,7 +3,7 @@
 use crate::budget::Budget;
 use crate::channel::{Channel, Message};
 use crate::failure::Failure;
-use crate::serve::{ANSWER, BROKEN, Opened, Role, WORD, greeting};
+use crate::serve::{ANSWER, BROKEN, GONE, Opened, Role, WORD, greeting};
 use crate::watch::Watch;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use std::io::{self, ErrorKind};
@@ -83,6 +83,8 @@ impl Helper {
         let answer = self.exchange(kind, body, files, exceeded);
         let answer = answer.and_then(|answer| match answer.kind {
             ANSWER => Ok((answer.body, answer.files)),
+            // As another file of its owner did not answer.
+            GONE => Err(Failure::UsedUp),
             _ => Err(Failure::BadAnswer),
         });
         Outcome { answer, idle: self.watch.idle() }

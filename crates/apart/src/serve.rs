@@ -26,6 +26,8 @@ pub const OPEN: u8 = 0xfe;
 pub const ANSWER: u8 = 0;
 /// Of an answer to the greeting: why it cannot serve.
 pub const REFUSAL: u8 = 1;
+/// Who kept a file for it has been ended.
+pub const GONE: u8 = 2;
 /// Of a request, beside what one asks.
 const MOST_REQUEST_BYTES: u64 = 1 << 30;
 const GREETING_BYTES: usize = 32;
@@ -154,11 +156,14 @@ fn serve(
     while let Some(request) = channel.receive(MOST_REQUEST_BYTES, never).ok()? {
         let Message { kind, body, files } = request;
         let files: Option<Vec<File>> = files.into_iter().map(unsealed).collect();
-        let answer = match (kind, files) {
-            (_, None) => None,
-            (READ, Some(files)) => next_bytes(files).map(without_files),
-            (OPEN, Some(_)) => open(&body),
-            (_, Some(files)) => {
+        let Some(files) = files else {
+            channel.send(GONE, &[], &[]).ok()?;
+            continue;
+        };
+        let answer = match kind {
+            READ => next_bytes(files).map(without_files),
+            OPEN => open(&body),
+            _ => {
                 let handler = handlers.iter_mut().find(|handler| handler.kinds().contains(&kind));
                 handler.and_then(|handler| handler.answer(kind, &body, files)).map(without_files)
             }

@@ -19,7 +19,7 @@ mod root;
 pub use apart::{answer, write_mapped};
 pub use directory::{Directory, Entry};
 pub use mapped::{MapIdentity, MappedFile, MappedLink, executable_of, mapped_file, mapped_links};
-pub use regular::{Facts, Kind, Refusal, RegularFile};
+pub use regular::{Facts, Kind, Refusal, RegularFile, readable};
 pub use root::{Links, Root, RootIdentity};
 
 #[cfg(test)]

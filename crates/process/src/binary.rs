@@ -5,8 +5,10 @@ use crate::areas::Area;
 use crate::search::{Found, Search};
 use crate::watched;
 use object::ReadRef;
-use ramson_apart::{Apart, for_owner, for_process, unsealed};
-use ramson_paths::{Facts, Links, MappedFile, RegularFile, Root, executable_of, mapped_file};
+use ramson_apart::{Apart, for_owner, for_process, is_asked, unsealed};
+use ramson_paths::{
+    Facts, Links, MappedFile, RegularFile, Root, executable_of, mapped_file, readable,
+};
 use rustix::fs::{SeekFrom, seek};
 use std::cell::{Cell, OnceCell};
 use std::fs::File;
@@ -94,9 +96,14 @@ impl Binary {
         }
     }
 
-    /// The same, read by this process: one that acts on a process reads what it calls there.
+    /// The same, to be read by this process, as one that acts on a process reads what it calls there. Of another user's file a helper makes a copy,
+    /// unless this is a process that can be left alone.
     pub fn here(self) -> Option<Self> {
-        Some(Self { file: unsealed(self.file)?, ..self })
+        let file = match is_asked() {
+            true => unsealed(self.file)?,
+            false => readable(self.file, &self.facts, MOST_READ_BYTES).ok()?,
+        };
+        Some(Self { file, ..self })
     }
 
     /// So many of its first bytes, if it is not shorter.
