@@ -5,7 +5,7 @@ use super::find::ArenaState;
 use super::heaps::{Segment, presence_of};
 use super::layout::chunk;
 use crate::areas::{Area, Backing};
-use crate::memory::{Memory, PAGE_BYTES};
+use crate::memory::{HEAD_BYTES, Memory, PAGE_BYTES, page_of};
 
 /// What the two markers take.
 const MARKER_BYTES: u64 = 32;
@@ -49,10 +49,13 @@ fn ends(memory: &impl Memory, area: &Area, state: &ArenaState) -> Vec<u64> {
             }
         }
     }
+    let is_present = |at: u64| pages.binary_search(&page_of(at)).is_ok();
     if area.contains(state.top())
+        && is_present(state.top())
+        && is_present(state.top() + HEAD_BYTES as u64 - 1)
         && let Some(head) = memory.heads(&[state.top()])[0]
     {
-        ends.push((state.top() + (head[1] & !chunk::FLAGS)).min(area.end));
+        ends.push(state.top().saturating_add(head[1] & !chunk::FLAGS).min(area.end));
     }
     ends.sort_unstable();
     ends
