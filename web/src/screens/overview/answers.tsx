@@ -100,6 +100,7 @@ function What({ top, doctor, entry, whole }: Of) {
         <p>
           Allocated before {beforeOf(rss)}, or not seen by ramson, so no stack is known. Of what was allocated since, <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span> is live.
         </p>
+        {whole === null ? null : <Larger of={whole} />}
       </>
     );
   }
