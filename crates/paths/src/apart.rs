@@ -22,8 +22,10 @@ use std::path::Path;
 
 /// linux/magic.h.
 const FUSE: u64 = 0x6573_5546;
-/// A user may have very many mounts, with long paths.
+/// Of the mounts of a process, which may be very many with long paths …
 const MOST_MOUNTS_BYTES: u64 = 1 << 20;
+/// … and of our own. Those of many containers, with all their layers, are more than the other bound.
+const MOST_OWN_MOUNTS_BYTES: u64 = 16 << 20;
 
 #[derive(BorshSerialize, BorshDeserialize)]
 struct Request {
@@ -78,12 +80,13 @@ impl Base {
     /// Whether a mount that a file in it was found in is ours, or of what is mounted here, too. Another one may be of a user namespace, whose
     /// user has made it; a file there can be found by a process of any.
     fn is_mounted_here(&self, mount: u64) -> bool {
-        let here = mounts("self");
+        let here = mounts("self", MOST_OWN_MOUNTS_BYTES);
         if here.iter().any(|of| of.number == mount) {
             return true;
         }
         let Self::Process(pid) = self else { return false };
-        let its = mounts(&pid.to_string()).into_iter().find(|of| of.number == mount);
+        let its =
+            mounts(&pid.to_string(), MOST_MOUNTS_BYTES).into_iter().find(|of| of.number == mount);
         its.is_some_and(|its| here.iter().any(|of| of.device == its.device))
     }
 
@@ -244,11 +247,11 @@ struct Mount {
     device: String,
 }
 
-/// What a process has mounted, as far as `MOST_MOUNTS_BYTES` go.
-fn mounts(process: &str) -> Vec<Mount> {
+/// What a process has mounted, as far as so many bytes tell.
+fn mounts(process: &str, most_bytes: u64) -> Vec<Mount> {
     let mut text = Vec::new();
     if let Ok(file) = File::open(format!("/proc/{process}/mountinfo")) {
-        let _ = file.take(MOST_MOUNTS_BYTES).read_to_end(&mut text);
+        let _ = file.take(most_bytes).read_to_end(&mut text);
     }
     let mount = |line: &str| {
         let mut words = line.split(' ');

@@ -43,7 +43,7 @@ const PSEUDO_FILE_SYSTEMS: [u64; 17] = [
     0x1980_0202, // mqueue
 ];
 
-/// Of a file with holes, which a helper reads as zeros: one second's work.
+/// Of a file with holes, which a helper reads as zeros.
 const MOST_COPIED_BYTES: u64 = 1 << 30;
 
 /// A regular file, open for reading.
