@@ -215,7 +215,7 @@ int main(int count, char **words) {
     check(device >= 0, "/dev/fuse");
     if (runs) file_bytes = lseek(program, 0, SEEK_END);
     // What waits for it does so no longer than this, whatever becomes of the test.
-    alarm(120);
+    alarm(300);
     check(unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0, "namespace");
     char options[96];
     const char *others = opens || (runs && !covers) ? ",allow_other" : "";
