@@ -25,10 +25,9 @@ const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 /// What a person or a supervisor sends to be rid of a process.
 const TO_END: [i32; 3] = [SIGINT, SIGQUIT, SIGTERM];
 
-/// Those that programs count: redis takes a second SIGINT for impatience, and does not save. Sent
-/// from the keyboard or to our whole process group, they reach the program by themselves. Only to a
-/// container's first process are they sent alone.
-const FOR_GROUPS: [i32; 2] = [SIGINT, SIGQUIT];
+/// The terminal sends these to every process of the foreground process group, so the program gets them
+/// without us. Programs count them: redis exits without saving at a second SIGINT.
+const FROM_TERMINAL: [i32; 2] = [SIGINT, SIGQUIT];
 
 fn caught() -> impl Iterator<Item = i32> {
     PASSED_ON.into_iter().chain(REAL_TIME)
@@ -69,9 +68,9 @@ fn is_for_program(origin: &Origin, pid: u32) -> bool {
         return false;
     }
     let group = Pid::from_raw(pid as i32).and_then(|pid| getpgid(Some(pid)).ok());
-    let is_ours = group == Some(getpgrp());
-    let is_meant_alone = process::id() == 1 && origin.cause != Cause::Kernel;
-    !FOR_GROUPS.contains(&origin.signal) || is_meant_alone || !is_ours
+    let is_in_our_group = group == Some(getpgrp());
+    let is_typed = FROM_TERMINAL.contains(&origin.signal) && origin.cause == Cause::Kernel;
+    !(is_typed && is_in_our_group)
 }
 
 /// Ends this process by the signal that ended the program, so that the process that waits for us
