@@ -34,7 +34,7 @@ int main(int count, char **arguments) {
     CHECK(posix_spawn_file_actions_addopen(&actions, 9, "/dev/null", O_RDONLY, 0) == 0);
     CHECK(posix_spawn(&child, self[0], &actions, NULL, self, environ) == 0);
     printf("posix_spawn with actions %d\n", status_of(child));
-    CHECK(posix_spawn(&child, "/nonexistent", &actions, NULL, self, environ) == ENOENT);
+    CHECK(posix_spawn(&child, "/proc/self/absent", &actions, NULL, self, environ) == ENOENT);
     posix_spawn_file_actions_destroy(&actions);
     CHECK(posix_spawnp(&child, "true", NULL, NULL, (char *[]){"true", NULL}, environ) == 0);
     printf("posix_spawnp %d\n", status_of(child));
@@ -47,7 +47,7 @@ int main(int count, char **arguments) {
     printf("vfork, exec %d\n", status_of(child));
     child = vfork();
     if (child == 0) {
-        execve("/nonexistent", self, environ);
+        execve("/proc/self/absent", self, environ);
         _exit(3);
     }
     printf("vfork, exec that fails %d\n", status_of(child));
@@ -55,11 +55,11 @@ int main(int count, char **arguments) {
     if (child == 0) {
         CHECK(execve("/", self, environ) == -1 && errno == EACCES);
         churn(300);
-        CHECK(execve("/nonexistent", self, environ) == -1 && errno == ENOENT);
+        CHECK(execve("/proc/self/absent", self, environ) == -1 && errno == ENOENT);
         execve(self[0], self, environ);
     }
     printf("fork, exec at the third try %d\n", status_of(child));
-    CHECK(execve("/nonexistent", self, environ) == -1);
+    CHECK(execve("/proc/self/absent", self, environ) == -1);
     child = fork();
     if (child == 0) {
         int file = open(self[0], O_RDONLY | O_CLOEXEC);

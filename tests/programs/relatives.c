@@ -122,7 +122,7 @@ int main(int argc, char **argv) {
     if (!strcmp(way, "failed-exec") || !strcmp(way, "fexecve")) {
         pid_t child = fork();
         if (child == 0) {
-            if (execve("/nonexistent", again, environ) != -1 || errno != ENOENT) _exit(95);
+            if (execve("/proc/self/absent", again, environ) != -1 || errno != ENOENT) _exit(95);
             if (!strcmp(way, "fexecve")) fexecve(open("/proc/self/exe", O_RDONLY | O_CLOEXEC), again, environ);
             free_inherited();
             be_relative();

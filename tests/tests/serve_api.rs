@@ -172,7 +172,10 @@ fn files_of_other_tools_are_served_too_and_standard_input_is_not() {
     std::fs::remove_file(&collapsed).unwrap();
     let gone = serving.get("/api/v1/flame");
     assert!(gone.status == 404 && gone.text().contains(file), "{gone:?}");
-    for (source, status) in [("-", 2), ("/nonexistent", 5), ("name:no-such-program-runs", 5)] {
+    let absent = scratch.path("absent");
+    for (source, status) in
+        [("-", 2), (absent.to_str().unwrap(), 5), ("name:no-such-program-runs", 5)]
+    {
         let refused = say(&scratch, &["serve", "--listen", "127.0.0.1:0", source]);
         assert_eq!((refused.status, refused.remarks.len()), (status, 1), "{refused:?}");
     }

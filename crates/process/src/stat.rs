@@ -8,7 +8,7 @@ use rustix::param::page_size;
 pub struct Stat {
     /// Since boot, in ticks: a process ID may be in use again.
     pub start_ticks: u64,
-    /// Resident bytes.
+    /// Resident bytes; 0 of a process that exits and has already freed its memory.
     pub rss: Option<u64>,
 }
 

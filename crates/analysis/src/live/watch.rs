@@ -156,7 +156,7 @@ impl Watched {
             let rss = Rss::read(pid, &recording.origin, snapshot, allocators);
             (rss, recording.is_still_mapped(file.as_ref()))
         });
-        if self.runs() && !is_mapped {
+        if !is_mapped && self.runs() && self.has_memory() {
             self.end = Some("runs another program now (exec)".into());
         } else if let Some(rss) = rss {
             if self.coverage_pace.is_due() {
@@ -183,6 +183,12 @@ impl Watched {
     fn runs(&self) -> bool {
         self.start_ticks.is_some()
             && self.recording.running.and_then(start_ticks) == self.start_ticks
+    }
+
+    /// False while a process exits: the kernel frees its memory before it reports its end.
+    fn has_memory(&self) -> bool {
+        let stat = self.recording.running.and_then(Stat::of);
+        stat.is_some_and(|stat| stat.rss != Some(0))
     }
 
     /// The last picture stays, RSS in it included.
