@@ -13,15 +13,17 @@ use crate::run::Directory;
 use crate::servers::{clean, copy, finish, installed, ramson_program};
 use std::fmt::Write;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Where the commands run: a directory that every Debian has, so that paths are the same on all machines.
 const PLACE: &str = "/srv";
 /// Lines are cut there.
 const COLUMNS: &str = "120";
-/// What stops a page that waits for something in vain.
+/// The limit of a whole page.
 const MOST_SECONDS: &str = "300";
+/// The status of a page on which a command waits in a loop for too long.
+const WAITED_IN_VAIN: i32 = 97;
 const OPENING: &str = "```console";
 const CLOSING: &str = "```";
 
@@ -107,14 +109,24 @@ pub fn page(pieces: &[Piece]) -> String {
     page
 }
 
-/// The page with what its commands print now. `programs` are copied to where they run.
-pub fn played(pieces: &[Piece], programs: &[PathBuf]) -> Vec<Piece> {
+/// The page with what its commands print now. `programs` are copied to where they run. A command that waits in a loop
+/// may take `most_seconds`.
+pub fn played(pieces: &[Piece], programs: &[PathBuf], most_seconds: u32) -> Vec<Piece> {
     let stage = Stage::new(programs);
     let mut script = String::new();
     let commands = steps(pieces).map(|step| step.command.as_str());
     for (number, command) in commands.enumerate() {
+        let is_wait = command.starts_with("until ");
+        if is_wait {
+            // Bash runs this before each command of the loop.
+            let limit = format!("((SECONDS < {most_seconds})) || exit {WAITED_IN_VAIN}");
+            let _ = writeln!(script, "SECONDS=0; trap '{limit}' DEBUG");
+        }
         // Not in a subshell: what it starts stays a child, what it sets stays set.
         let _ = writeln!(script, "{{\n{command}\n}} > .output/{number} 2>&1 < /dev/null");
+        if is_wait {
+            let _ = writeln!(script, "trap - DEBUG");
+        }
     }
     stage.run(&script);
     let mut number = 0;
@@ -144,7 +156,7 @@ struct Stage(Directory);
 impl Stage {
     fn new(programs: &[PathBuf]) -> Self {
         let stage = Self(Directory::new());
-        for name in ["place/.output", "place/.cache", "bin", "tmp", "var-tmp"] {
+        for name in ["place/.output", "place/.cache", "place/.bin", "tmp", "var-tmp"] {
             fs::create_dir_all(stage.path(name)).unwrap();
         }
         for name in ["tmp", "var-tmp"] {
@@ -153,7 +165,9 @@ impl Stage {
         for program in programs {
             copy(program, &stage.path("place").join(program.file_name().unwrap()));
         }
-        symlink(ramson_program(), stage.path("bin/ramson")).unwrap();
+        // Copies: the checkout may lie below one of the directories that the stage hides.
+        copy(ramson_program(), &stage.path("place/.bin/ramson"));
+        copy(library(), &stage.path("place/.bin/libramson.so"));
         stage
     }
 
@@ -165,9 +179,10 @@ impl Stage {
     fn run(&self, script: &str) {
         fs::write(self.path("place/.script"), script).unwrap();
         let places = [("place", PLACE), ("var-tmp", "/var/tmp"), ("tmp", "/tmp")];
-        let mut begin = String::new();
+        // Names relative to the stage, which the mounts may hide.
+        let mut begin = format!("cd '{}' && ", self.0.path().display());
         for (name, place) in places {
-            let _ = write!(begin, "mount --bind '{}' {place} && ", self.path(name).display());
+            let _ = write!(begin, "mount --no-canonicalize --bind {name} {place} && ");
         }
         let _ = write!(begin, "cd {PLACE} && exec bash .script");
         let mut command = clean(installed("timeout", "coreutils"));
@@ -179,16 +194,36 @@ impl Stage {
         command.args(["bash", "-c", &begin]);
         // Debian's programs before others of the same names.
         let path = std::env::var("PATH").unwrap_or_default();
-        command.env("PATH", format!("{}:/usr/bin:/bin:{path}", self.path("bin").display()));
-        command.env("RAMSON_LIBRARY", library()).env("XDG_CACHE_HOME", format!("{PLACE}/.cache"));
+        command.env("PATH", format!("{PLACE}/.bin:/usr/bin:/bin:{path}"));
+        command.env("RAMSON_LIBRARY", format!("{PLACE}/.bin/libramson.so"));
+        command.env("XDG_CACHE_HOME", format!("{PLACE}/.cache"));
         command.env("COLUMNS", COLUMNS);
         let outcome = finish(&mut command);
         assert!(
             outcome.status != 137,
             "the page does not end within {MOST_SECONDS} s: {outcome:?}"
         );
+        assert!(outcome.status != WAITED_IN_VAIN, "{}", self.waited_in_vain(script));
         let is_quiet = outcome.stderr.is_empty() && outcome.remarks.is_empty();
         assert!(is_quiet, "the page's shell complains: {outcome:?}");
+    }
+
+    /// The last command that began, and every log that it may have waited for.
+    fn waited_in_vain(&self, script: &str) -> String {
+        let lines: Vec<&str> = script.lines().collect();
+        let begun = lines.iter().enumerate().filter(|(_, line)| {
+            let output = line.strip_prefix("} > ").and_then(|rest| rest.split(' ').next());
+            output.is_some_and(|output| self.path("place").join(output).exists())
+        });
+        let wait = begun.last().map_or("", |(end, _)| lines[end - 1]);
+        let mut text = format!("{wait}: waited in vain");
+        let files = fs::read_dir(self.path("place")).unwrap().flatten().map(|entry| entry.path());
+        for log in files.filter(|path| path.extension().is_some_and(|it| it == "log")) {
+            let content = fs::read(&log).unwrap_or_default();
+            let name = log.file_name().unwrap_or_default().display();
+            let _ = write!(text, "\n{name}:\n{}", String::from_utf8_lossy(&content));
+        }
+        text
     }
 
     fn output(&self, number: usize) -> String {

@@ -6,6 +6,9 @@ use ramson_tests::tutorials::*;
 use std::fs;
 use std::sync::Mutex;
 
+/// The limit of a command that waits in a loop.
+const MOST_SECONDS: u32 = 20;
+
 /// One page at a time: what they show is of a machine with nothing else to do.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -18,7 +21,7 @@ fn check(name: &str) {
     let _alone = ALONE.lock();
     let path = directory().join(name);
     let written = pieces(&fs::read_to_string(&path).unwrap());
-    let now = played(&written, &programs());
+    let now = played(&written, &programs(), MOST_SECONDS);
     if is_to_write() {
         fs::write(&path, page(&now)).unwrap();
         return;
@@ -111,9 +114,20 @@ fn commands_share_a_shell_and_see_no_other_processes() {
     let written = pieces(
         "```console\n$ sleep 600 & name=$!\n$ ps -o pid= -p $name | wc -l\n$ ls /var/tmp /tmp\n$ pwd; ps -e | grep -c cargo\n```\n",
     );
-    let now = played(&written, &[]);
+    let now = played(&written, &[], MOST_SECONDS);
     let outputs: Vec<&str> = steps(&now).map(|step| step.output.as_str()).collect();
     assert_eq!(outputs, ["", "1\n", "/tmp:\n\n/var/tmp:\n", "/srv\n0\n"]);
+}
+
+#[test]
+#[should_panic(
+    expected = "until grep -qs ready server.log; do sleep 0.1; done: waited in vain\nserver.log:\nout of memory"
+)]
+fn a_wait_in_vain_shows_the_log() {
+    let written = pieces(
+        "```console\n$ echo out of memory > server.log\n$ until grep -qs ready server.log; do sleep 0.1; done\n```\n",
+    );
+    played(&written, &[], 1);
 }
 
 #[test]
