@@ -211,11 +211,11 @@ impl Stage {
     /// The last command that began, and every log that it may have waited for.
     fn waited_in_vain(&self, script: &str) -> String {
         let lines: Vec<&str> = script.lines().collect();
-        let begun = lines.iter().enumerate().filter(|(_, line)| {
+        let mut begun = lines.iter().enumerate().filter(|(_, line)| {
             let output = line.strip_prefix("} > ").and_then(|rest| rest.split(' ').next());
             output.is_some_and(|output| self.path("place").join(output).exists())
         });
-        let wait = begun.last().map_or("", |(end, _)| lines[end - 1]);
+        let wait = begun.next_back().map_or("", |(end, _)| lines[end - 1]);
         let mut text = format!("{wait}: waited in vain");
         let files = fs::read_dir(self.path("place")).unwrap().flatten().map(|entry| entry.path());
         for log in files.filter(|path| path.extension().is_some_and(|it| it == "log")) {
