@@ -14,7 +14,7 @@ use crate::orders::{CONTROL, Pace};
 use crate::parking::parked;
 use crate::process;
 use crate::resolve::{self, LinkMap};
-use crate::sys;
+use crate::{sys, walk};
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::*;
 use ramson_format::PAGE_BYTES;
@@ -84,11 +84,12 @@ fn attach(
     {
         return outcome::UNKNOWN;
     }
+    let Some(own) = resolve::own_object() else { return outcome::UNKNOWN };
     if is_first {
         crate::hooks::bind_to_present();
+        walk::hide_data(own);
     }
     CONTROL.is_attached.store(1, Release);
-    let Some(own) = resolve::own_object() else { return outcome::UNKNOWN };
     counter::ask_again();
     write(listed, is_listed, |slot, word| place(own, slot, word));
     // A thread that had a hook for malloc before that for prctl has asked too early.

@@ -22,6 +22,9 @@ pub extern "C" fn bind_all() {
     if is_first {
         // A library that comes later and brings operators means its own, whichever others there are, and may be unloaded again.
         resolve::hide(operators::missing_names());
+        if let Some(own) = resolve::own_object() {
+            walk::hide_data(own);
+        }
     }
 }
 

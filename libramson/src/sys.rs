@@ -18,8 +18,9 @@ pub use file::{
 pub use filters::{look_for_filters, prctl_confines, seccomp_confines};
 pub use flags::*;
 pub use memory::{
-    Range, add_one, advise, has_page, is_refused_memory, map_own, populate_code, protect,
-    read_own_memory, replace_by_zeroes, unlock_zeroes, unmap, while_writable, with_page_writable,
+    Range, add_one, advise, give_space, has_page, is_refused_memory, map_own, populate_code,
+    protect, read_own_memory, replace_by_zeroes, unlock_zeroes, unmap, while_writable,
+    with_page_writable,
 };
 pub use permit::{EEXIST, Errno};
 pub use proc_lines::{Lines, numbers_in};

@@ -6,6 +6,7 @@ use crate::trimming::Talking;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// It.
 pub struct Visited {
@@ -16,7 +17,12 @@ pub struct Visited {
 impl Visited {
     /// With so many threads that allocate all the time.
     pub fn start(threads: u32) -> Self {
-        let talking = Talking::start(clean(program("visited.c")).arg(threads.to_string()));
+        Self::start_program(&program("visited.c"), threads)
+    }
+
+    /// The same, linked otherwise.
+    pub fn start_program(program: &Path, threads: u32) -> Self {
+        let talking = Talking::start(clean(program).arg(threads.to_string()));
         talking.expect("ready");
         Self { talking }
     }

@@ -1,6 +1,9 @@
 //! What libramson.so is: its fast paths, what it exports, and what it asks of the program that it is loaded into.
 
-use ramson_tests::{golden, library, tool};
+use ramson_tests::attaching::told;
+use ramson_tests::servers::*;
+use ramson_tests::trimming::Talking;
+use ramson_tests::{golden, library, preload, program, tool};
 use std::fmt::Write;
 
 /// Compares with a reviewed file; `UPDATE_GOLDEN=1` rewrites it.
@@ -189,20 +192,22 @@ fn no_page_is_writable_and_executable() {
 }
 
 #[test]
-fn the_symbols_that_are_hidden_at_the_start_share_no_page_with_code() {
+fn what_is_hidden_at_the_start_shares_no_page_with_code() {
     let number = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap();
     let table = readelf("-S")
         .lines()
         .find_map(|line| line.split_once(" .dynsym ").map(|(_, rest)| rest.to_owned()));
     let table: Vec<_> =
         table.as_deref().expect("a .dynsym").split_whitespace().map(str::to_owned).collect();
-    let (start, bytes) = (number(&table[1]), number(&table[3]));
+    let symbols = (number(&table[1]), number(&table[1]) + number(&table[3]));
+    // Behind the ELF header.
+    let headers = (0, 4096);
     let segments = readelf("-l");
     let loads = segments.lines().filter(|line| line.trim_start().starts_with("LOAD "));
     let holds_code = loads.filter(|line| line.contains("R E")).any(|line| {
         let words: Vec<_> = line.split_whitespace().collect();
         let (low, high) = (number(words[2]) & !4095, number(words[2]) + number(words[5]));
-        low < start + bytes && start < high
+        [symbols, headers].iter().any(|&(start, end)| low < end && start < high)
     });
     assert!(!holds_code, "{segments}");
 }
@@ -222,4 +227,23 @@ fn a_panic_ends_in_the_trap_and_brings_no_formatting_along() {
     for absent in ["core::fmt::", "core::str::", "rust_eh_personality", "_Unwind", "rust_alloc"] {
         assert!(!symbols.contains(absent), "{absent} is in the library");
     }
+}
+
+#[test]
+fn a_collector_that_scans_the_data_of_every_object_finds_none_of_ours() {
+    let scratch = Scratch::new();
+    let assert_finds_nothing = |talking: &mut Talking| {
+        talking.tell("");
+        let found = ["loaded", "scanned", "missed"].map(|what| talking.expect(what));
+        assert_eq!(found, [1, 0, 0]);
+    };
+    let mut command = clean(program("scanned.c"));
+    let mut preloaded =
+        Talking::start(preload(&mut command, "1").env("RAMSON_DIR", scratch.path("profiles")));
+    preloaded.expect("ready");
+    assert_finds_nothing(&mut preloaded);
+    let mut attached = Talking::start(&mut clean(program("scanned.c")));
+    attached.expect("ready");
+    told(&scratch, "attach", attached.pid(), &[]);
+    assert_finds_nothing(&mut attached);
 }

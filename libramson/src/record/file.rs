@@ -190,7 +190,7 @@ impl ProfileFile {
         let start = (plan.offset + committed * kind.entry_bytes()) & !(PAGE_BYTES - 1);
         let end = (plan.offset + target * kind.entry_bytes()).next_multiple_of(PAGE_BYTES);
         let address = (self.base.load(Relaxed) + start) as *const u8;
-        let populate = || sys::advise(address, (end - start) as usize, sys::MADV_POPULATE_WRITE);
+        let populate = || sys::give_space(address, (end - start) as usize);
         // A busy file system may refuse once; a full one goes on refusing.
         if !self.is_private() && !(0..GROW_ATTEMPTS).any(|_| populate().is_ok()) {
             self.count(Health::GrowFailures, 1);

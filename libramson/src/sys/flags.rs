@@ -10,6 +10,7 @@ pub const AT_SYMLINK_NOFOLLOW: i32 = 0x100;
 
 /// No read-ahead: a fault brings in its own page and no zeroes around it.
 pub const MADV_RANDOM: i32 = 1;
+pub const MADV_WILLNEED: i32 = 3;
 pub const MADV_DONTNEED: i32 = 4;
 pub const MADV_NOHUGEPAGE: i32 = 15;
 pub const MADV_DONTDUMP: i32 = 16;

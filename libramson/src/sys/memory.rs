@@ -124,6 +124,14 @@ pub fn with_page_writable(
     if is_protected { protect(page, PAGE_BYTES) } else { Ok(()) }
 }
 
+/// Gives pages of a mapped file of ours space in their file system. They are read first, holes that they are: a fault on a page that is not in
+/// memory counts as a major one, and some programs take those for a lack of memory (Poly/ML keeps its heap small, and collects more often).
+pub fn give_space(address: *const u8, bytes: usize) -> Result<(), Errno> {
+    // Advice only.
+    let _ = advise(address, bytes, MADV_WILLNEED);
+    advise(address, bytes, MADV_POPULATE_WRITE)
+}
+
 /// madvise(2). Only with advice that leaves the contents alone in this process.
 pub fn advise(address: *const u8, bytes: usize, advice: i32) -> Result<(), Errno> {
     call(nr::MADVISE, [address as usize, bytes, advice as usize, 0, 0, 0]).map(drop)

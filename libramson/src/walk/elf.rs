@@ -1,6 +1,7 @@
 //! The headers of a loaded object, read in place: which parts of it are readable, where its code and its build ID are.
 
 use super::stack::readable_until;
+use crate::resolve::LinkMap;
 use crate::sys;
 
 /// The ELF header of a loaded object.
@@ -23,13 +24,18 @@ struct ProgramHeader {
     alignment: u64,
 }
 
+const PT_NULL: u32 = 0;
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+const PT_GNU_RELRO: u32 = 0x6474_e552;
 const PF_X: u32 = 1;
 const PF_W: u32 = 2;
 const PF_R: u32 = 4;
 const PAGE_BYTES: u64 = 4096;
+/// Bytes of the ELF header; the program headers follow. It has their number at that byte.
+const ELF_HEADER_BYTES: usize = 64;
+const COUNT_AT: usize = 56;
 /// Program headers that are read: with the ELF header they take 3,648 bytes of the first page. Linkers make about a dozen.
 const MAX_HEADERS: usize = 64;
 /// Longest unwind tables of an object without an ELF header; the largest known ones have 14 MiB.
@@ -41,6 +47,31 @@ pub fn readable_from(address: u64, end: u64) -> Option<(u64, u64)> {
     let page = address & !(PAGE_BYTES - 1);
     let readable = readable_until(sys::process_id(), page, end).min(end);
     (address != 0 && address < readable).then_some((address, readable))
+}
+
+/// Has this library's program headers in memory, which `dl_iterate_phdr` shows the program, name no data to write. Collectors scan that of
+/// every object (Boehm's, at each collection): they would read 24 MB of tables, and keep each block whose address is recorded there.
+#[cold]
+pub fn hide_data(own: &LinkMap) {
+    let start = own.bias as *mut u8;
+    // SAFETY: an object's addresses begin at 0, with its ELF header. The linker has put the program headers behind that, on a page without
+    // code. The loader has done what they say, and reads of them only where segments lie. Code on that page would break this.
+    unsafe {
+        let count = start.add(COUNT_AT).cast::<u16>().read() as usize;
+        let headers = start.add(ELF_HEADER_BYTES).cast::<ProgramHeader>();
+        let bytes = count * size_of::<ProgramHeader>();
+        let _ = sys::while_writable(headers.cast(), bytes, || {
+            for header in (0..count).map(|index| headers.add(index)) {
+                let (kind, flags) = (&raw mut (*header).kind, &raw mut (*header).flags);
+                match kind.read_volatile() {
+                    PT_LOAD => flags.write_volatile(flags.read_volatile() & !PF_W),
+                    // Lies in data to write: Boehm's collector warns of one that does not.
+                    PT_GNU_RELRO => kind.write_volatile(PT_NULL),
+                    _ => {}
+                }
+            }
+        });
+    }
 }
 
 impl Elf {
@@ -57,12 +88,12 @@ impl Elf {
                 return None;
             }
             let offset = header.add(32).cast::<u64>().read_unaligned();
-            let count = header.add(56).cast::<u16>().read_unaligned() as usize;
-            if offset != 64 || count > MAX_HEADERS {
+            let count = header.add(COUNT_AT).cast::<u16>().read_unaligned() as usize;
+            if offset != ELF_HEADER_BYTES as u64 || count > MAX_HEADERS {
                 return None;
             }
-            let headers =
-                core::slice::from_raw_parts(header.add(64).cast::<ProgramHeader>(), count);
+            let headers = header.add(ELF_HEADER_BYTES).cast::<ProgramHeader>();
+            let headers = core::slice::from_raw_parts(headers, count);
             let first = headers.iter().find(|header| header.kind == PT_LOAD)?;
             Some(Self { headers, start, first_address: first.address & !(PAGE_BYTES - 1) })
         }

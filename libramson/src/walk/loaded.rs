@@ -7,6 +7,7 @@
 use super::elf::Elf;
 use crate::resolve::{self, FoundObject, LinkMap};
 use crate::{startup, sys};
+use core::ptr;
 
 /// More objects than a program loads after its start.
 const MAX_LATER: usize = 1 << 14;
@@ -19,6 +20,19 @@ pub fn object_at(address: u64) -> Option<FoundObject> {
         return resolve::object_at(address);
     }
     Start { executable: startup::executable_start(), last: startup::last_object() }.search(address)
+}
+
+/// All of an object of which the loader has found a part: one segment of an executable that has gaps between its segments.
+pub fn whole(found: &FoundObject) -> FoundObject {
+    let executable = resolve::objects().next().map_or(ptr::null(), ptr::from_ref);
+    if !ptr::eq(executable, found.link_map) {
+        return *found;
+    }
+    let whole = object_with(startup::executable_start(), executable, found.start);
+    let mut whole = whole.unwrap_or(*found);
+    // The loader may round it up.
+    whole.end = whole.end.max(found.end);
+    whole
 }
 
 /// Whether the code at `address` is of an allocator: of a library that defines malloc. An allocator in the executable is not one that we see, so

@@ -257,8 +257,11 @@ fn identity(build_id: u64, found: &FoundObject) -> u64 {
 
 impl Object {
     fn is(&self, found: &FoundObject) -> bool {
-        self.start.load(Relaxed) == found.start
-            && self.end.load(Relaxed) == found.end
+        let (start, end) = (self.start.load(Relaxed), self.end.load(Relaxed));
+        // See `loaded::whole`.
+        let is_part = self.is_permanent.load(Relaxed) != 0;
+        let has_it = is_part && start <= found.start && found.end <= end;
+        (has_it || (start, end) == (found.start, found.end))
             && self.unwind_header.load(Relaxed) == found.unwind_header
             && self.link_map.load(Relaxed) == found.link_map as u64
             // Pairs with the release store in `fill`.
@@ -342,6 +345,7 @@ impl Object {
     #[cold]
     fn fill(&self, found: &FoundObject, generation: u32, sink: &impl NewMapping) {
         fence(Release);
+        let found = &loaded::whole(found);
         let header = Elf::at(found.start);
         let elf = header.as_ref();
         let tables = match elf {
