@@ -19,9 +19,9 @@ BASE = {"ramson": "plain", "jemalloc prof": "jemalloc", "tcmalloc prof": "tcmall
 MIB = 1 << 20
 
 
-def profilers(every=False):
-    """The plain program and each profiler with its base; `every`: at an interval of 1."""
-    found = {"plain": machine.environment(), "ramson": machine.ramson(1 if every else None)} | machine.peers()
+def profilers(every=False, **extra):
+    """The plain program and each profiler with its base; `every`: at an interval of 1. `extra` goes to ramson's environment."""
+    found = {"plain": machine.environment(), "ramson": machine.ramson(1 if every else None, **extra)} | machine.peers()
     if every and "jemalloc prof" in found:
         found["jemalloc prof"] = found["jemalloc prof"] | {"MALLOC_CONF": "prof:true,prof_active:true,lg_prof_sample:0"}
     if every and "tcmalloc prof" in found:
@@ -41,7 +41,7 @@ def pairs(plan, size, depth, count, every):
     """Nanoseconds of CPU for a malloc and its free."""
     say(f"cost: malloc and free of {size} bytes{', every one recorded' if every else ''}")
     count = count // 4 if plan.is_quick else count
-    commands = with_heaptrack([bench_pairs.LOOP, "pairs", count, size, depth], profilers(every))
+    commands = with_heaptrack([bench_pairs.LOOP, "pairs", count, size, depth], profilers(every, **bench_pairs.limit_of(size)))
     total = count + bench_pairs.WARM_UP_BYTES // size
     both = interleave(commands, plan.rounds(9, 3), lambda command: bench_pairs.three_times(*command, total))
     return {name: series.only(2 if name == "heaptrack" else 0) for name, series in both.items()}

@@ -26,6 +26,8 @@ BUILDS = {
     SIMULATE_HISTORY: ("release/examples/simulate", ["--release", "-p", "ramson-history", "--example", "simulate"]),
 }
 INTERVAL_BYTES = 512 << 10
+# For what is to be sampled to its end, however much of the processor that takes.
+UNGOVERNED = {"RAMSON_MAX_OVERHEAD": "off"}
 
 SYSTEM_LIBRARIES = pathlib.Path("/usr/lib/x86_64-linux-gnu")
 JEMALLOC = SYSTEM_LIBRARIES / "libjemalloc.so.2"

@@ -121,22 +121,27 @@ def wall_seconds(command, environment):
     return time.monotonic() - start, output
 
 
-def callgrind_command(command, name):
+# The same caches on every machine.
+CACHES = ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64"]
+
+
+def callgrind_command(command, name, *options):
     """The command under callgrind, and where it will write: a profile and a log."""
     out, log = machine.BUILT / f"callgrind.{name}.out", machine.BUILT / f"callgrind.{name}.log"
-    tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", f"--log-file={log}"]
+    tool = ["valgrind", "--tool=callgrind", *options, f"--callgrind-out-file={out}", f"--log-file={log}"]
     return [str(part) for part in [*tool, *command]], out, log
 
 
 def collected(environment, out, log, must_allocate=True):
-    """The instructions of a finished callgrind run. The preload must have been at work, or the number says nothing."""
-    found = re.search(r"Collected : (\d+)", log.read_text())
+    """The instructions of a finished callgrind run, then what else it counted. The preload must have been at work, or the number says
+    nothing."""
+    found = re.search(r"Collected : ([\d ]+)", log.read_text())
     if not found:
         raise MeasurementError(f"{log}: callgrind has not finished:\n{log.read_text()[-1500:]}")
     is_ours = str(machine.LIBRARY) in environment.get("LD_PRELOAD", "")
     if is_ours and must_allocate and not has_hooks(out):
         raise MeasurementError(f"{out}: libramson's malloc was not called")
-    return int(found.group(1))
+    return [int(count) for count in found.group(1).split()]
 
 
 def instructions(command, environment, name, input_path=os.devnull, must_allocate=True):
@@ -144,29 +149,62 @@ def instructions(command, environment, name, input_path=os.devnull, must_allocat
     under_callgrind, out, log = callgrind_command(command, name)
     with open(input_path) as standard_input:
         run(under_callgrind, environment, stdin=standard_input)
-    return collected(environment, out, log, must_allocate)
+    return collected(environment, out, log, must_allocate)[0]
+
+
+def counts(command, environment, name, apart):
+    """Instructions of one program, and lines of data that were not in the cache, without calls of the function `apart`."""
+    under_callgrind, out, log = callgrind_command(command, name, *CACHES)
+    run(under_callgrind, environment)
+    found, besides = collected(environment, out, log), counted_in(apart, out)
+    left = {event: count - beside for (event, beside), count in zip(besides.items(), found)}
+    return left["Ir"], left["D1mr"] + left["D1mw"]
+
+
+def named(out):
+    """The lines of a callgrind profile: (what is named there, its name), or (None, the line)."""
+    names = {}
+    for line in out.read_text(errors="replace").splitlines():
+        kind, _, rest = line.partition("=")
+        if kind not in ("ob", "fn", "cob", "cfn"):
+            yield None, line
+            continue
+        # A name is spelt out where its number first appears, be it as caller or as callee.
+        found = re.match(r"\((\d+)\)(?: (.*))?", rest)
+        key = kind.removeprefix("c"), found.group(1)
+        if found.group(2):
+            names[key] = found.group(2)
+        yield kind, names.get(key, "")
 
 
 def has_hooks(out):
     """Whether malloc or operator new of libramson.so appears in a callgrind profile."""
-    names, is_ours = {}, False
-    for line in out.read_text(errors="replace").splitlines():
-        kind, _, rest = line.partition("=")
-        if kind not in ("ob", "fn", "cob", "cfn"):
-            continue
-        # A name is spelt out where its number first appears, be it as caller or as callee.
-        is_callee, kind = kind.startswith("c"), kind.removeprefix("c")
-        found = re.match(r"\((\d+)\)(?: (.*))?", rest)
-        if found.group(2):
-            names[kind, found.group(1)] = found.group(2)
-        name = names.get((kind, found.group(1)), "")
-        if is_callee:
-            continue
+    is_ours = False
+    for kind, name in named(out):
         if kind == "ob":
             is_ours = pathlib.Path(name) == machine.LIBRARY
-        elif is_ours and name.split("'")[0] in ("malloc", "calloc", "realloc", "_Znwm"):
+        elif kind == "fn" and is_ours and name.split("'")[0] in ("malloc", "calloc", "realloc", "_Znwm"):
             return True
     return False
+
+
+def counted_in(function, out):
+    """What a callgrind profile counted in all calls of `function`, by event."""
+    events, sums, is_apart, is_cost_next = [], {}, False, False
+    for kind, text in named(out):
+        if kind == "cfn":
+            is_apart = text.endswith(function)
+        elif kind is None and text.startswith("events: "):
+            events = text.split()[1:]
+            sums = dict.fromkeys(events, 0)
+        elif kind is None and text.startswith("calls="):
+            is_cost_next = True
+        elif kind is None and is_cost_next:
+            # A position, then what was counted, without zeroes at the end.
+            is_cost_next = False
+            for event, count in zip(events, text.split()[1:]) if is_apart else ():
+                sums[event] += int(count)
+    return sums
 
 
 def ratio_in_percent(ratio):

@@ -89,7 +89,7 @@ def counted_per_request(environment, requests):
             server.load("set", sets)
             if gets:
                 server.load("get", gets)
-        return collected(environment, server.out, server.log)
+        return collected(environment, server.out, server.log)[0]
 
     base = total(0, few)
     return [(total(0, few + requests) - base) / requests, (total(requests, few) - base) / requests]

@@ -3,6 +3,7 @@
 //   loop pairs COUNT SIZE DEPTH     malloc and free at once         -> result PAIR_CPU_NS PAIR_WALL_NS
 //   loop beside COUNT SIZE DEPTH    the same pairs, on a page that also holds a block of 30 MiB: surely a live sample
 //   loop batch COUNT SIZE DEPTH     BATCH mallocs, then BATCH frees -> result MALLOC_CPU_NS FREE_CPU_NS
+//   loop pairs|beside … cold        before each malloc and each free, as much memory is read as a level-1 data cache holds twice
 //
 // DEPTH is 0 (from main) or 30: thirty nested calls of different functions, none a tail call, compiled without frame
 // pointers. CPU time is that of the process, so that what else runs on the machine counts less.
@@ -18,11 +19,13 @@
 #define WARM_UP_BYTES (64l << 20)
 // The most that mallopt lets glibc keep off mmap is 32 MiB.
 #define LARGE_BYTES (30l << 20)
+#define COLD_BYTES (64 << 10)
+#define LINE_BYTES 64
 // Where the heap cannot grow in place (valgrind), small blocks come from what was left of it first.
 #define MAX_ATTEMPTS 5000
 
 struct job {
-    long is_batch, count;
+    long is_batch, is_cold, count;
     size_t size;
     double first_ns, second_ns;
 };
@@ -36,11 +39,22 @@ static double now_ns(clockid_t clock) {
 // The compiler must neither remove a pair nor know that it is one.
 #define ESCAPE(pointer) __asm__ volatile("" : "+r"(pointer) : : "memory")
 
+// What others left in the data cache is no longer there, and so much time has gone by that a slow path looks after its file.
+static void cool(void) {
+    static volatile char memory[COLD_BYTES];
+    for (int i = 0; i < COLD_BYTES; i += LINE_BYTES)
+        (void)memory[i];
+}
+
 static void pairs(struct job *job, long count) {
     double start_wall = now_ns(CLOCK_MONOTONIC), start = now_ns(CLOCK_PROCESS_CPUTIME_ID);
     for (long i = 0; i < count; i++) {
+        if (job->is_cold)
+            cool();
         void *block = malloc(job->size);
         ESCAPE(block);
+        if (job->is_cold)
+            cool();
         free(block);
     }
     job->first_ns = (now_ns(CLOCK_PROCESS_CPUTIME_ID) - start) / count;
@@ -68,7 +82,7 @@ static void batches(struct job *job, long count) {
 }
 
 __attribute__((noipa)) static long work(struct job *job, long seed) {
-    long warm_up = WARM_UP_BYTES / job->size + 1000;
+    long warm_up = job->is_cold ? 1000 : WARM_UP_BYTES / job->size + 1000;
     for (int round = 0; round < 2; round++) {
         long count = round == 0 ? warm_up : job->count;
         if (job->is_batch)
@@ -112,9 +126,10 @@ static int settle_beside_large_block(size_t size) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 5)
-        return fprintf(stderr, "usage: loop pairs|beside|batch COUNT SIZE 0|30\n"), 2;
-    struct job job = {strcmp(argv[1], "batch") == 0, atol(argv[2]), strtoul(argv[3], 0, 10), 0, 0};
+    int is_cold = argc == 6 && strcmp(argv[5], "cold") == 0;
+    if (argc != 5 + is_cold)
+        return fprintf(stderr, "usage: loop pairs|beside|batch COUNT SIZE 0|30 [cold]\n"), 2;
+    struct job job = {strcmp(argv[1], "batch") == 0, is_cold, atol(argv[2]), strtoul(argv[3], 0, 10), 0, 0};
     if (strcmp(argv[1], "beside") == 0 && !settle_beside_large_block(job.size))
         return fprintf(stderr, "loop: no small block on the page of a large one\n"), 1;
     volatile long sink = atol(argv[4]) == 30 ? first(&job, 1) : work(&job, 1);

@@ -189,17 +189,15 @@ pub extern "C" fn record_posix_memalign(
     status
 }
 
-/// Memory that may be sampled is about to be freed. `entry` and `frame_pointer` as in `record`.
-pub extern "C" fn forget(address: u64, entry: u64, frame_pointer: u64) {
-    // Most blocks on a page with a sample are none themselves: look before anything else.
-    if let Some(recorder) = process::recorder()
-        && let Some(claim) = recorder.claim(address)
-    {
-        complete_free(recorder, claim, address, entry, frame_pointer);
-    }
+/// Memory that may be sampled is about to be freed. Takes its record, if it has one, for `complete_free`; most blocks on a page with a
+/// sample have none. Called in the program's floating-point environment.
+pub extern "C" fn claim(address: u64) -> Option<Claim> {
+    process::recorder()?.claim(address)
 }
 
-fn complete_free(recorder: &Recorder, claim: Claim, address: u64, entry: u64, frame_pointer: u64) {
+/// The sampled block of a claimed record is about to be freed. `entry` and `frame_pointer` as in `record`.
+pub extern "C" fn complete_free(claim: Claim, address: u64, entry: u64, frame_pointer: u64) {
+    let Some(recorder) = process::started() else { return };
     let thread = arch::thread();
     probes::free(address);
     if !recorder.remembers_frees() {
@@ -235,7 +233,7 @@ fn reallocate(call: &Call, inverse_probability_bits: u64) -> u64 {
             probes::free(address);
             parked(thread, || recorder.complete(claim, address));
         } else {
-            complete_free(recorder, claim, address, call.entry(), call.frame_pointer);
+            complete_free(claim, address, call.entry(), call.frame_pointer);
         }
     }
     if inverse_probability_bits == 0 {

@@ -37,7 +37,7 @@ impl Recorder {
             fence(Acquire);
         }
         let slot = live::claim(&self.moved()?.file, address)?;
-        Some(Claim { is_in_nursery: false, slot })
+        Some(Claim::new(slot, false))
     }
 
     #[cold]
@@ -45,7 +45,7 @@ impl Recorder {
         let nursery = &self.nursery;
         let file = &nursery.profile.file;
         if let Some(slot) = live::claim(file, address) {
-            return Some(Claim { is_in_nursery: true, slot });
+            return Some(Claim::new(slot, true));
         }
         let key = address | MOVING;
         let (slot, place) = live::find(file, key)?;
@@ -58,7 +58,7 @@ impl Recorder {
         let moved = live::key_of(&self.moved()?.file, to)?;
         if moved.compare_exchange(KEY_RESERVED, KEY_CANCELLED, AcqRel, Relaxed).is_ok() {
             place.store(KEY_RESERVED, Release);
-            return Some(Claim { is_in_nursery: true, slot });
+            return Some(Claim::new(slot, true));
         }
         // It is in the file. Not to be taken for its successor at this address.
         self.finish_move(place, key);
@@ -75,7 +75,7 @@ impl Recorder {
     /// Where a claimed record is.
     #[inline]
     pub(super) fn profile_of(&self, claim: Claim) -> &Profile {
-        match claim.is_in_nursery {
+        match claim.is_in_nursery() {
             true => &self.nursery.profile,
             false => self.profile(),
         }
@@ -84,14 +84,14 @@ impl Recorder {
     /// The fields of a record that is claimed in `profile`.
     #[inline]
     pub(super) fn sample(&self, profile: &Profile, claim: Claim) -> Sample {
-        live::sample(&profile.file, claim.slot)
+        live::sample(&profile.file, claim.slot())
     }
 
     /// Gives a slot back that is claimed in `profile`.
     #[inline]
     pub(super) fn release(&self, profile: &Profile, claim: Claim) {
-        live::release(&profile.file, claim.slot);
-        if claim.is_in_nursery {
+        live::release(&profile.file, claim.slot());
+        if claim.is_in_nursery() {
             self.nursery.live.fetch_sub(1, Release);
         }
     }
@@ -99,7 +99,7 @@ impl Recorder {
     /// Puts a claimed record back as it was.
     pub fn restore(&self, claim: Claim, address: u64) {
         let profile = self.profile_of(claim);
-        live::restore(&profile.file, claim.slot, address);
+        live::restore(&profile.file, claim.slot(), address);
         self.settle(profile, 0);
     }
 

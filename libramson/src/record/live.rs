@@ -46,15 +46,20 @@ pub struct Sample {
     pub number: u32,
 }
 
-/// First slots of the lines where `address` may be, in segments `0..segments`.
+/// The first that `find_in` finds in the lines where `address` may be, in segments `0..segments`, by the first slot of each line. A loop:
+/// iterators one in the other keep their state in memory.
 #[inline]
-fn lines(address: u64, segments: u32) -> impl Iterator<Item = u64> {
+fn find_line<T>(address: u64, segments: u32, find_in: impl Fn(u64) -> Option<T>) -> Option<T> {
     let hash = mix(0, address >> 3);
-    (0..segments).flat_map(move |segment| {
+    for segment in 0..segments {
         let (first, count) = live_segment(segment);
         let start = (hash >> segment) & (count - 1) & !(LINE as u64 - 1);
-        [first + start, first + ((start + LINE as u64) & (count - 1))]
-    })
+        let next = (start + LINE as u64) & (count - 1);
+        if let Some(found) = find_in(first + start).or_else(|| find_in(first + next)) {
+            return Some(found);
+        }
+    }
+    None
 }
 
 /// In private memory, the lines that all addresses share are tried first: the few samples of a short process are on few pages.
@@ -96,7 +101,7 @@ pub fn reserve(file: &ProfileFile, address: u64) -> Option<(Slot, &AtomicU64)> {
         {
             return Some(found);
         }
-        if let Some(found) = lines(address, segments).find_map(|line| free_in(file, line)) {
+        if let Some(found) = find_line(address, segments, |line| free_in(file, line)) {
             return Some(found);
         }
         // Other threads may fill what one has made before it gets there: the table is full only when it cannot grow.
@@ -176,7 +181,7 @@ pub fn find(file: &ProfileFile, key: u64) -> Option<(Slot, &AtomicU64)> {
     {
         return Some(found);
     }
-    lines(key, segments_of(file)).find_map(find_in)
+    find_line(key, segments_of(file), find_in)
 }
 
 /// The fields of a claimed record.

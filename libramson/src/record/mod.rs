@@ -129,17 +129,20 @@ impl Recorder {
 
     /// The coarse monotonic clock.
     pub fn now_ns(&self) -> u64 {
-        self.clock_ns(MONOTONIC_COARSE)
+        self.read_clock(MONOTONIC_COARSE)
     }
 
+    /// A precise clock, or the coarse one in its place: the precise ones may become a system call inside the vDSO, and read the cycle counter.
     fn clock_ns(&self, number: usize) -> u64 {
-        // The others may become a system call inside the vDSO, and read the cycle counter.
         let is_precise_harmless = permit::is_full() && counter::is_readable();
-        let number = match number {
+        self.read_clock(match number {
             _ if is_precise_harmless => number,
             REALTIME => REALTIME_COARSE,
             _ => MONOTONIC_COARSE,
-        };
+        })
+    }
+
+    fn read_clock(&self, number: usize) -> u64 {
         // SAFETY: the vDSO's symbol of this name has this type, and 0 is `None`. An object with another function of this name would break it.
         let clock = unsafe {
             core::mem::transmute::<usize, Option<ClockGetTime>>(self.clock.load(Relaxed))

@@ -275,7 +275,7 @@ impl Recorder {
         } else {
             to.count(Health::DroppedLive, 1);
         }
-        self.release(&self.nursery.profile, Claim { is_in_nursery: true, slot });
+        self.release(&self.nursery.profile, Claim::new(slot, true));
     }
 }
 

@@ -5,6 +5,7 @@ use super::live::{self, Slot};
 use super::profile::{NearIndex, NurseryMemory, Profile};
 use crate::config::Config;
 use crate::walk::WALKER;
+use core::num::NonZeroU64;
 use core::sync::atomic::{AtomicBool, AtomicU64 as PlainU64, Ordering::*};
 use ramson_format::HEALTH;
 use ramson_format::atomic::AtomicU64;
@@ -58,9 +59,22 @@ impl Nursery {
     }
 }
 
-/// A record that one thread holds. To be completed or restored.
+/// A record that one thread holds. To be completed or restored. One word, which a hook's slow path keeps in a register: the number of its slot,
+/// whether it is in the nursery, and a bit that is never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
-    pub(super) is_in_nursery: bool,
-    pub(super) slot: Slot,
+#[repr(transparent)]
+pub struct Claim(NonZeroU64);
+
+impl Claim {
+    pub(super) fn new(slot: Slot, is_in_nursery: bool) -> Self {
+        Self(NonZeroU64::MIN | slot.number() << 2 | (is_in_nursery as u64) << 1)
+    }
+
+    pub(super) fn slot(self) -> Slot {
+        Slot::of(self.0.get() >> 2)
+    }
+
+    pub(super) fn is_in_nursery(self) -> bool {
+        self.0.get() & 2 != 0
+    }
 }

@@ -61,18 +61,18 @@ impl Walker {
             rules_compiled: 0,
         };
         let (depth, end) = frames::walk(caller, view, frames, |lookup_address| {
-            let is_valid = |scope| scope == PERMANENT || scope == search.unclaimed_scope;
-            match self.rules.get(lookup_address.0, is_valid) {
-                Some(rule) => rule,
-                None => self.rule_in_object(lookup_address.0, &mut search, sink),
-            }
+            let near = self.rules.get_near(lookup_address.0, search.is_valid());
+            near.unwrap_or_else(|| self.rule_beyond(lookup_address.0, &mut search, sink))
         });
         Walked { depth, end, rules_compiled: search.rules_compiled }
     }
 
-    /// The rule for code whose object has to be asked for first.
+    /// The rule for code for which there is none near. Apart, so that the walk itself has registers for what it needs at each frame.
     #[inline(never)]
-    fn rule_in_object(&self, address: u64, search: &mut Search, sink: &impl NewMapping) -> Rule {
+    fn rule_beyond(&self, address: u64, search: &mut Search, sink: &impl NewMapping) -> Rule {
+        if let Some(rule) = self.rules.get(address, search.is_valid()) {
+            return rule;
+        }
         let Some(place) = self.objects.covering(address, &mut search.cursor, sink) else {
             let rule = rule_of_unclaimed(address);
             self.rules.put(address, search.unclaimed_scope, rule);
@@ -110,6 +110,15 @@ struct Search {
     /// From before the walk asked about any object.
     unclaimed_scope: u32,
     rules_compiled: u64,
+}
+
+impl Search {
+    /// Whether a rule of this scope holds, whatever object may be at its address now.
+    #[inline]
+    fn is_valid(&self) -> impl Fn(u32) -> bool + use<> {
+        let unclaimed_scope = self.unclaimed_scope;
+        move |scope| scope == PERMANENT || scope == unclaimed_scope
+    }
 }
 
 #[cfg(test)]

@@ -128,15 +128,23 @@ impl RuleCache {
     }
 
     /// The rule for `address`, if there is one of a scope that is valid now.
-    #[inline]
     pub fn get(&self, address: u64, is_valid: impl Fn(u32) -> bool) -> Option<Rule> {
-        Self::sets_of(address).into_iter().find_map(|set| {
-            self.0.get(set..set + 2)?.iter().find_map(|[check, rule]| {
-                let rule = rule.load(Relaxed);
-                let scope = check.load(Relaxed) ^ Self::check_of(address, 0, rule);
-                let is_it = scope << (64 - SCOPE_SHIFT) == 0 && rule != 0;
-                (is_it && is_valid((scope >> SCOPE_SHIFT) as u32)).then_some(Rule(rule))
-            })
+        Self::sets_of(address).into_iter().find_map(|set| self.get_in(set, address, &is_valid))
+    }
+
+    /// The same, if it is near.
+    #[inline]
+    pub fn get_near(&self, address: u64, is_valid: impl Fn(u32) -> bool) -> Option<Rule> {
+        self.get_in(Self::sets_of(address)[0], address, is_valid)
+    }
+
+    #[inline]
+    fn get_in(&self, set: usize, address: u64, is_valid: impl Fn(u32) -> bool) -> Option<Rule> {
+        self.0.get(set..set + 2)?.iter().find_map(|[check, rule]| {
+            let rule = rule.load(Relaxed);
+            let scope = check.load(Relaxed) ^ Self::check_of(address, 0, rule);
+            let is_it = scope << (64 - SCOPE_SHIFT) == 0 && rule != 0;
+            (is_it && is_valid((scope >> SCOPE_SHIFT) as u32)).then_some(Rule(rule))
         })
     }
 
