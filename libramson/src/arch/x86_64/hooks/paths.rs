@@ -71,8 +71,8 @@ macro_rules! call_aligned {
 }
 
 /// Calls `$function` with all floating-point exceptions masked, rounding to nearest, and puts the program's environment back: it sees no
-/// exception of ours, and none of ours is a signal where it unmasked them. Most programs differ from that only in exceptions that they have
-/// raised themselves, and raise no new one here. Loading the register is left out then: with a new value it costs dozens of cycles.
+/// exception of ours, and none of ours is a signal where it unmasked them. Exceptions that the program has raised already stay as they are:
+/// loading another value is what some processors take long for.
 macro_rules! call {
     ($function:literal) => {
         call_aligned!(
@@ -86,12 +86,7 @@ macro_rules! call {
             ldmxcsr [rsp + 4]
             8:
             ",
-            "stmxcsr [rsp + 4]
-            mov ecx, [rsp + 4]
-            cmp ecx, [rsp]
-            je 8f
-            ldmxcsr [rsp]
-            8:
+            "ldmxcsr [rsp]
             "
         )
     };
