@@ -3,11 +3,11 @@
 use ramson_format::FILE_BYTES_RANGE;
 use ramson_paths::{Links, MapIdentity, MappedFile, RegularFile, Root, mapped_file};
 use ramson_process::stat::Stat;
-use ramson_process::{Mapping, mappings, mappings_of_files, watched};
+use ramson_process::{Mapping, mappings, mappings_of_files, processes, watched};
 use ramson_reader::{Header, MappedBytes, ProcessRange, ReadAt, Snapshot};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, absolute};
-use std::{fs, io};
 
 /// The regular file of this name. The user did not name it, or it may have been replaced; `None` in `named_by`: no other user named it.
 pub fn open_found(path: impl AsRef<Path>, named_by: Option<u32>) -> Option<RegularFile> {
@@ -88,8 +88,8 @@ pub fn runs_another_program(header: &Header) -> bool {
     let stat = Stat::of(header.pid);
     let is_there = stat.is_some_and(|stat| stat.start_ticks == header.process_start_ticks);
     let has_other_executable = || {
-        let path = fs::read_link(format!("/proc/{}/exe", header.pid));
-        path.is_ok_and(|path| !path.to_string_lossy().starts_with(&header.exe))
+        let path = processes::executable(header.pid);
+        path.is_some_and(|path| !path.to_string_lossy().starts_with(&header.exe))
     };
     is_there && (matches!(profile_maps(header.pid), Ok(None)) || has_other_executable())
 }
