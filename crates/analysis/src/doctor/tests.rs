@@ -3,6 +3,7 @@
 use super::words::with_half_width;
 use super::*;
 use crate::rss::{Before, half_unseen, of_areas};
+use ramson_leaks::DetectionLimit;
 use ramson_process::Part;
 use ramson_process::allocators::{Allocator, Allocators, Missing};
 use ramson_process::cgroup::Limit;
