@@ -125,13 +125,15 @@ impl Waiting {
 #[track_caller]
 pub fn trim(scratch: &Scratch, pid: u32) -> Json {
     let mut command = ramson(scratch);
-    Json::parse(&finish(command.args(["trim", "--json", &pid.to_string()])).good().text())
+    Json::parse(
+        &finish(command.args(["trim", "--force", "--json", &pid.to_string()])).good().text(),
+    )
 }
 
 /// What it says of one that it does not trim.
 #[track_caller]
 pub fn refusal(scratch: &Scratch, pid: u32) -> String {
-    let outcome = finish(ramson(scratch).args(["trim", &pid.to_string()]));
+    let outcome = finish(ramson(scratch).args(["trim", "--force", &pid.to_string()]));
     assert_eq!((outcome.status, outcome.text().as_str()), (1, ""), "{outcome:?}");
     assert_eq!(outcome.remarks.len(), 1, "{outcome:?}");
     outcome.remarks[0].clone()

@@ -127,6 +127,35 @@ fn every_other_end_is_told_by_its_signal_or_status() {
 }
 
 #[test]
+fn a_program_that_exec_replaced_did_not_die() {
+    let scratch = Scratch::new();
+    let output = scratch.path("out");
+    let mut command = ramson(&scratch);
+    command.args(["run", "--interval", "1", "-o", output.to_str().unwrap(), "--"]);
+    // The shell starts another process, in which env starts cat.
+    command.args(["sh", "-c", "env A=1 cat; true"]).stdin(Stdio::piped()).stderr(Stdio::null());
+    let mut running = command.spawn().unwrap();
+    let of_exec = || {
+        let files = fs::read_dir(output.parent().unwrap()).unwrap().flatten();
+        files.map(|file| file.path()).find(|path| path.to_string_lossy().ends_with(".2"))
+    };
+    wait_until("cat is recorded", || of_exec().is_some());
+    let of_env = of_exec().unwrap().with_extension("");
+    let way = || {
+        let report = say(&scratch, &["report", of_env.to_str().unwrap(), "--json"]);
+        Json::parse(&report).text("end.way").to_owned()
+    };
+    wait_until("cat runs", || {
+        let pid = of_env.extension().unwrap().to_str().unwrap();
+        fs::read_to_string(format!("/proc/{pid}/comm")).unwrap() == "cat\n"
+    });
+    assert_eq!(way(), "replaced");
+    drop(running.stdin.take());
+    assert!(running.wait().unwrap().success());
+    assert_eq!(way(), "replaced");
+}
+
+#[test]
 fn ages_are_those_at_the_death_and_not_at_the_last_sample() {
     let scratch = Scratch::new();
     assert_eq!(run(&scratch, &deaths("kill-later")).status, 137);

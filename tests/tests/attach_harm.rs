@@ -40,7 +40,7 @@ fn a_program_with_two_c_libraries_is_entered_through_its_own() {
         assert!(told(&scratch, "attach", two.pid(), &[]).number("slots") > 0.0, "{how}");
         assert!(told(&scratch, "detach", two.pid(), &[]).number("slots") > 0.0, "{how}");
         // Two C libraries with an allocator each are not trimmed.
-        let trim = finish(ramson(&scratch).args(["trim", &two.pid().to_string()]));
+        let trim = finish(ramson(&scratch).args(["trim", "--force", &two.pid().to_string()]));
         assert_eq!(trim.status, i32::from(how == "namespace"), "{trim:?}");
         two.tell("");
         assert!(two.running.wait().success(), "{how}");

@@ -141,7 +141,7 @@ fn every_view_of_a_report_and_every_other_answer_is_as_its_schema_says() {
     check_all("diff", &format!("{pid} {pid} --json"));
     check_all("doctor", &format!("{pid} --json"));
     check_all("doctor", &format!("{pid} {} --json", std::process::id()));
-    check_all("trim", &format!("{pid} --json"));
+    check_all("trim", &format!("{pid} --force --json"));
     check_all("top", &format!("{pid} --once --json"));
     check_all("top", "--once --json");
     check_all("list", "--json");

@@ -118,10 +118,22 @@ fn gates_trip_on_growth_only_and_what_is_known_is_hidden() {
     assert!(tripped.remarks[0].contains("2 leak suspects, growing by "), "{:?}", tripped.remarks);
     assert_eq!(gate(&["--fail-on", "1KiB/h"]).status, 3);
     assert_eq!(gate(&["--fail-on", "1TiB/h"]).status, 0);
+    assert_eq!(gate(&["--fail-on", "unknown,growing"]).status, 3);
+    let hidden = gate(&["--fail-on", "growing,unknown", "--suppressions", text(&known)]);
+    assert_eq!(hidden.status, 4);
     let hidden = gate(&["--fail-on", "growing", "--suppressions", text(&known)]);
     assert_eq!(hidden.status, 0);
     let text = hidden.text();
     assert!(!text.contains("leak suspect") && text.contains(" by suppressions"), "{text}");
+    // Six seconds say nothing if nothing is judged before a minute.
+    let early = ["leaks", &path, "--fail-on", "growing"];
+    let unlisted = say(&scratch, &early);
+    assert_eq!(unlisted.status, 0);
+    assert!(unlisted.remarks[0].contains("too short a recording to tell"), "{unlisted:?}");
+    let listed = say(&scratch, &[&early[..3], &["growing,unknown"]].concat());
+    assert_eq!(listed.status, 4);
+    let json = Json::parse(&say(&scratch, &["leaks", &path, "--json"]).good().text());
+    assert_eq!(json.text("answer.cannot_tell"), "too-short");
     // What one process is known for is hidden in another.
     let baseline = gate(&["--fail-on", "growing", "--baseline", &path]);
     assert_eq!(baseline.status, 0);

@@ -102,7 +102,7 @@ fn doctor_and_trim_look_at_all_of_a_name_profiled_or_not() {
     let text = say(scratch, &["doctor", source]).good().text();
     assert!(text.contains("\n       sum "), "{text}");
 
-    let trim = redises.json(&["trim", source]);
+    let trim = redises.json(&["trim", "--force", source]);
     assert_eq!(pids(&trim), all);
     for process in trim.list("processes") {
         assert!(process.number("rss_after") > 0.0, "{trim:?}");

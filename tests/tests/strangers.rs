@@ -46,7 +46,7 @@ fn a_process_with_a_c_library_of_its_user_s_is_acted_on_as_any_other() {
         read("maps").contains(libc.to_str().unwrap()) && read("stat").contains(") S ")
     });
     let pid = its.id().to_string();
-    for words in [&["attach"][..], &["set", "--off"], &["detach"], &["trim"]] {
+    for words in [&["attach"][..], &["set", "--off"], &["detach"], &["trim", "--force"]] {
         finish(ramson(&scratch).args(words).arg(&pid)).good();
     }
     drop(its.stdin.take());

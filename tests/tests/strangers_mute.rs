@@ -101,7 +101,7 @@ fn a_profiled_process_is_reported(how: &str, is_trimmed: bool) {
         assert_eq!(one.status, Some(0), "{command}: {one:?}");
         assert!(one.text.contains(&format!("mute (pid {pid})")), "{command}: {one:?}");
     }
-    let trim = answer(scratch, &["trim", &words]);
+    let trim = answer(scratch, &["trim", "--force", &words]);
     assert_eq!(trim.status, Some(i32::from(!is_trimmed)), "{trim:?}");
     let top = answer(scratch, &["top", "--once"]);
     assert_eq!(top.status, Some(0), "{top:?}");
@@ -123,7 +123,7 @@ fn a_thread_that_does_not_stop_is_left_as_it_was_and_nobody_waits_for_it() {
     let scratch = Scratch::new();
     let (_mute, pid) = mute(&scratch, "reads");
     let state = || std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let trim = answer(&scratch, &["trim", &pid.to_string()]);
+    let trim = answer(&scratch, &["trim", "--force", &pid.to_string()]);
     assert_eq!(trim.status, Some(1), "{trim:?}");
     assert!(trim.text.starts_with(&format!("ramson: process {pid} (mute): ")), "{trim:?}");
     assert!(trim.text.contains("it does not stop"), "{trim:?}");
@@ -132,7 +132,7 @@ fn a_thread_that_does_not_stop_is_left_as_it_was_and_nobody_waits_for_it() {
     wait_until("nothing traces it", || state().contains("TracerPid:\t0\n"));
     // Who asks the command to end need not wait either.
     let mut command = ramson(&scratch);
-    let trim = command.args(["trim", &pid.to_string()]);
+    let trim = command.args(["trim", "--force", &pid.to_string()]);
     let mut running = Running::start(trim, &scratch.path("log"), || true);
     wait_until("it is traced", || !state().contains("TracerPid:\t0\n"));
     running.signal("INT");

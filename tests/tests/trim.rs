@@ -57,6 +57,19 @@ fn text_names_the_bytes_the_time_and_the_thread() {
 }
 
 #[test]
+fn a_process_whose_malloc_has_nothing_to_return_is_not_stopped() {
+    let scratch = Scratch::new();
+    let waiting = Waiting::plain("read");
+    let pid = waiting.pid().to_string();
+    finish(ramson(&scratch).args(["trim", &pid])).good();
+    let again = finish(ramson(&scratch).args(["trim", &pid]));
+    assert_eq!((again.status, again.text().as_str()), (1, ""), "{again:?}");
+    let why = "malloc has no free page that a trim would return. --force trims it all the same";
+    assert!(again.remarks[0].contains(why), "{again:?}");
+    assert!(trim(&scratch, waiting.pid()).number("stopped_ms") > 0.0);
+}
+
+#[test]
 fn a_thread_that_waits_for_a_line_waits_on_and_gets_it() {
     let scratch = Scratch::new();
     for how in ["poll", "ppoll", "select", "epoll", "semaphore", "condition"] {
@@ -168,7 +181,7 @@ fn threads_that_allocate_all_the_time_compute_the_same_under_trims() {
         while running.0.try_wait().unwrap().is_none() {
             assert!(start.elapsed() < MOST_TIME, "it does not end, or is never trimmed");
             let pid = running.0.id().to_string();
-            let outcome = finish(ramson(&scratch).args(["trim", &pid]));
+            let outcome = finish(ramson(&scratch).args(["trim", "--force", &pid]));
             trims += i32::from(outcome.status == 0);
             // It may end at any moment.
             let is_explained = outcome.status == 0 || outcome.remarks.len() == 1;
@@ -225,7 +238,7 @@ fn whoever_kills_ramson_in_the_middle_does_not_harm_the_program() {
         waiting.until_it_waits();
         let pid = waiting.pid().to_string();
         let mut command = ramson(&scratch);
-        command.args(["trim", &pid]).stdout(Stdio::null()).stderr(Stdio::null());
+        command.args(["trim", "--force", &pid]).stdout(Stdio::null()).stderr(Stdio::null());
         let mut trimming = Running(command.process_group(0).spawn().unwrap());
         while field("TracerPid:") == "0" && trimming.0.try_wait().unwrap().is_none() {
             assert!(start.elapsed() < MOST_TIME, "it is never traced");

@@ -77,7 +77,7 @@ fn a_filter_that_kills_for_what_a_trim_does_refuses_it() {
     let talking = Talking::start(&mut as_user("nobody", &scratch, own.arg("filtered")));
     talking.expect("ready");
     let mut trim = clean(ramson_program());
-    trim.args(["trim", &talking.pid().to_string()]);
+    trim.args(["trim", "--force", &talking.pid().to_string()]);
     let outcome = finish(&mut as_user("nobody", &scratch, &trim));
     let why = "a seccomp filter might kill it";
     assert!(outcome.status == 1 && outcome.remarks[0].contains(why), "{outcome:?}");

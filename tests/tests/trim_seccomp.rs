@@ -65,7 +65,7 @@ impl Confined {
 
 fn trim_command(scratch: &Scratch, pid: u32) -> Command {
     let mut command = ramson(scratch);
-    command.args(["trim", &pid.to_string()]);
+    command.args(["trim", "--force", &pid.to_string()]);
     command
 }
 

@@ -182,11 +182,20 @@ export interface Leaks extends Subject {
     is_running: boolean;
     /** How long ago, where it has. */
     sampling_ended_ns: number | null;
+    limit: DetectionLimit | null;
+    cannot_tell: string | null;
   };
   suspects: Suspect[];
   groups: Group[];
   stacks: number;
   ages: Ages | null;
+}
+
+/** The smallest leak that would have been found by now. */
+export interface DetectionLimit {
+  bytes_per_hour: number;
+  interval_bytes: number;
+  observed_ns: number;
 }
 
 /** Leak suspects that rise together below one caller. */

@@ -10,7 +10,7 @@ use ramson_source::Recording;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What ramson may take of the program's memory: this much, and this part of its heap.
+/// What ramson aims to take at most of the program's memory, without enforcing it: this much, and this part of its heap.
 const BOUND_BYTES: f64 = (4 << 20) as f64;
 const BOUND_SHARE: f64 = 0.0005;
 
@@ -74,9 +74,9 @@ pub struct Cost {
     pub overhead_ppm: Option<f64>,
     /// ramson's own memory; `None`: the process does not run.
     pub own_resident_bytes: Option<u64>,
-    /// The most that can have been resident.
+    /// The address space that it has: the most that can have been resident.
     pub own_most_bytes: u64,
-    /// What it may take.
+    /// What ramson aims to have resident at most at the default interval: nothing enforces it.
     pub own_bound_bytes: u64,
     /// Frees that are remembered, and how many can be.
     #[serde(skip)]

@@ -1,7 +1,7 @@
 //! What is done to processes of others: by a process that has the rights for it, and that can be left alone where it waits for what never comes.
 
 use crate::ask::known;
-use crate::trim::Trimmed;
+use crate::trim::{Accepts, Trimmed};
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::{Apart, Request};
 use ramson_inject::Called;
@@ -18,7 +18,8 @@ pub const ASK: u8 = 0x51;
 pub struct Order {
     pub pid: u32,
     pub name: String,
-    pub suspends_seccomp: bool,
+    /// Of a trim.
+    pub accepts: Accepts,
 }
 
 /// What came of it, or the exit status and why nothing did.
@@ -53,8 +54,8 @@ pub struct WireFigures {
     thread: Borrowed,
 }
 
-pub fn trim(by: &Apart, target: &Target, suspends_seccomp: bool) -> Result<Trimmed, Failure> {
-    let wire: WireTrimmed = have_done(by, TRIM, target, suspends_seccomp)?;
+pub fn trim(by: &Apart, target: &Target, accepts: Accepts) -> Result<Trimmed, Failure> {
+    let wire: WireTrimmed = have_done(by, TRIM, target, accepts)?;
     let WireTrimmed { rss_before, rss_after, elapsed_ns, called_ns, function, thread } = wire;
     let Borrowed { tid, name, stopped_ns } = thread;
     let [elapsed, called, stopped] = [elapsed_ns, called_ns, stopped_ns].map(Duration::from_nanos);
@@ -63,7 +64,7 @@ pub fn trim(by: &Apart, target: &Target, suspends_seccomp: bool) -> Result<Trimm
 }
 
 pub fn ask(by: &Apart, target: &Target) -> Result<Figures, Failure> {
-    let wire: WireFigures = have_done(by, ASK, target, false)?;
+    let wire: WireFigures = have_done(by, ASK, target, Accepts::default())?;
     let WireFigures { function, figures, parts, thread } = wire;
     let figures = figures.iter().filter_map(|(name, value)| Some((known(name)?, *value)));
     let part = |&(place, bytes): &(u32, u64)| Some((Part::ALL.get(place as usize)?.0, bytes));
@@ -81,9 +82,9 @@ fn have_done<T: BorshDeserialize>(
     by: &Apart,
     kind: u8,
     target: &Target,
-    suspends_seccomp: bool,
+    accepts: Accepts,
 ) -> Result<T, Failure> {
-    let order = Order { pid: target.pid, name: target.name.clone(), suspends_seccomp };
+    let order = Order { pid: target.pid, name: target.name.clone(), accepts };
     let failed = |failure: ramson_apart::Failure| {
         watched::note(target.pid, &failure);
         Failure::failed(format!(

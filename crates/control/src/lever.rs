@@ -12,6 +12,8 @@ pub struct Lever {
     pub step: Step<'static>,
     /// Bytes that it would give back, where that can be told.
     pub gain: Option<u64>,
+    /// Everything that was looked at is in use.
+    pub returns_nothing: bool,
     /// Where the locks that it takes can be seen: glibc's.
     pub locks: Option<LibraryData>,
 }
@@ -48,11 +50,14 @@ fn malloc_trim(callee: &Callee, statistics: &Statistics) -> Result<Lever, Failur
         .ok_or_else(|| refused(target, "its C library has no malloc_trim", NOTHING))?;
     // What lies in fastbins is joined to larger chunks first.
     let gain = statistics.sum(|arena| arena.releasable_bytes() + arena.fastbins.bytes);
+    let is_all_read = statistics.sum(|arena| arena.not_walked_bytes) == 0
+        && statistics.releasable_half_width_95_bytes() == 0.0;
     let (data, version) = (identify::data_of_libc(areas), allocators.version.unwrap_or_default());
     let locks = patiently(|| LibraryData::read(memory, &data, version))
         .map_err(|why| refused(target, &why, NOTHING))?;
     let step = Step { function: address, ..NO_ARGUMENTS };
-    Ok(Lever { name, step, gain: Some(gain), locks: Some(locks) })
+    let returns_nothing = gain == 0 && is_all_read;
+    Ok(Lever { name, step, gain: Some(gain), returns_nothing, locks: Some(locks) })
 }
 
 fn other(callee: &Callee, kind: AllocatorKind, path: &str) -> Option<Lever> {
@@ -64,7 +69,7 @@ fn other(callee: &Callee, kind: AllocatorKind, path: &str) -> Option<Lever> {
     };
     let address = callee.function(name, |area| area.path == path)?;
     let step = Step { function: address, ..step };
-    Some(Lever { name, step, gain: None, locks: None })
+    Some(Lever { name, step, gain: None, returns_nothing: false, locks: None })
 }
 
 /// What can be done instead.

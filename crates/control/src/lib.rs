@@ -14,4 +14,4 @@ pub use act::Actor;
 pub use ask::ask;
 pub use attach::{Attached, Changes, Detached, Options, Set, attach, detach, set};
 pub use schedule::Schedule;
-pub use trim::{TrimAnswer, Trimmed, Trims, trim, trim_all};
+pub use trim::{Accepts, TrimAnswer, Trimmed, Trims, trim, trim_all};

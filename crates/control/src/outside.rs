@@ -358,6 +358,11 @@ mod tests {
             while !state(child).unwrap().contains(") Z ") {}
         });
         assert!(ended.contains("it ended while"), "{ended}");
+        let reaped = said_when(|child| {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        });
+        assert!(reaped.contains("it ended while"), "{reaped}");
         let changed = said_when(|child| {
             std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
             while !state(child).unwrap().contains("(cat)") {}

@@ -2,7 +2,8 @@
 
 use crate::apart;
 use crate::lever::{self, Lever};
-use crate::outside::{self, Callee};
+use crate::outside::{self, Callee, refused};
+use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::for_process;
 use ramson_inject::Called;
 use ramson_process::allocators::Allocators;
@@ -25,19 +26,31 @@ pub struct Trimmed {
     pub called: Called,
 }
 
-/// Makes a process's allocator return its free memory to the kernel. Filters of system calls that might not let it through are lifted
-/// meanwhile if the caller accepts that the process may die with this one.
-pub fn trim(target: &Target, suspends_seccomp: bool) -> Result<Trimmed, Failure> {
+/// What the caller of a trim accepts.
+#[derive(Clone, Copy, Default, BorshSerialize, BorshDeserialize)]
+pub struct Accepts {
+    /// Filters of system calls that might not let it through are lifted meanwhile; the process may die with this one.
+    pub suspended_seccomp: bool,
+    /// The process is stopped even if the allocator would return nothing.
+    pub no_gain: bool,
+}
+
+/// Makes a process's allocator return its free memory to the kernel.
+pub fn trim(target: &Target, accepts: Accepts) -> Result<Trimmed, Failure> {
     match for_process(target.pid) {
-        Some(by) => apart::trim(&by, target, suspends_seccomp),
-        None => trim_here(target, suspends_seccomp),
+        Some(by) => apart::trim(&by, target, accepts),
+        None => trim_here(target, accepts),
     }
 }
 
 /// The same, by this process.
-pub fn trim_here(target: &Target, suspends_seccomp: bool) -> Result<Trimmed, Failure> {
+pub fn trim_here(target: &Target, accepts: Accepts) -> Result<Trimmed, Failure> {
     let (mut callee, lever) = prepare(target)?;
-    callee.suspends_seccomp = suspends_seccomp;
+    if lever.returns_nothing && !accepts.no_gain {
+        let why = "malloc has no free page that a trim would return";
+        return Err(refused(target, why, "--force trims it all the same"));
+    }
+    callee.suspends_seccomp = accepts.suspended_seccomp;
     pull(&callee, &lever)
 }
 
@@ -130,11 +143,11 @@ pub struct Trims {
 }
 
 /// Trims each of them. Fails if none could be trimmed.
-pub fn trim_all(targets: &Targets, suspends_seccomp: bool) -> Result<Trims, Failure> {
+pub fn trim_all(targets: &Targets, accepts: Accepts) -> Result<Trims, Failure> {
     let mut first_failure = None;
     let mut processes = Vec::new();
     for target in &targets.found {
-        let trimmed = trim(target, suspends_seccomp);
+        let trimmed = trim(target, accepts);
         processes.push(TrimAnswer::of(target, trimmed.as_ref(), None));
         first_failure = first_failure.or(trimmed.err());
     }

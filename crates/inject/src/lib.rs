@@ -157,7 +157,8 @@ pub enum Problem {
 impl From<io::Error> for Problem {
     fn from(error: io::Error) -> Self {
         match error.raw_os_error() {
-            Some(libc::ESRCH) => Self::Gone,
+            // Without a process there is no directory of it.
+            Some(libc::ESRCH | libc::ENOENT) => Self::Gone,
             Some(libc::EPERM | libc::EACCES) => Self::Denied(error),
             _ => Self::Failed(error),
         }

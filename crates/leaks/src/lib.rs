@@ -2,12 +2,13 @@
 //! docs/leaks.md.
 //!
 //! `history` is what is known of one stack, `bursts` what of it came in one go, `survival` how long its memory lives, `persistence` whether what grew old is
-//! ever freed, `growth` how fast it becomes more, `verdict` what follows, `paths` which call paths of a function leak together, `suppressions` which stacks the reader knows already.
+//! ever freed, `growth` how fast it becomes more, `verdict` what follows, `limit` which leak would not show yet, `paths` which call paths of a function leak together, `suppressions` which stacks the reader knows already.
 #![forbid(unsafe_code)]
 
 mod bursts;
 mod growth;
 mod history;
+mod limit;
 mod paths;
 mod persistence;
 mod suppressions;
@@ -16,6 +17,7 @@ mod verdict;
 
 pub use growth::{Growth, NS_PER_HOUR};
 pub use history::{AgeBytes, Ages, LiveBlock, MeasuredChange, StackHistory};
+pub use limit::DetectionLimit;
 pub use paths::{Judged, judge_paths};
 pub use persistence::Persistence;
 pub use suppressions::{BadSuppression, Suppressions};

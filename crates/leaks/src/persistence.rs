@@ -117,22 +117,12 @@ impl Persistence {
 
     /// What a kept and a freed sample add to the logarithm of the likelihood ratio of leak and cache.
     fn weights(&self) -> [f64; 2] {
-        let by_a_cache = self.share_freed_by_a_cache();
-        let of_kept = (1.0 - FREED_BY_A_LEAK) / (1.0 - by_a_cache);
-        [of_kept.ln(), (FREED_BY_A_LEAK / by_a_cache).ln()]
-    }
-
-    /// The share of what reached the settled age that a cache has freed which filled steadily since the horizon and is full for
-    /// `FULL_PART` of that time. What it freed is as much as came in that part, and all of it had reached the settled age.
-    fn share_freed_by_a_cache(&self) -> f64 {
-        let share_of_all = FULL_PART / (1.0 + FULL_PART);
-        share_of_all / (1.0 - self.settled_ns as f64 / self.horizon_ns as f64)
+        weights(self.settled_ns, self.horizon_ns)
     }
 
     /// Samples that have to reach the settled age, with none of them freed.
     pub fn least_kept(&self) -> u64 {
-        let [of_kept, _] = self.weights();
-        (-FALSE_ALARMS.ln() / of_kept).ceil() as u64
+        least_kept(self.settled_ns, self.horizon_ns)
     }
 
     /// How much longer until a leak would show, if kept and freed samples keep coming as they did; `None` if it would not.
@@ -157,6 +147,25 @@ impl Persistence {
     pub fn is_scarce(&self) -> bool {
         self.kept + self.freed < self.least_kept()
     }
+}
+
+fn weights(settled_ns: u64, horizon_ns: u64) -> [f64; 2] {
+    let by_a_cache = share_freed_by_a_cache(settled_ns, horizon_ns);
+    let of_kept = (1.0 - FREED_BY_A_LEAK) / (1.0 - by_a_cache);
+    [of_kept.ln(), (FREED_BY_A_LEAK / by_a_cache).ln()]
+}
+
+/// The share of what reached the settled age that a cache has freed which filled steadily since the horizon and is full for
+/// `FULL_PART` of that time. What it freed is as much as came in that part, and all of it had reached the settled age.
+fn share_freed_by_a_cache(settled_ns: u64, horizon_ns: u64) -> f64 {
+    let share_of_all = FULL_PART / (1.0 + FULL_PART);
+    share_of_all / (1.0 - settled_ns as f64 / horizon_ns as f64)
+}
+
+/// Samples that have to reach the settled age before the horizon, with none of them freed.
+pub fn least_kept(settled_ns: u64, horizon_ns: u64) -> u64 {
+    let [of_kept, _] = weights(settled_ns, horizon_ns);
+    (-FALSE_ALARMS.ln() / of_kept).ceil() as u64
 }
 
 fn is_too_few(count: u64, expected: f64, less: Less) -> bool {

@@ -5,7 +5,7 @@ use crate::identify::{base_name, called_name};
 use crate::{clock, stat, text, watched};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where systemd has units, and the links that are their other names.
 const UNIT_DIRECTORIES: [&str; 4] = [
@@ -34,7 +34,7 @@ pub fn named(name: &str) -> Vec<u32> {
 
 fn is_named(pid: u32, name: &str) -> bool {
     let comm = text::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let exe = executable(pid).unwrap_or_default();
     let (exe, command) = (exe.to_string_lossy(), command(pid));
     let called = called_name(command.first().map_or("", String::as_str), &exe);
     !name.is_empty() && [comm.trim_ascii_end(), base_name(&exe), called].contains(&name)
@@ -90,6 +90,11 @@ pub fn of_unit(name: &str) -> Vec<u32> {
         Some(unit) => with_groups(|groups| is_of_unit(groups, &unit)),
         None => found,
     }
+}
+
+/// The path of a process's executable, as the kernel tells it.
+pub fn executable(pid: u32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
 /// redis.service may be a link to redis-server.service.

@@ -4,7 +4,7 @@ use crate::glibc::{self, Effort, LibraryData, Statistics};
 use crate::identify;
 use crate::identify::AllocatorKind::{Jemalloc, Musl, Tcmalloc};
 use crate::memory::{Memory, PAGE_BYTES, page_of};
-use crate::{Area, Part, parse_smaps};
+use crate::{Area, Part, Term, parse_smaps};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -274,6 +274,25 @@ fn a_block_that_was_mapped_right_behind_a_library_s_variables_is_live_and_counte
         assert_eq!(explained.part(Part::Moved), 0, "{explained:?}");
         assert_eq!(explained.part(rest), PAGE_BYTES as i64);
     }
+}
+
+#[test]
+fn a_mapped_block_that_lies_in_several_areas_is_live() {
+    let (memory, mut areas) = process_with_mapped_chunk(3);
+    let block = areas.pop().unwrap();
+    // As madvise(MADV_HUGEPAGE) from its second page on leaves it; the third one is the program's.
+    let middle = block.start + PAGE_BYTES;
+    areas.push(Area { end: middle, rss: PAGE_BYTES, ..block.clone() });
+    areas.push(Area { start: middle, rss: 2 * PAGE_BYTES, ..block });
+    let statistics = read(&memory, &areas).unwrap();
+    assert_eq!((statistics.mapped.chunks, statistics.mapped.bytes), (1, 2 * PAGE_BYTES));
+    assert!(statistics.has_all_mapped);
+    let explained = explained(&areas, &statistics, &|_| false);
+    let kept = statistics.live_resident_bytes() as i64;
+    assert_eq!(
+        (explained.part(Part::Live), explained.term(Term::Other)),
+        (kept, PAGE_BYTES as i64)
+    );
 }
 
 #[test]

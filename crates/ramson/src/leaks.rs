@@ -1,7 +1,7 @@
 //! `ramson leaks`: which stacks are suspects, with the evidence.
 
-use crate::flags::LeaksFlags;
-use crate::output::{gate, hint, print, print_json};
+use crate::flags::{Gate, LeaksFlags};
+use crate::output::{gate, hint, print, print_json, remark};
 use crate::table;
 use ramson_analysis::suspects::{
     Course, DatedRecording, Question, Suspects, paired, refuse_short, suspects,
@@ -12,14 +12,25 @@ use ramson_source::{Failure, Recording, marks, open_recordings};
 use std::time::Duration;
 use std::{fs, thread};
 
+/// The exit status of a check that nobody can answer yet.
+const UNKNOWN: u8 = 4;
+
 pub fn leaks(flags: &LeaksFlags) -> Result<u8, Failure> {
     let found = find(flags)?;
-    let tripped = flags.fail_on.as_ref().and_then(|gate| gate.finding(&found));
+    let tripped = flags.fail_on.iter().find_map(|gate| gate.finding(&found));
+    let unknown = flags.fail_on.iter().any(|gate| gate.cannot_tell(&found));
+    let unknown = unknown.then(|| table::suspects::answer(&found));
     match flags.json {
         true => print_json("leaks", &shown(found, flags))?,
         false => print(&table::suspects::text(&found, flags.rows, flags.each))?,
     }
-    Ok(gate(tripped))
+    Ok(match (tripped, unknown) {
+        (None, Some(why)) => {
+            remark(why);
+            if flags.fail_on.contains(&Gate::Unknown) { UNKNOWN } else { 0 }
+        }
+        (tripped, _) => gate(tripped),
+    })
 }
 
 /// What `--json` prints.

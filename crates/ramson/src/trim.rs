@@ -3,7 +3,7 @@
 use crate::flags::{ScheduleFlags, TrimFlags};
 use crate::output::{print, print_json};
 use crate::table::{Table, or_dash, size};
-use ramson_control::{Schedule, TrimAnswer, Trimmed, Trims};
+use ramson_control::{Accepts, Schedule, TrimAnswer, Trimmed, Trims};
 use ramson_profile::format::format_bytes;
 use ramson_source::{Failure, Target, find_targets};
 use rustix::fs::OFlags;
@@ -13,14 +13,15 @@ use std::time::Duration;
 
 pub fn trim(flags: &TrimFlags) -> Result<(), Failure> {
     let targets = find_targets(&flags.sources)?;
+    let accepts = Accepts { suspended_seccomp: flags.suspend_seccomp, no_gain: flags.force };
     if let ([target], []) = (targets.found.as_slice(), targets.refused.as_slice()) {
-        let trimmed = ramson_control::trim(target, flags.suspend_seccomp)?;
+        let trimmed = ramson_control::trim(target, accepts)?;
         return match flags.json {
             true => print_json("trim", &TrimAnswer::of(target, Ok(&trimmed), None)),
             false => print(&text(target, &trimmed)),
         };
     }
-    let trims = ramson_control::trim_all(&targets, flags.suspend_seccomp)?;
+    let trims = ramson_control::trim_all(&targets, accepts)?;
     match flags.json {
         true => print_json("trim", &trims),
         false => print(&table_of(&trims)),

@@ -11,7 +11,7 @@ use crate::work::{Overload, Work};
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderName};
 use ramson_analysis::source_lines::{Question, source_lines};
-use ramson_control::TrimAnswer;
+use ramson_control::{Accepts, TrimAnswer};
 use ramson_encode::json::write_document;
 use ramson_profile::SampleType;
 use ramson_source::{Failure, find_target, open_all};
@@ -122,7 +122,7 @@ fn trim(entry: &Entry) -> Result<Reply, Failure> {
         ))
     })?;
     let target = find_target(&pid.to_string())?;
-    match ramson_control::trim(&target, false) {
+    match ramson_control::trim(&target, Accepts::default()) {
         Ok(trimmed) => document("trim", &TrimAnswer::of(&target, Ok(&trimmed), None)),
         Err(failure) => Ok(reply::refused_action(&failure)),
     }

@@ -3,7 +3,7 @@
 use ramson_format::FILE_BYTES_RANGE;
 use ramson_paths::{Links, MapIdentity, MappedFile, RegularFile, Root, mapped_file};
 use ramson_process::stat::Stat;
-use ramson_process::{Mapping, mappings, mappings_of_files, watched};
+use ramson_process::{Mapping, mappings, mappings_of_files, processes, watched};
 use ramson_reader::{Header, MappedBytes, ProcessRange, ReadAt, Snapshot};
 use std::io;
 use std::ops::Range;
@@ -82,11 +82,16 @@ pub fn profile_maps(pid: u32) -> io::Result<Option<Vec<Map>>> {
     Ok(Some(maps(pid)?.filter(Map::may_be_profile).collect()))
 }
 
-/// Whether the process of this profile is there, and runs a program without the library: exec ended an attachment.
+/// Whether the process of this profile, which does not write it, is there and runs another program: one without the library, or of another
+/// executable.
 pub fn runs_another_program(header: &Header) -> bool {
     let stat = Stat::of(header.pid);
     let is_there = stat.is_some_and(|stat| stat.start_ticks == header.process_start_ticks);
-    is_there && matches!(profile_maps(header.pid), Ok(None))
+    let has_other_executable = || {
+        let path = processes::executable(header.pid);
+        path.is_some_and(|path| !path.to_string_lossy().starts_with(&header.exe))
+    };
+    is_there && (matches!(profile_maps(header.pid), Ok(None)) || has_other_executable())
 }
 
 /// What may be read as a profile that is mapped there, and where it is.

@@ -177,8 +177,12 @@ fn check(pid: u32) -> Result<(), Failure> {
         )));
     }
     watched::open(pid, "smaps").map(drop).map_err(|error| {
-        if error.kind() == ErrorKind::TimedOut {
-            return Failure::failed(format!("process {pid} ({name}): {error}. Try again"));
+        match error.kind() {
+            ErrorKind::TimedOut => {
+                return Failure::failed(format!("process {pid} ({name}): {error}. Try again"));
+            }
+            ErrorKind::NotFound => return ended(pid, name),
+            _ => {}
         }
         // What everybody may know.
         let bytes = |name: &str| stat::bytes(&status, name).map(|bytes| format_bytes(bytes as f64));
@@ -197,8 +201,11 @@ pub fn gone(target: &Target) -> Failure {
     if let Some(line) = watched::silence_of(target.pid) {
         return Failure::failed(line);
     }
+    ended(target.pid, &target.name)
+}
+
+fn ended(pid: u32, name: &str) -> Failure {
     Failure::not_found(format!(
-        "process {} ({}): it ended while ramson was reading it. Nothing is left to see",
-        target.pid, target.name
+        "process {pid} ({name}): it ended while ramson was reading it. Nothing is left to see"
     ))
 }

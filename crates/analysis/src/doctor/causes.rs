@@ -124,11 +124,16 @@ fn live(finding: &Finding) -> Option<Cause> {
     }
     let bytes = Estimate { value, ..live };
     let growth = match &finding.leaks {
-        None if finding.has_sampling_ended => "Whether it grows is not known: sampling has ended",
-        None => "Whether it grows is not known without a profile",
-        Some(leaks) if !leaks.growing.is_empty() => "It is not known to grow",
-        Some(_) if finding.is_growth_undecided() => "It is too early to tell whether it grows",
-        Some(_) => "No stack is known to grow",
+        None if finding.has_sampling_ended => {
+            "Whether it grows is not known: sampling has ended".into()
+        }
+        None => "Whether it grows is not known without a profile".into(),
+        Some(leaks) if !leaks.growing.is_empty() => "It is not known to grow".into(),
+        Some(_) if finding.is_growth_undecided() => {
+            "It is too early to tell whether it grows".into()
+        }
+        Some(Leaks { limit: Some(limit), .. }) => format!("No leak was found; {limit:#}"),
+        Some(_) => "Nothing tells whether it grows: it was recorded for too short a time, or samples were lost".into(),
     };
     let more = if growing.value > 0.0 { " more" } else { "" };
     let sentence = format!(

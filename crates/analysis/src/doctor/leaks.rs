@@ -3,7 +3,7 @@
 use crate::naming::Names;
 use crate::selection::Selection;
 use crate::suspects::{Course, MIN_AGE_NS, Question, Suspect, suspects};
-use ramson_leaks::{Suppressions, Verdict};
+use ramson_leaks::{DetectionLimit, Suppressions, Verdict};
 use ramson_profile::{Estimate, OwnFrames};
 use ramson_source::{Failure, Recording};
 use serde::Serialize;
@@ -20,6 +20,8 @@ pub struct Leaks {
     pub growing: Vec<Growing>,
     /// Live bytes of stacks with too few samples, or observed for too short a time, to judge.
     pub undecided: Estimate,
+    /// The smallest leak that would have been found by now; null if none would.
+    pub limit: Option<DetectionLimit>,
 }
 
 /// A stack that grows.
@@ -57,6 +59,7 @@ impl Leaks {
             stacks: found.stacks,
             growing: found.growing().map(Growing::of).collect(),
             undecided: undecided.map(|finding| finding.inuse_space).sum(),
+            limit: found.answer.limit,
         })
     }
 

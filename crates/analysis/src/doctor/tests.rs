@@ -3,6 +3,7 @@
 use super::words::with_half_width;
 use super::*;
 use crate::rss::{Before, half_unseen, of_areas};
+use ramson_leaks::DetectionLimit;
 use ramson_process::Part;
 use ramson_process::allocators::{Allocator, Allocators, Missing};
 use ramson_process::cgroup::Limit;
@@ -61,6 +62,7 @@ fn leaks(undecided: f64, growing: &[&str]) -> Leaks {
         stacks: 9,
         growing: growing.iter().map(stack).collect(),
         undecided: mib(undecided, 0.0),
+        limit: DetectionLimit::of(600_000_000_000, 512 << 10, [], 60_000_000_000),
     }
 }
 
@@ -88,7 +90,14 @@ fn each_cause_is_one_sentence_the_largest_first_and_a_leak_is_named() {
     assert!(rest.starts_with("50.0 MiB (41.7 %) more is live: "), "{rest}");
     for (of, words) in [
         (None, "Whether it grows is not known without a profile."),
-        (Some(leaks(10.0, &[])), "No stack is known to grow."),
+        (
+            Some(leaks(10.0, &[])),
+            "No leak was found; a leak below 303 MiB/h would not show yet (10 min, interval 512 KiB).",
+        ),
+        (
+            Some(Leaks { limit: None, ..leaks(10.0, &[]) }),
+            "Nothing tells whether it grows: it was recorded for too short a time, or samples were lost.",
+        ),
         (Some(leaks(70.0, &[])), "It is too early to tell whether it grows."),
     ] {
         let found = finding(of, None);

@@ -2,9 +2,40 @@
 
 use super::functions::Moment;
 use super::suspect::Suspect;
-use ramson_leaks::Verdict;
+use ramson_leaks::{DetectionLimit, Verdict};
 use ramson_profile::Estimate;
 use serde::Serialize;
+
+/// Undecided functions that hold less than this share of the live bytes leave the answer as it is.
+const SMALL_SHARE: f64 = 0.01;
+
+/// Why it cannot be told whether anything leaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CannotTell {
+    /// The profile does not say which blocks are live.
+    LiveNotKnown,
+    /// Samples were lost: a leak may be among these.
+    SamplesLost,
+    /// Recorded for no longer than the least age of what is judged.
+    TooShort,
+    /// Functions that hold 1 % of live memory or more cannot be judged yet.
+    Undecided,
+    /// Fewer samples are live than a leak has that would be found.
+    TooFewSamples,
+}
+
+/// What else an answer depends on.
+pub struct Circumstances {
+    /// Which leak would not show yet, if nothing was lost.
+    pub limit: Option<DetectionLimit>,
+    /// The profile says which blocks are live.
+    pub is_live_known: bool,
+    /// Samples were lost.
+    pub is_part: bool,
+    /// How long ago sampling ended.
+    pub sampling_ended_ns: Option<u64>,
+}
 
 /// Whether anything leaks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
@@ -25,16 +56,20 @@ pub struct Answer {
     pub is_running: bool,
     /// Sampling of a process that runs ended so long ago; the answer is as of then.
     pub sampling_ended_ns: Option<u64>,
+    /// The smallest leak that would have been found by now; null if none would.
+    pub limit: Option<DetectionLimit>,
+    /// Without a leak suspect: why nobody can tell whether there is a leak; null if there is none above the limit.
+    pub cannot_tell: Option<CannotTell>,
 }
 
 impl Answer {
     /// Of findings with the largest first.
-    pub fn of(suspects: &[Suspect], of: &Moment) -> Self {
+    pub fn of(suspects: &[Suspect], of: &Moment, with: Circumstances) -> Self {
         let growing = || suspects.iter().filter(|it| it.is_growing());
         let undecided =
             || suspects.iter().filter(|it| it.finding.verdict == Verdict::NotEnoughData);
         let growth = growing().filter_map(|it| it.finding.growth.as_ref());
-        Self {
+        let answer = Self {
             leak_suspects: growing().count(),
             growth_per_hour: growth.map(|growth| growth.per_hour).sum(),
             findings: suspects.len(),
@@ -43,7 +78,24 @@ impl Answer {
             undecided_share: undecided().fold(0.0, |share, it| share + it.share),
             judged_in_ns: undecided().next().and_then(|it| it.finding.judged_in_ns),
             is_running: of.is_running,
-            sampling_ended_ns: None,
+            sampling_ended_ns: with.sampling_ended_ns,
+            limit: with.limit.filter(|_| with.is_live_known && !with.is_part),
+            cannot_tell: None,
+        };
+        let samples = suspects.iter().map(|it| it.finding.samples).sum();
+        Self { cannot_tell: answer.cannot_tell(samples, &with), ..answer }
+    }
+
+    fn cannot_tell(&self, samples: u64, with: &Circumstances) -> Option<CannotTell> {
+        match self.limit {
+            _ if self.leak_suspects > 0 => None,
+            _ if !with.is_live_known => Some(CannotTell::LiveNotKnown),
+            _ if with.is_part => Some(CannotTell::SamplesLost),
+            None => Some(CannotTell::TooShort),
+            Some(_) if self.undecided_share >= SMALL_SHARE => Some(CannotTell::Undecided),
+            Some(limit) => {
+                (samples < u64::from(limit.samples)).then_some(CannotTell::TooFewSamples)
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ mod stacks;
 mod suppressed;
 mod suspect;
 
-pub use answer::Answer;
+pub use answer::{Answer, CannotTell};
 pub use course::{Course, DatedRecording, moment_ns, paired, refuse_short};
 pub use groups::Group;
 pub use stacks::{NamedStack, stacks, together as stacks_together};
@@ -22,8 +22,9 @@ use crate::naming::Names;
 use crate::recording::what_is_missing;
 use crate::selection::Selection;
 use crate::summary::{Subject, Summary};
+use answer::Circumstances;
 use ramson_format::Kind;
-use ramson_leaks::{Ages, Growth, Suppressions};
+use ramson_leaks::{Ages, DetectionLimit, Growth, StackHistory, Suppressions};
 use ramson_profile::{Estimate, OwnFrames, SampleType};
 use ramson_source::{Failure, Recording};
 use serde::Serialize;
@@ -226,7 +227,9 @@ fn judged(
     let before = stacks.len();
     stacks.retain(|stack| !known.contains(&suspect::key(stack)));
     let left = stacks.len();
-    let ages = Ages::of(stacks.iter().map(|stack| &stack.history));
+    let histories = || stacks.iter().map(|stack| &stack.history);
+    let ages = Ages::of(histories());
+    let limit = limit(courses, histories(), question.min_age_ns);
     let of =
         functions::Moment { live, unix_ns: unix_ns_of(courses), is_running: is_running(courses) };
     let is_part =
@@ -237,8 +240,29 @@ fn judged(
     }
     suspects.sort_by(Suspect::compare);
     let sampling_ended_ns = ended_ns(courses);
-    let answer = Answer { sampling_ended_ns, ..Answer::of(&suspects, &of) };
+    let is_detached =
+        courses.iter().all(|course| attachment::is_detached(&course.moment.recording));
+    let has_none = sampling_ended_ns.is_some() && suspects.is_empty();
+    let is_live_known = !is_detached && !has_none;
+    let with = Circumstances { limit, is_live_known, is_part, sampling_ended_ns };
+    let answer = Answer::of(&suspects, &of, with);
     Ok(Judged { answer, stacks: left, ages, suppressed, known: before - left, suspects })
+}
+
+/// Of several processes: since the first of them was recorded, as their stacks are judged together.
+fn limit<'a>(
+    courses: &[Course],
+    histories: impl IntoIterator<Item = &'a StackHistory>,
+    min_age_ns: u64,
+) -> Option<DetectionLimit> {
+    let recorded_ns = |course: &Course| {
+        let DatedRecording { recording, now_ns } = &course.moment;
+        now_ns.saturating_sub(recording.snapshot.header.live_since_ns())
+    };
+    let interval = |course: &Course| course.moment.recording.snapshot.header.interval_bytes;
+    let observed_ns = courses.iter().map(recorded_ns).max()?;
+    let interval_bytes = courses.iter().map(interval).max()?;
+    DetectionLimit::of(observed_ns, interval_bytes, histories, min_age_ns)
 }
 
 /// The latest moment.

@@ -56,32 +56,31 @@ pub fn find(
     segments: &[&Segment],
     expected: Expected,
 ) -> MappedChunks {
+    let runs = runs(areas, segments, expected.bytes);
     let mut mapped = MappedChunks::default();
     let mut searched = 0;
     for is_thorough in [false, true] {
         mapped = MappedChunks::default();
         let mut left_bytes = MOST_AREA_BYTES;
-        for area in areas {
-            let is_anonymous = area.backing() == Backing::Anonymous && area.path != "[heap]";
-            let is_anonymous = is_anonymous && area.rss > 0 || area.is_huge() && area.hugetlb > 0;
-            if !is_anonymous || !area.is_writable() {
+        for run in &runs {
+            let (start, end) = (run[0].start, run[run.len() - 1].end);
+            let Some(left) = left_bytes.checked_sub(end - start) else { continue };
+            left_bytes = left;
+            let Some(presence) = presence_of(memory, areas, start, end).map(Arc::new) else {
                 continue;
-            }
-            for (start, end) in outside(area, segments) {
-                let Some(left) = left_bytes.checked_sub(end - start) else { continue };
-                left_bytes = left;
-                let Some(presence) = presence_of(memory, areas, start, end).map(Arc::new) else {
-                    continue;
-                };
-                let (mut at, mut is_chained) = (start, true);
-                while at < end && searched < MOST_SEARCHED_PAGES {
+            };
+            let mut at = start;
+            for part in run.iter().filter(|part| part.may_begin_a_chunk) {
+                at = at.max(part.start);
+                let mut is_chained = true;
+                while at < part.end && searched < MOST_SEARCHED_PAGES {
                     let chunk_at = |head| chunk_at(memory, &presence, head, end, expected);
                     let chunk = chunk_at(at)
                         .or_else(|| {
                             let head = at + PAGE_BYTES - 2 * chunk::OVERHEAD_BYTES;
                             chunk_at(head).filter(|_| is_thorough)
                         })
-                        .filter(|&(from, _)| from >= start);
+                        .filter(|&(from, _)| from >= part.start);
                     searched += u32::from(chunk.is_none());
                     match chunk {
                         Some((from, to)) => mapped.add(&presence, from, to, is_chained),
@@ -99,6 +98,46 @@ pub fn find(
     }
     mapped.drop_stray(expected);
     mapped
+}
+
+/// A part of an area that no segment covers.
+struct Part {
+    start: u64,
+    end: u64,
+    is_huge: bool,
+    may_begin_a_chunk: bool,
+}
+
+/// The parts of the anonymous areas outside of `segments`, those that adjoin together: the kernel splits an area where a part of it is
+/// advised (`MADV_HUGEPAGE`) or protected otherwise, and the chunk that it holds lies in several then. A part that nothing has touched is
+/// of a chunk only if it is no longer than all chunks together.
+fn runs(areas: &[Area], segments: &[&Segment], most_bytes: u64) -> Vec<Vec<Part>> {
+    let mut runs: Vec<Vec<Part>> = Vec::new();
+    let is_anonymous = |area: &&Area| area.backing() == Backing::Anonymous && area.path != "[heap]";
+    for area in areas.iter().filter(|area| is_anonymous(area) || area.is_huge()) {
+        let is_huge = area.is_huge();
+        let is_touched = if is_huge { area.hugetlb > 0 } else { area.rss > 0 };
+        for (start, end) in outside(area, segments) {
+            if !is_touched && (is_huge || !area.is_writable() || end - start > most_bytes) {
+                continue;
+            }
+            let may_begin_a_chunk = is_touched && area.is_writable();
+            let part = Part { start, end, is_huge, may_begin_a_chunk };
+            let last = runs.last_mut();
+            match last.filter(|run| run.last().is_some_and(|last| last.adjoins(&part))) {
+                Some(run) => run.push(part),
+                None => runs.push(vec![part]),
+            }
+        }
+    }
+    runs.retain(|run| run.iter().any(|part| part.may_begin_a_chunk));
+    runs
+}
+
+impl Part {
+    fn adjoins(&self, next: &Self) -> bool {
+        self.end == next.start && self.is_huge == next.is_huge
+    }
 }
 
 /// The parts of an area that no segment covers; segments by address.

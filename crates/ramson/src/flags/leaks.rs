@@ -4,7 +4,7 @@ use super::filters::{FilterFlags, FrameFlags};
 use super::source::SourcesFlags;
 use super::values::{parse_duration, parse_size};
 use clap::Args;
-use ramson_analysis::suspects::Suspects;
+use ramson_analysis::suspects::{Answer, Suspects};
 use ramson_profile::format::format_bytes;
 use std::path::PathBuf;
 
@@ -12,13 +12,15 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Each function of the program is one finding: leak suspect (old memory is kept, and more keeps coming), cache or pool, start-up, short-lived, or not enough data yet. A suspect is evidence, not proof: a cache that is still filling looks like a leak. docs/leaks.md has the method, and how often it is right.
 
-Exit status: 3 if --fail-on tripped.
+If there is no leak suspect, the first line says which leak would not show yet.
+
+Exit status: 3 if --fail-on found a leak, 4 if it lists \"unknown\" and there may be a leak that cannot be found yet: the recording is not older than --min-age, samples were lost, functions with 1 % of live memory or more cannot be judged yet, fewer samples are live than a leak needs to be found, or the given rate is below what would show.
 
 Examples:
   ramson leaks name:redis-server
   ramson leaks 4711 --window 10m
   ramson mark 4711 deploy; sleep 3600; ramson leaks 4711 --since deploy --baseline deploy
-  ramson leaks test.ramson --min-age 5s --suppressions known.txt --fail-on growing
+  ramson leaks test.ramson --min-age 5s --suppressions known.txt --fail-on growing,unknown
   ramson leaks 4711 --show '^my::'        # judge functions of my:: only")]
 pub struct LeaksFlags {
     #[command(flatten)]
@@ -43,9 +45,9 @@ pub struct LeaksFlags {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub rows: usize,
     /// Exit with 3 if there is a leak suspect (growing), or if all suspects together grow faster than
-    /// a rate (10MiB/h)
-    #[arg(long, value_name = "GATE", value_parser = parse_gate)]
-    pub fail_on: Option<Gate>,
+    /// a rate (10MiB/h); with 4 if nobody can tell yet (unknown). Several: growing,unknown
+    #[arg(long, value_name = "GATE", value_parser = parse_gate, value_delimiter = ',')]
+    pub fail_on: Vec<Gate>,
     #[command(flatten)]
     pub filters: FilterFlags,
     #[command(flatten)]
@@ -65,6 +67,8 @@ pub enum Gate {
     Growing,
     /// More than these bytes per hour, with the lower ends of the intervals.
     BytesPerHour(u64),
+    /// There may be a leak that could not be found.
+    Unknown,
 }
 
 impl Gate {
@@ -79,16 +83,27 @@ impl Gate {
             Gate::Growing => (count > 0).then_some(finding),
             Gate::BytesPerHour(most) => (at_least > most as f64)
                 .then(|| format!("{finding}: more than {}/h", format_bytes(most as f64))),
+            Gate::Unknown => None,
         }
+    }
+
+    /// Whether a leak that trips it may be there and could not be found.
+    pub fn cannot_tell(&self, found: &Suspects) -> bool {
+        let Answer { cannot_tell, limit, .. } = &found.answer;
+        let hides = |most: u64| limit.is_none_or(|limit| limit.bytes_per_hour > most as f64);
+        cannot_tell.is_some() || matches!(*self, Gate::BytesPerHour(most) if hides(most))
     }
 }
 
 fn parse_gate(text: &str) -> Result<Gate, String> {
-    if text == "growing" {
-        return Ok(Gate::Growing);
+    match text {
+        "growing" => return Ok(Gate::Growing),
+        "unknown" => return Ok(Gate::Unknown),
+        _ => {}
     }
     let size = text.strip_suffix("/h").and_then(parse_size);
-    size.map(Gate::BytesPerHour).ok_or_else(|| "growing, or a size per hour as in 10MiB/h".into())
+    size.map(Gate::BytesPerHour)
+        .ok_or_else(|| "growing, unknown, or a size per hour as in 10MiB/h".into())
 }
 
 #[cfg(test)]
@@ -98,6 +113,7 @@ mod tests {
     #[test]
     fn a_gate_is_a_verdict_or_a_size_per_hour() {
         assert_eq!(parse_gate("growing"), Ok(Gate::Growing));
+        assert_eq!(parse_gate("unknown"), Ok(Gate::Unknown));
         assert_eq!(parse_gate("10MiB/h"), Ok(Gate::BytesPerHour(10 << 20)));
         for wrong in ["", "churn", "10MiB", "/h", "5%/h"] {
             assert!(parse_gate(wrong).is_err(), "{wrong}");

@@ -20,7 +20,7 @@ pub mod values;
 pub use command::{command, line_of};
 pub use diff::DiffFlags;
 pub use export::{ExportFlags, ExportView, Format, MergeFlags, SnapFlags, SymbolizeFlags};
-pub use leaks::LeaksFlags;
+pub use leaks::{Gate, LeaksFlags};
 pub use mcp::McpFlags;
 pub use processes::{AttachFlags, DetachFlags, DoctorFlags, SetFlags, TrimFlags};
 pub use profiles::{ListFlags, MarkFlags, TimelineFlags, When};
@@ -45,7 +45,7 @@ Start a server under ramson, and read its profile at any time, even after it was
   ramson run -- redis-server --port 6379
   ramson report name:redis-server
 
-Exit status: 0 done, 1 failed, 2 usage, 3 a check failed (diff --fail-above, leaks --fail-on), 5 not found or not profiled. `run`: the program's.")]
+Exit status: 0 done, 1 failed, 2 usage, 3 a check failed (diff --fail-above, leaks --fail-on), 4 a check cannot tell yet (leaks --fail-on unknown), 5 not found or not profiled. `run`: the program's.")]
 pub struct Cli {
     /// Limit the memory and CPU time spent on reading each input. Default: 512M,10s for files and
     /// processes of other users; 4G and no time limit for your own and root's

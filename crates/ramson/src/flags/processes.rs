@@ -60,6 +60,9 @@ pub struct TrimFlags {
     /// process may die, too
     #[arg(long)]
     pub suspend_seccomp: bool,
+    /// Trim even if nothing would be returned
+    #[arg(long)]
+    pub force: bool,
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,

@@ -9,6 +9,7 @@ use ramson_reader::{End, Header, Way};
 use ramson_source::places::open_directory_of;
 use ramson_source::{Recording, open_to_write};
 use std::cell::LazyCell;
+use std::collections::HashMap;
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -33,6 +34,16 @@ pub fn note_ends(profiles: &mut [Recording], ended: &Ended) {
         (header.start_monotonic_ns, header.start_cycles_ns)
     };
     let last_start = profiles.iter().filter(|source| is_programs(source)).map(start).max();
+    let process = |source: &Recording| {
+        let header = &source.snapshot.header;
+        (header.pid, header.process_start_ticks)
+    };
+    let mut last_starts = HashMap::new();
+    for source in profiles.iter() {
+        let last = last_starts.entry(process(source)).or_insert(start(source));
+        *last = start(source).max(*last);
+    }
+    let replaced = End { realtime_ns: 0, ..End::of(Way::Replaced) };
     // Thousands of records: read where a death needs it.
     let log: LazyCell<KernelLog> = LazyCell::new(KernelLog::read);
     for source in profiles.iter_mut().filter(|source| source.running.is_none()) {
@@ -41,9 +52,12 @@ pub fn note_ends(profiles: &mut [Recording], ended: &Ended) {
             if header.state == state::EXITED {
                 continue;
             }
-            in_log(source, &log)
+            match last_starts.get(&process(source)) {
+                Some(last) if start(source) < *last => Some(replaced),
+                _ => in_log(source, &log),
+            }
         } else if Some(start(source)) < last_start {
-            Some(End { realtime_ns: 0, ..End::of(Way::Replaced) })
+            Some(replaced)
         } else {
             Some(with_log(source, ended.end, &log))
         };

@@ -115,17 +115,13 @@ fn changes(count: u64) -> String {
     }
 }
 
-/// Resident bytes where there is a process to ask, else what can have been resident at most.
-fn memory((resident, most, bound): (Option<u64>, u64, u64)) -> String {
-    let [most, bound] = [most, bound].map(|bytes| format_bytes(bytes as f64));
-    match resident {
-        Some(bytes) => {
-            format!("{} resident (limit {bound}), {most} reserved", format_bytes(bytes as f64))
-        }
-        None => {
-            format!("{most} reserved; how much of it was resident is not known (limit {bound})")
-        }
-    }
+/// Resident bytes where there is a process to ask, and the address space, which is no memory before it is touched.
+fn memory((resident, most, goal): (Option<u64>, u64, u64)) -> String {
+    let [most, goal] = [most, goal].map(|bytes| format_bytes(bytes as f64));
+    let resident = resident.map_or("how much was resident is not known".into(), |bytes| {
+        format!("{} resident", format_bytes(bytes as f64))
+    });
+    format!("{resident} (goal: at most {goal}), in {most} of address space")
 }
 
 #[cfg(test)]
@@ -133,13 +129,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_is_of_what_is_resident() {
-        let (most, bound) = (5 << 20, 4 << 20);
-        let text = memory((Some(3 << 20), most, bound));
-        assert_eq!(text, "3.00 MiB resident (limit 4.00 MiB), 5.00 MiB reserved");
-        let text = memory((None, most, bound));
-        let words = "how much of it was resident is not known (limit 4.00 MiB)";
-        assert_eq!(text, format!("5.00 MiB reserved; {words}"));
+    fn the_goal_is_of_what_is_resident_and_no_limit_of_the_address_space() {
+        let (most, goal) = (40 << 20, 4 << 20);
+        let ends = "(goal: at most 4.00 MiB), in 40.0 MiB of address space";
+        assert_eq!(memory((Some(3 << 20), most, goal)), format!("3.00 MiB resident {ends}"));
+        let unknown = format!("how much was resident is not known {ends}");
+        assert_eq!(memory((None, most, goal)), unknown);
     }
 
     #[test]

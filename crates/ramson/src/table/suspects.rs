@@ -3,8 +3,7 @@
 use super::{
     blocks, columns, most, name_and_place, push_prose, push_rest, push_terms, stack, subject,
 };
-use ramson_analysis::summary::Subject;
-use ramson_analysis::suspects::{Answer, Group, LineShare, Suspect, Suspects};
+use ramson_analysis::suspects::{Answer, CannotTell, Group, LineShare, Suspect, Suspects};
 use ramson_leaks::Verdict;
 use ramson_profile::format::{
     format_bytes, format_duration, format_estimate, format_local_time, format_objects,
@@ -17,8 +16,6 @@ use std::fmt::Write;
 const MAX_CALLERS: usize = 6;
 /// Lines shown of a function.
 const MAX_LINES: usize = 6;
-/// What cannot be judged and holds less than this share of the live bytes leaves the answer as it is.
-const SMALL_SHARE: f64 = 0.01;
 
 /// The whole text; at most so many findings, 0: all. Of several processes the findings of all, or those of each.
 pub fn text(found: &Suspects, rows: usize, is_each: bool) -> String {
@@ -51,24 +48,18 @@ fn block(found: &Suspects, rows: usize) -> String {
 }
 
 /// Whether anything leaks, and how sure that is.
-fn answer(found: &Suspects) -> String {
-    let ended = found.answer.sampling_ended_ns.map(format_duration);
-    match (ended, found.suspects.is_empty()) {
-        (None, true) if is_detached(&found.subject) => {
+pub fn answer(found: &Suspects) -> String {
+    let answer = &found.answer;
+    match (answer.sampling_ended_ns.map(format_duration), answer.cannot_tell) {
+        (None, Some(CannotTell::LiveNotKnown)) => {
             "cannot be judged: which blocks were live when it ended is not known".into()
         }
-        (None, _) => answer_of(found),
-        (Some(ago), true) => format!(
+        (Some(ago), Some(CannotTell::LiveNotKnown)) => format!(
             "cannot be judged: sampling ended {ago} ago, and nothing that was sampled is known to be live"
         ),
-        (Some(ago), false) => {
-            format!("as of {ago} ago, when sampling ended: {}", answer_of(found))
-        }
+        (None, _) => answer_of(found),
+        (Some(ago), _) => format!("as of {ago} ago, when sampling ended: {}", answer_of(found)),
     }
-}
-
-fn is_detached(subject: &Subject) -> bool {
-    matches!(subject, Subject::Recording(summary) if summary.live.is_none())
 }
 
 fn answer_of(found: &Suspects) -> String {
@@ -76,39 +67,51 @@ fn answer_of(found: &Suspects) -> String {
     let rate = format_per_hour(answer.growth_per_hour);
     let name = |suspect: &Suspect| short_name(&suspect.function.name);
     match (found.suspects.first(), answer.leak_suspects) {
-        (None, _) => "nothing to judge: no sampled memory is live".into(),
         (Some(first), 1) => format!("1 leak suspect: {rate} in {}", name(first)),
         (Some(first), 2..) => {
             let count = answer.leak_suspects;
             format!("{count} leak suspects: {rate} together, most of it in {}", name(first))
         }
-        (Some(_), 0) if answer.undecided == 0 => {
-            format!(
-                "nothing is leaking: {} live memory and {} growing",
-                hold(answer.findings),
-                none_keeps(answer)
-            )
+        _ => match limit(answer) {
+            Some(limit) => format!("{}; {limit}", no_leak(found)),
+            None => no_leak(found),
+        },
+    }
+}
+
+/// What of a leak would not show.
+pub fn limit(answer: &Answer) -> Option<String> {
+    let limit = answer.limit?;
+    Some(if answer.is_running { format!("{limit:#}") } else { limit.to_string() })
+}
+
+/// That none was found, and why that does not say that there is none.
+fn no_leak(found: &Suspects) -> String {
+    let answer = &found.answer;
+    match answer.cannot_tell {
+        Some(CannotTell::SamplesLost) => {
+            "no leak found, but samples were lost, and a leak may be among these".into()
         }
-        (Some(_), 0) if answer.undecided_share < SMALL_SHARE => format!(
-            "nothing is leaking: {} live memory and {} growing ({} of it cannot be judged yet)",
-            hold(answer.findings),
-            none_keeps(answer),
-            format_share(answer.undecided_share)
+        Some(CannotTell::TooShort) if answer.is_running => format!(
+            "too early to tell: nothing is judged before --min-age has passed{}",
+            more_time(answer.judged_in_ns, ". Ask again in ")
         ),
-        (Some(_), 0) => {
+        Some(CannotTell::TooShort) => {
+            "too short a recording to tell: nothing is judged before --min-age has passed".into()
+        }
+        Some(CannotTell::Undecided) => {
             let time = answer.judged_in_ns.filter(|_| answer.is_running);
             format!(
-                "no leak suspect yet: {} of live memory, in {}, cannot be judged yet{}{}",
+                "no leak found yet: {} of live memory, in {}, cannot be judged yet{}",
                 format_share(answer.undecided_share),
                 functions(answer.undecided),
                 more_time(time, ", the largest in about "),
-                if answer.undecided < answer.findings {
-                    "; nothing else keeps growing"
-                } else {
-                    ""
-                },
             )
         }
+        Some(CannotTell::TooFewSamples) => {
+            "no leak found, but fewer samples are live than a leak needs to be found".into()
+        }
+        _ => "no leak found".into(),
     }
 }
 
@@ -132,14 +135,6 @@ fn counted(count: f64, what: &str) -> String {
 
 fn functions(count: usize) -> String {
     counted(count as f64, "function")
-}
-
-fn hold(count: usize) -> String {
-    format!("{} {}", functions(count), if count == 1 { "holds" } else { "hold" })
-}
-
-fn none_keeps(answer: &Answer) -> &'static str {
-    if answer.findings == 1 { "does not keep" } else { "none keeps" }
 }
 
 fn more_time(ns: Option<u64>, before: &str) -> String {

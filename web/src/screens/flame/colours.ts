@@ -110,7 +110,7 @@ function changes(flame: Flame, cells: Cell[], by: "growth" | "change", isDark: b
   const name = (text: string, colour: string) => ({ name: text, isOwn: false, colour });
   const legend =
     by === "growth"
-      ? [name("does not grow without bound", grey), name(`▲ grows, up to ${bytes(most)} an hour`, more)]
+      ? [name("no leak found", grey), name(`▲ grows, up to ${bytes(most)} an hour`, more)]
       : [name("▼ less", less), name("no change", grey), name(`▲ more, up to ${amount(most, flame.unit)}`, more)];
   return { of, legend, hatched: "merged, or not significant (± exceeds |Δ|)", figures: (cell) => (cell.tint === 0 || cell.tint === null ? "" : changeOf(cell, flame)) };
 }

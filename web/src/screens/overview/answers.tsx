@@ -1,5 +1,6 @@
 // Three sentences, and the screen that has the evidence for each.
 import { isDetached } from "../../parts/lacks";
+import { limitOf } from "../../parts/limit";
 import { Link } from "../../parts/link";
 import { beforeOf } from "../../parts/rss";
 import type { Whole } from "../../parts/rss";
@@ -213,18 +214,17 @@ function Since({ leaks, doctor, entry }: Of) {
     return (
       <>
         <p class="headline">Not known yet</p>
-        <p>No sampled memory is live.</p>
+        <p>No sampled memory is live. {limitOf(leaks)}</p>
       </>
     );
   }
-  const judged = answer.findings - answer.undecided;
-  const hasGrown = leaks.suspects.some((one) => one.growth?.is_significant && (one.growth.bytes_per_hour.value ?? 0) > 0);
   const largest = leaks.suspects[0]?.ages;
   return (
     <>
-      <p class="headline">{hasGrown ? "Nothing grows without bound" : "Nothing is known to grow"}</p>
+      <p class="headline">{answer.cannot_tell === null ? "No leak found" : "No leak found yet"}</p>
       <p>
-        Of {judged} function{judged === 1 ? "" : "s"} judged, none grows without bound.{answer.undecided === 0 ? "" : ` ${answer.undecided}, with ${share(answer.undecided_share, 1)} of live, cannot be judged yet.`}
+        {limitOf(leaks)}
+        {answer.undecided === 0 ? "" : ` ${answer.undecided} of ${answer.findings} functions, with ${share(answer.undecided_share, 1)} of live, cannot be judged yet.`}
         {largest ? ` The oldest block of the largest function is ${duration(largest.oldest_ns)} old.` : ""}
       </p>
     </>

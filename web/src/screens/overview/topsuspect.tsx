@@ -9,7 +9,8 @@ export function TopSuspect({ leaks }: { leaks: Leaks }) {
   const top = leaks.suspects[0];
   const judged = answer.findings - answer.undecided;
   const grow = `${answer.leak_suspects} of ${judged} function${judged === 1 ? "" : "s"} judged grow${answer.leak_suspects === 1 ? "s" : ""} without bound`;
-  const says = answer.findings === 0 ? "nothing to judge" : grow + (answer.undecided === 0 ? "" : `; ${answer.undecided} not judged yet`);
+  const found = answer.leak_suspects === 0 ? `no leak found in ${judged} function${judged === 1 ? "" : "s"}` : grow;
+  const says = answer.findings === 0 ? "nothing to judge" : found + (answer.undecided === 0 ? "" : `; ${answer.undecided} not judged yet`);
   return (
     <section>
       <Heading title="Top suspect" says={says}>

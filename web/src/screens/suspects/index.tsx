@@ -5,6 +5,7 @@ import { Canvas, colour, type Painted } from "../../parts/canvas";
 import { Change, Figure, Heading, Name } from "../../parts/figures";
 import { Link } from "../../parts/link";
 import { Lacks } from "../../parts/lacks";
+import { limitOf } from "../../parts/limit";
 import { copy, Notice, Skeleton, Trouble } from "../../parts/notice";
 import { verdictPill } from "../../parts/verdict";
 import { suspectCount } from "../../state/found";
@@ -43,7 +44,7 @@ export function Suspects({ entry }: { entry: SourceEntry }) {
       <div class="subject">
         <h1>Suspects</h1>
         <span class="quiet">
-          {leaks.answer.leak_suspects === 0 ? "None grows without bound. " : ""}
+          {leaks.answer.leak_suspects === 0 ? `No leak found. ${limitOf(leaks)} ` : ""}
           {leaks.answer.findings} functions, {leaks.stacks} stacks, ranked by growth. Whether it is a leak is for you to say.
         </span>
       </div>
