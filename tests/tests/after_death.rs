@@ -335,7 +335,7 @@ fn a_server_whose_profile_is_emptied_goes_on_without_and_ramson_run_says_so() {
 }
 
 #[test]
-fn pruning_by_size_removes_the_oldest_first() {
+fn pruning_by_size_keeps_the_newest_and_sums_the_rest() {
     let scratch = Scratch::new();
     let all = remains(&scratch, 4);
     all.iter().zip([4, 3, 2, 1]).for_each(|(path, days)| make_old(path, days));
@@ -343,7 +343,11 @@ fn pruning_by_size_removes_the_oldest_first() {
     let two = bytes(&all[2]) + bytes(&all[3]);
     say(&scratch, &["list", "--prune", "--max-total", &two.to_string()]);
     let left: Vec<bool> = all.iter().map(|path| path.exists()).collect();
-    assert_eq!(left, [false, false, true, true]);
+    assert_eq!(left, [false, false, false, true]);
+    let sum = profiles_in(&scratch.path("profiles")).into_iter().find(|path| !all.contains(path));
+    let sum = sum.expect("there is a sum");
+    assert_eq!(read(&sum).unwrap().header.processes, 3);
+    assert!(bytes(&sum) + bytes(&all[3]) <= two);
 }
 
 #[test]

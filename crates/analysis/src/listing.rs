@@ -7,7 +7,7 @@ use ramson_format::state;
 use ramson_process::ports::Listening;
 use ramson_process::{processes, stat};
 use ramson_profile::Estimate;
-use ramson_source::{Recording, map_all};
+use ramson_source::{Recording, list_all};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -29,8 +29,10 @@ pub struct Listing {
 /// One profile.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Entry {
-    /// As the process is called here while it runs, as it called itself afterwards.
+    /// As the process is called here while it runs, as it called itself afterwards; of a sum 0.
     pub pid: u32,
+    /// Of a sum of ended processes: how many they are; else null.
+    pub processes: Option<u64>,
     /// The program's name.
     pub name: String,
     /// The user ID of the process, or of the file that it left; null: unknown.
@@ -89,7 +91,7 @@ pub struct Alike<'a> {
 
 /// The profiles of this machine that this user may read, as far as they are wanted.
 pub fn list(wanted: &Wanted) -> Listing {
-    let all = map_all(|_| true, |recording| Entry::of(&recording));
+    let all = list_all(|recording| Entry::of(&recording));
     let mut profiles = all.found;
     let count = profiles.len();
     // Asking for ports takes longest.
@@ -142,6 +144,7 @@ impl Entry {
         let end_ns = end.as_ref().and_then(|end| end.time_unix_ns);
         Self {
             pid: recording.pid(),
+            processes: Some(header.processes).filter(|&count| count > 0),
             name: recording.name().to_owned(),
             user: match recording.running {
                 Some(pid) => processes::user(pid),
@@ -182,7 +185,7 @@ impl Entry {
     /// What short-lived processes have in common that are one row. A death for a lack of memory is like no other.
     fn likeness(&self) -> Option<(&str, &str, Option<u32>)> {
         let life_ns = self.last_unix_ns.saturating_sub(self.start_unix_ns);
-        let is_short = !self.is_running && life_ns < SHORT_LIFE_NS;
+        let is_short = !self.is_running && self.processes.is_none() && life_ns < SHORT_LIFE_NS;
         (is_short && !self.cause.is_memory()).then_some((&self.name, &self.state, self.user))
     }
 }
@@ -194,6 +197,7 @@ mod tests {
     fn entry(name: &str, state: &str, life_s: u64) -> Entry {
         Entry {
             pid: 7,
+            processes: None,
             name: name.into(),
             user: Some(0),
             state: state.into(),

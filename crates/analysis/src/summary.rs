@@ -45,8 +45,10 @@ impl Subject {
 /// Of a profile that libramson wrote.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Summary {
-    /// As the process is called here while it runs, as it called itself afterwards.
+    /// As the process is called here while it runs, as it called itself afterwards; of a sum 0.
     pub pid: u32,
+    /// Of a sum of ended processes: how many they are; else null.
+    pub processes: Option<u64>,
     /// The program's.
     pub name: String,
     /// Its arguments as it began.
@@ -115,6 +117,7 @@ impl Summary {
         let own_bytes = rss.as_ref().map(|rss| rss.explained.part(ramson_process::Part::Ramson));
         Self {
             pid: recording.pid(),
+            processes: Some(header.processes).filter(|&count| count > 0),
             name: recording.name().to_owned(),
             command: header.command.clone(),
             history: recording.past.as_deref().cloned(),

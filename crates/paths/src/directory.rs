@@ -1,12 +1,15 @@
 //! A directory in which another user may write, such as one with profiles.
 
-use crate::regular::{Facts, Refusal, RegularFile, is_pseudo, modified_ns, open_regular};
+use crate::regular::{
+    Facts, Refusal, RegularFile, descriptor_path, is_pseudo, look_at, modified_ns, open_regular,
+};
 use ramson_apart::is_trusted;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, openat2,
-    renameat, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, flock, fstat,
+    mkdirat, openat, openat2, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -140,7 +143,10 @@ impl Directory {
 
     /// Opens the regular file of this name, if it counts.
     pub fn open_file(&self, name: &OsStr) -> Result<RegularFile, Refusal> {
-        let opened = open_regular(self.path_only(name)?)?;
+        let opened = match self.is_own() {
+            true => self.open_own(plain(name)?)?,
+            false => open_regular(self.path_only(name)?)?,
+        };
         match self.counts(opened.facts) {
             true => Ok(opened),
             false => Err(Refusal::OtherOwner(opened.facts.owner)),
@@ -164,9 +170,31 @@ impl Directory {
         Ok(renameat(&self.descriptor, plain(from)?, &self.descriptor, plain(to)?)?)
     }
 
+    /// Takes the lock of those who replace or remove profiles in it, until this is dropped. False: another has it.
+    pub fn lock(&self) -> bool {
+        flock(&self.descriptor, FlockOperation::NonBlockingLockExclusive).is_ok()
+    }
+
     /// Removes the name of a file, or of a link.
     pub fn remove(&self, name: &OsStr) -> Result<(), Refusal> {
         Ok(unlinkat(&self.descriptor, plain(name)?, AtFlags::empty())?)
+    }
+
+    /// Whether nobody but its user, who runs this, and root put anything into it.
+    fn is_own(&self) -> bool {
+        self.owner == geteuid().as_raw() && !self.is_shared()
+    }
+
+    /// Opens what nobody else can have put there, or replaces meanwhile, with a tenth of the system calls.
+    fn open_own(&self, name: &OsStr) -> Result<RegularFile, Refusal> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let path_only = self.path_only(name)?;
+        let seen = look_at(&path_only)?;
+        let opened = openat(&self.descriptor, name, flags | OFlags::CLOEXEC, Mode::empty())?;
+        let (stat, file) = (fstat(&opened)?, File::from(opened));
+        let is_it = (stat.st_dev, stat.st_ino) == (seen.device, seen.inode);
+        let opened = RegularFile { facts: seen, path: descriptor_path(&file), file };
+        if is_it { Ok(opened) } else { Err(Refusal::OtherFile) }
     }
 
     fn counts(&self, facts: Facts) -> bool {

@@ -53,6 +53,7 @@ fn prune(flags: &ListFlags) -> Option<Pruned> {
     let bounds = Bounds {
         age_ns: flags.max_age.unwrap_or(default.age_ns),
         total_bytes: flags.max_total.unwrap_or(default.total_bytes),
+        ..default
     };
     prune::prune(&places::own_profile_directory(), bounds)
 }

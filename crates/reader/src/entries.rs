@@ -50,6 +50,7 @@ impl Header {
             (offset_of!(H, last_cycles), &mut self.last_cycles),
             (offset_of!(H, last_cycles_ns), &mut self.last_cycles_ns),
             (offset_of!(H, cpu_ns), &mut self.cpu_ns),
+            (offset_of!(H, processes), &mut self.processes),
             (FAILURE_OFFSET as usize, &mut self.failures),
             (ABORT_OFFSET as usize, &mut self.aborts),
         ] {
@@ -188,6 +189,19 @@ impl Stack {
         }
     }
 
+    /// Adds the counters of another entry of the same stack.
+    pub fn add_counters(&mut self, mut other: Self) {
+        self.flags |= other.flags;
+        self.first_monotonic_ns = self.first_monotonic_ns.min(other.first_monotonic_ns);
+        self.lifetimes.iter_mut().zip(other.lifetimes).for_each(|(to, from)| *to += from);
+        let ((sampled, weighted), (more_sampled, more_weighted)) =
+            (self.counters_mut(), other.counters_mut());
+        for (to, from) in sampled.into_iter().zip(more_sampled) {
+            *to = to.saturating_add(*from);
+        }
+        weighted.into_iter().zip(more_weighted).for_each(|(to, from)| *to += *from);
+    }
+
     /// What the hash of its entry has to be.
     pub fn hash(&self) -> u64 {
         stack_hash(self.kind(), self.epoch, self.frames.iter().copied())
@@ -211,18 +225,6 @@ pub fn stack(entry: Entry, frames: &Region) -> Option<Stack> {
     let frames = words.map(|word| LookupAddress(Entry(word).u64(0))).collect();
     let stack = Stack { frames, ..counters(entry) };
     (stack.hash() == entry.u64(offset_of!(S, hash))).then_some(stack)
-}
-
-pub fn add_counters(to: &mut Stack, mut from: Stack) {
-    to.flags |= from.flags;
-    to.first_monotonic_ns = to.first_monotonic_ns.min(from.first_monotonic_ns);
-    to.lifetimes.iter_mut().zip(from.lifetimes).for_each(|(to, from)| *to += from);
-    let ((sampled, weighted), (more_sampled, more_weighted)) =
-        (to.counters_mut(), from.counters_mut());
-    for (to, from) in sampled.into_iter().zip(more_sampled) {
-        *to = to.saturating_add(*from);
-    }
-    weighted.into_iter().zip(more_weighted).for_each(|(to, from)| *to += *from);
 }
 
 impl LiveSample {

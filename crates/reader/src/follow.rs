@@ -6,9 +6,9 @@ use crate::entries;
 use crate::fields::Entry;
 use crate::reading::Reading;
 use crate::region::Region;
-use crate::snapshot::{FailedAllocation, Header, Snapshot, Stack};
+use crate::snapshot::{Header, Snapshot, Stack};
 use hashbrown::{DefaultHashBuilder, HashTable};
-use ramson_format::{ABORT_OFFSET, FAILURE_OFFSET, KINDS, Kind, LookupAddress, RegionKind, flags};
+use ramson_format::{KINDS, Kind, LookupAddress, RegionKind, flags};
 use std::hash::BuildHasher;
 
 /// Reads the profile of one process, any number of times.
@@ -61,13 +61,7 @@ impl Follower {
         let bad = self.numbers.update(&mut stacks, &entries, &frames);
         reading.count(bad, Defect::BadStacks);
         let number = |stack: usize| self.numbers.renumbered.get(stack).copied().flatten();
-        let failure_at = |offset: u64| {
-            let failure = entries::failure(reading.header(), offset as usize)?;
-            let stack = number(failure.stack).unwrap_or(0);
-            Some(Box::new(FailedAllocation { stack, ..failure }))
-        };
-        header.last_failure = failure_at(FAILURE_OFFSET);
-        header.last_abort = failure_at(ABORT_OFFSET);
+        reading.add_failures(&mut header, number);
         let (live, extents) = reading.live(&keys, &samples, &self.numbers.renumbered);
         freed.retain_mut(|freed| {
             // A free whose stack was damaged has none; one whose allocation's stack was is of no use.
@@ -161,7 +155,7 @@ impl Numbers {
             }
             // Two threads that met a stack at once each wrote an entry.
             match std::mem::replace(&mut counted[index], true) {
-                true => entries::add_counters(stack, counters),
+                true => stack.add_counters(counters),
                 false => *stack = Stack { frames: std::mem::take(&mut stack.frames), ..counters },
             }
         }

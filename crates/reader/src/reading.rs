@@ -8,11 +8,13 @@ use crate::fields::Entry;
 use crate::follow::Follower;
 use crate::region::{Part, Region};
 use crate::settle::{Copied, newest_of_each_address, settle};
-use crate::snapshot::{Extent, Freed, Header, LiveSample, Mapping, Snapshot};
+use crate::snapshot::{
+    Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot, Stack,
+};
 use ramson_format as format;
 use ramson_format::{
-    FILE_BYTES_RANGE, KEY_CANCELLED, Kind, MAGIC, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind,
-    VERSION, live_flags, plan, state,
+    ABORT_OFFSET, FAILURE_OFFSET, FILE_BYTES_RANGE, KEY_CANCELLED, KINDS, Kind, MAGIC, PAGE_BYTES,
+    REGION_KINDS, REGIONS, RegionKind, VERSION, live_flags, plan, state,
 };
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -23,6 +25,21 @@ impl Snapshot {
     /// Reads a snapshot. Never panics, whatever the bytes; takes memory in proportion to the bytes that are present.
     pub fn read<S: ReadAt + ?Sized>(source: &S) -> Result<Self, ReadError> {
         Ok(std::mem::take(Follower::default().read(source)?))
+    }
+
+    /// The same of the header and of what lives only, in a fraction of the time: all of it is of overflow stacks, and what is damaged is not
+    /// told.
+    pub fn read_live<S: ReadAt + ?Sized>(source: &S) -> Result<Self, ReadError> {
+        if let Some(passed) = source.apart() {
+            return passed.snapshot();
+        }
+        let mut reading = Reading::begin(source)?;
+        let (keys, samples) = reading.live_table()?;
+        let mut header = reading.facts();
+        reading.add_failures(&mut header, |_| None);
+        let (live, extents) = reading.live(&keys, &samples, &[]);
+        let stacks = KINDS.map(Stack::overflow).to_vec();
+        Ok(Self { header, stacks, live, extents, ..Self::default() })
     }
 }
 
@@ -41,11 +58,15 @@ impl Header {
     }
 }
 
-/// Where the committed entries of each region are, in the order of the directory. `None`: its row is damaged, or another region has a part
-/// of that place.
+/// Where the entries of each region are that can hold something, in the order of the directory. `None`: its row is damaged, or another
+/// region has a part of that place.
 pub fn regions<S: ReadAt + ?Sized>(source: &S) -> Result<[Option<Range<u64>>; REGIONS], ReadError> {
     let reading = Reading::begin(source)?;
-    Ok(REGION_KINDS.map(|kind| reading.place(kind).filter(|place| reading.is_apart(kind, place))))
+    Ok(REGION_KINDS.map(|kind| {
+        let Range { start, end } = reading.place(kind).filter(|it| reading.is_apart(kind, it))?;
+        let used = reading.used(kind, (end - start) / kind.entry_bytes());
+        Some(start..start + used * kind.entry_bytes())
+    }))
 }
 
 pub struct Reading<'a, S: ReadAt + ?Sized> {
@@ -264,6 +285,17 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         let root = self.header().slice(format::ROOT_OFFSET as usize, format::ROOT_BYTES);
         header.root = format::Root::from_bytes(root).map(Box::new);
         header
+    }
+
+    /// The latest allocations that failed; `number` has the indices of stacks.
+    pub fn add_failures(&self, header: &mut Header, number: impl Fn(usize) -> Option<usize>) {
+        let failure_at = |offset: u64| {
+            let failure = entries::failure(self.header(), offset as usize)?;
+            let stack = number(failure.stack).unwrap_or(0);
+            Some(Box::new(FailedAllocation { stack, ..failure }))
+        };
+        header.last_failure = failure_at(FAILURE_OFFSET);
+        header.last_abort = failure_at(ABORT_OFFSET);
     }
 
     pub fn mappings(&mut self) -> Result<Vec<Mapping>, ReadError> {

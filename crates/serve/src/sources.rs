@@ -4,7 +4,7 @@ use crate::identity::Identity;
 use crate::ids::ids;
 use ramson_analysis::listing;
 use ramson_profile::Estimate;
-use ramson_source::{Base, Failure, Members, Opened, Selector, map_all, open_all, open_recording};
+use ramson_source::{Base, Failure, Members, Opened, Selector, list_all, open_all, open_recording};
 use rustix::process::getuid;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -220,7 +220,7 @@ fn several(all: &[Entry]) -> Failure {
 }
 
 fn all() -> Entries {
-    let found = map_all(|_| true, |recording| listing::Entry::of(&recording));
+    let found = list_all(|recording| listing::Entry::of(&recording));
     let mut profiles = found.found;
     listing::sort(&mut profiles);
     let ids = ids(&profiles, getuid().as_raw());

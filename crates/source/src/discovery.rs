@@ -1,15 +1,18 @@
 //! All profiles of this machine that this user may read.
 
-use crate::file::{failure_of, mapped_header, member_failure, open_member, read_file};
+use crate::failure::Failure;
+use crate::file::{failure_of, list_file, mapped_header, member_failure, open_member, read_file};
+use crate::maps::bytes_of;
 use crate::places::opened_profile_directories;
 use crate::recording::Recording;
 use ramson_apart::is_trusted;
 use ramson_paths::Directory;
 use ramson_process::{processes, watched};
-use ramson_reader::{Header, ReadError};
+use ramson_reader::{Header, MappedBytes, ReadError};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Files of another user's directory that are looked at: at 0.3 ms each that is 3 s. What their processes map is found besides.
 const MOST_FILES_OF_OTHERS: usize = 10_000;
@@ -37,12 +40,21 @@ pub fn all() -> Discovery<Recording> {
 
 /// Those of them whose header is wanted.
 pub fn all_with(is_wanted: impl Fn(&Header) -> bool) -> Discovery<Recording> {
-    map_all(is_wanted, |recording| recording)
+    let read = |path: &Path, bytes: &MappedBytes| read_file(path, &bytes.file);
+    map_all(is_wanted, read, |recording| recording)
 }
 
-/// What `map` makes of each of them. They are not all in memory at once.
-pub fn map_all<T>(
+/// What `map` makes of all profiles. They are not all in memory at once, and files are read only as far as a list needs it: header and what
+/// lives.
+pub fn list_all<T>(map: impl Fn(Recording) -> T) -> Discovery<T> {
+    // Before any file is looked at: whose process began later is not known to have ended.
+    let pids: HashSet<u32> = processes::all().into_iter().collect();
+    map_all(|_| true, |path, bytes| list_file(path, bytes, &pids), map)
+}
+
+fn map_all<T>(
     is_wanted: impl Fn(&Header) -> bool,
+    read: impl Fn(&Path, &MappedBytes) -> Result<Recording, Failure>,
     map: impl Fn(Recording) -> T,
 ) -> Discovery<T> {
     let headers = processes::all().into_iter().filter_map(|pid| Some((pid, mapped_header(pid)?.0)));
@@ -73,7 +85,7 @@ pub fn map_all<T>(
         keep(recording);
     };
     for directory in &directories {
-        each_file_in(directory, &is_called_so, &is_wanted, &mut keep_file, &mut unreadable);
+        each_file_in(directory, &is_called_so, &is_wanted, &read, &mut keep_file, &mut unreadable);
     }
     for pid in unseen.into_values() {
         match open_member(pid) {
@@ -107,7 +119,8 @@ pub fn files_in(
 ) -> Vec<Recording> {
     let mut found = Vec::new();
     let mut keep = |recording| found.push(recording);
-    each_file_in(directory, &is_named, &is_wanted, &mut keep, &mut Vec::new());
+    let read = |path: &Path, bytes: &MappedBytes| read_file(path, &bytes.file);
+    each_file_in(directory, &is_named, &is_wanted, &read, &mut keep, &mut Vec::new());
     found
 }
 
@@ -115,6 +128,7 @@ fn each_file_in(
     directory: &Directory,
     is_named: &impl Fn(&OsStr) -> bool,
     is_wanted: &impl Fn(&Header) -> bool,
+    read: &impl Fn(&Path, &MappedBytes) -> Result<Recording, Failure>,
     keep: &mut impl FnMut(Recording),
     unreadable: &mut Vec<String>,
 ) {
@@ -136,7 +150,8 @@ fn each_file_in(
         // A file may have any number of names.
         let is_new = known.insert((opened.facts.device, opened.facts.inode));
         let path = directory.path().join(&name);
-        match Header::read(&opened.file) {
+        let bytes = bytes_of(opened);
+        match Header::read(&bytes) {
             Ok(header) if is_new && is_wanted(&header) => {}
             Err(error @ ReadError::Apart(_)) if is_new => {
                 unreadable.push(failure_of(&path, &error).to_string());
@@ -144,7 +159,7 @@ fn each_file_in(
             }
             _ => continue,
         }
-        match read_file(&path, &opened.file) {
+        match read(&path, &bytes) {
             Ok(recording) => keep(recording),
             Err(failure) => unreadable.push(failure.to_string()),
         }

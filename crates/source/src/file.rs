@@ -7,13 +7,14 @@ use crate::recording::{Recording, complete};
 use crate::root_note::note_root;
 use crate::running::{self, is_running, running_elsewhere};
 use ramson_apart::{Apart, NOBODY, bounds, for_owner, is_trusted, user_of};
-use ramson_format::{FILE_BYTES_RANGE, MAGIC, flags};
+use ramson_format::{FILE_BYTES_RANGE, MAGIC, flags, state};
 use ramson_import::{Budget, ImportError, InuseAt};
 use ramson_paths::{MapIdentity, RegularFile};
 use ramson_process::watched;
-use ramson_reader::{Header, Passed, ReadAt, ReadError, Snapshot};
+use ramson_reader::{Header, MappedBytes, Passed, ReadAt, ReadError, Snapshot};
 use ramson_symbols::CarriedNames;
 use rustix::fs::{MemfdFlags, memfd_create};
+use std::collections::HashSet;
 use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind, Read, Seek};
 use std::os::fd::AsRawFd;
@@ -172,6 +173,21 @@ pub fn read_file(path: &Path, file: &File) -> Result<Recording, Failure> {
     let names = CarriedNames::in_file(file).map(Arc::new);
     let owner = file.metadata().ok().map(|facts| facts.uid());
     Ok(Recording { names, owner, ..Recording::of(snapshot, running, shown) })
+}
+
+/// The same as far as a list needs it: header and what lives, no stacks and no names. `pids` ran before the file was opened.
+pub fn list_file(
+    path: &Path,
+    bytes: &MappedBytes,
+    pids: &HashSet<u32>,
+) -> Result<Recording, Failure> {
+    let shown = path.display().to_string();
+    let snapshot = Snapshot::read_live(bytes).map_err(|error| unreadable(&shown, &error))?;
+    let header = &snapshot.header;
+    // To look for each of thousands takes longer than to read them.
+    let may_run = header.state != state::EXITED || pids.contains(&header.pid);
+    let running = Some(header.pid).filter(|_| may_run && is_running(header, &bytes.file));
+    Ok(Recording { owner: Some(bytes.owner), ..Recording::of(snapshot, running, shown) })
 }
 
 /// Why the profile at `path` cannot be read.

@@ -3,7 +3,7 @@
 //! `selector` understands SRC, `members` are the processes that it names; `open` opens their profiles. `file` reads one file, mapping
 //! or pipe; `discovery` finds all profiles of this machine.
 //! `moment` turns `SRC@…` into a moment of a history, `marks` into one that the user kept. `target` is a running process, profiled
-//! or not. `snapshot_bytes` makes a profile file of what was read; `root_note` keeps in it which root directory its process has. `failure` is how every command fails.
+//! or not. `snapshot_bytes` makes a profile file of what was read, `sum` one of several; `root_note` keeps in it which root directory its process has. `failure` is how every command fails.
 #![forbid(unsafe_code)]
 
 mod discovery;
@@ -22,9 +22,10 @@ mod root_note;
 mod running;
 mod selector;
 mod snapshot_bytes;
+mod sum;
 mod target;
 
-pub use discovery::{Discovery, all, all_with, files_in, files_since, map_all};
+pub use discovery::{Discovery, all, all_with, files_in, files_since, list_all};
 pub use failure::Failure;
 pub use file::{Opened, find_again, open_file, open_member, open_to_write, read_file};
 pub use foreign::Foreign;
@@ -34,6 +35,7 @@ pub use moment::{PastMoment, find, place, time_of, unreadable};
 pub use open::{Members, open_all, open_one, open_recording, open_recordings, running};
 pub use recording::{Past, Recording, complete, name_of};
 pub use root_note::{RootFate, note_root_of, root_fate};
-pub use running::runs_anywhere;
+pub use running::{own_pids, runs_anywhere};
 pub use selector::{Base, Selector};
+pub use sum::Sum;
 pub use target::{Refused, Target, Targets, find_target, find_targets, gone, matching_targets};

@@ -129,6 +129,8 @@ fn open_group(selector: &Selector) -> Result<Members, Failure> {
     }
     if let Base::Name(name) = &selector.base {
         let mut named = all_with(|header| is_named(header, name));
+        // The last process that has a profile of its own, if there is one.
+        named.found.sort_by_key(|found| found.snapshot.header.processes == 0);
         return match (named.found.pop(), named.unreadable.pop()) {
             (Some(last), _) => Ok(Members::of(vec![last], 0)),
             (None, Some(why)) => Err(Failure::failed(why)),

@@ -7,6 +7,7 @@ use ramson_process::{processes, text};
 use ramson_reader::Header;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::ErrorKind;
 
@@ -37,6 +38,11 @@ pub fn running_elsewhere(header: &Header, identity: &MapIdentity) -> Option<u32>
             && own_pid(pid) == Some(header.pid)
             && has_mapped(pid, identity).unwrap_or(false)
     })
+}
+
+/// What all processes are called, each in its own namespace.
+pub fn own_pids() -> HashSet<u32> {
+    processes::all().into_iter().filter_map(own_pid).collect()
 }
 
 /// What a process of ours is called in its own, innermost namespace.

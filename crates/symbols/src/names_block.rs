@@ -40,6 +40,20 @@ impl CarriedNames {
         }
     }
 
+    /// Adds those of another profile, except what is in no binary: its address has a meaning in one process only.
+    pub fn add_binaries(&mut self, other: &Self) {
+        let is_binary =
+            |(path, build_id): &(String, String)| !(path.is_empty() && build_id.is_empty());
+        for (binary, answers) in other.by_binary.iter().filter(|(binary, _)| is_binary(binary)) {
+            let own = self.by_binary.entry(binary.clone()).or_default();
+            for &address in answers.by_address.keys() {
+                if !own.by_address.contains_key(&address) {
+                    own.add(address, &answers.get(address).unwrap_or_default());
+                }
+            }
+        }
+    }
+
     /// The frames at `at`.
     pub fn get(&self, at: CodeAddress) -> Option<Vec<Frame>> {
         let (binary, address) = parts(at);

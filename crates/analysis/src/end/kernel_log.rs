@@ -69,8 +69,8 @@ impl KernelLog {
         }
         let is_its = |entry: &&Entry| {
             entry.since_boot_ns + slack_ns >= header.last_monotonic_ns
-                && (entry.id == header.pid || entry.signal != SIGKILL && is_thread(entry.id))
                 && names(header).any(|name| name == entry.name)
+                && (entry.id == header.pid || entry.signal != SIGKILL && is_thread(entry.id))
         };
         let first = self.entries.iter().find(is_its)?;
         // The same kill may be told in two lines.

@@ -9,11 +9,10 @@ use crate::rss::live_text;
 use kernel_log::KernelLog;
 use ramson_format::state;
 use ramson_profile::Estimate;
-use ramson_profile::format::{format_bytes, format_duration, format_utc};
-use ramson_reader::{End as Noted, FailedAllocation, Way};
+use ramson_profile::format::{format_bytes, format_duration, format_objects, format_utc};
+use ramson_reader::{End as Noted, FailedAllocation, Header, Snapshot, Way};
 use ramson_source::{Recording, runs_another_program};
 use serde::Serialize;
-use std::collections::HashSet;
 use std::sync::OnceLock;
 
 /// Signals by which a program ends itself, or the kernel does, when something is wrong with it.
@@ -78,14 +77,26 @@ pub fn end_of(source: &Recording) -> Option<Noted> {
 
 /// How the kernel's log says that it ended.
 pub fn in_log(source: &Recording, log: &KernelLog) -> Option<Noted> {
-    let threads: HashSet<u32> = source.snapshot.live.iter().map(|live| live.tid).collect();
-    log.end_of(&source.snapshot.header, |id| threads.contains(&id))
+    let Snapshot { header, live, .. } = &source.snapshot;
+    log.end_of(header, |id| live.iter().any(|live| live.tid == id))
+}
+
+/// `sum of 1,234 processes`, if it is one.
+fn sum_text(header: &Header) -> Option<String> {
+    match header.processes {
+        0 => None,
+        1 => Some("sum of 1 process".into()),
+        count => Some(format!("sum of {} processes", format_objects(count as f64))),
+    }
 }
 
 /// One word for how the process is or how it ended.
 pub fn state_of(source: &Recording) -> String {
     if source.running.is_some() {
         return attachment::state_of(source).unwrap_or("running").into();
+    }
+    if let Some(sum) = sum_text(&source.snapshot.header) {
+        return sum;
     }
     match end_of(source).map(|end| end.way) {
         Some(Way::Exited(status)) => format!("exited {status}"),
@@ -228,6 +239,10 @@ pub fn sentence(source: &Recording) -> String {
     let Some(end) = end_of(source) else {
         let lived_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
         let lived = format_duration(lived_ns);
+        if let Some(sum) = sum_text(header) {
+            let last = format_utc(header.unix_ns(header.last_monotonic_ns));
+            return format!("{sum}; the longest lived {lived}, the last ended {last}");
+        }
         if header.state == state::EXITED {
             return format!("exited after {lived}");
         }

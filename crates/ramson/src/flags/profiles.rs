@@ -11,7 +11,7 @@ Running processes come first, the largest RSS on top; then dead ones, the latest
 
 State: running, exited N, the signal that ended the process, replaced (by exec), or died if nothing more is known. If it died because memory ran out, the cause follows: OOM killer, or out of memory (an allocation had just failed). RSS: now, or as last seen. `ramson run` records cause and RSS for its program; for others they come from the kernel's log, if this user may read it. Ports: the TCP ports on which the process listens; `not read` if the processes of its user have too many files open.
 
-Pruning removes profiles of this user's ended processes, but never a file that was given a name with -o. `ramson run` prunes when it starts.
+Pruning removes old profiles of this user's ended processes. If the rest exceeds the size limit, the newest and the largest stay, and the others become one sum for each command line. A file that was given a name with -o always stays. `ramson run` and `ramson record` prune while they run.
   RAMSON_PRUNE_AGE=30d  RAMSON_PRUNE_SIZE=1G
 
 Examples:
@@ -37,8 +37,8 @@ pub struct ListFlags {
     /// One JSON object instead of a table
     #[arg(long)]
     pub json: bool,
-    /// First remove profiles of processes that ended more than --max-age ago, then the oldest ones
-    /// until the rest fits --max-total
+    /// First remove profiles of processes that ended more than --max-age ago, then sum the smaller
+    /// ones of those that do not fit --max-total
     #[arg(long)]
     pub prune: bool,
     /// Oldest profile to keep: a number with d, h, m or s, or off. Default: RAMSON_PRUNE_AGE, or 30d

@@ -8,6 +8,8 @@ mod writing;
 use crate::answers::{RecordEvent, Recorded};
 use crate::flags::{DEFAULT_KEEP_NS, RecordFlags};
 use crate::output::{hint, print_json, remark};
+use crate::run::keeper::Keeper;
+use crate::run::prune::Bounds;
 use followed::{Followed, Shot};
 use lateness::Lateness;
 use ramson_analysis::rss::Rss;
@@ -15,6 +17,7 @@ use ramson_analysis::timeline::Split;
 use ramson_history::{HistoryError, HistoryWriter, Levels, Rules, Taken, Triggers};
 use ramson_process::clock::{monotonic_ns, unix_ns};
 use ramson_process::stat;
+use ramson_source::places::own_profile_directory;
 use ramson_source::{Failure, Recording, place, unreadable};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -57,6 +60,8 @@ pub fn record(flags: &RecordFlags) -> Result<(), Failure> {
         is_failing: false,
         is_json: flags.json,
     };
+    // What is recorded may leave profiles without a "ramson run" that looks after them.
+    let _keeper = Keeper::start(own_profile_directory(), Bounds::from_environment());
     let mut has_said_it_waits = false;
     loop {
         recording.lateness.begin_round();

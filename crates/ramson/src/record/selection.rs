@@ -115,7 +115,7 @@ impl Selection {
                     .iter()
                     .any(|group| matches!(&group.base, Base::Name(name) if is_named(header, name)))
             };
-            is_new && (self.is_all || has_name() || is_member())
+            is_new && header.processes == 0 && (self.is_all || has_name() || is_member())
         };
         found.into_iter().filter(is_wanted).collect()
     }

@@ -1,7 +1,8 @@
-//! Rewrites the file of a dead process without the room that it did not use, for copying and attaching to tickets.
+//! Rewrites the file of a dead process without the room that it did not use: to save space, and for copying and attaching to tickets.
 
 use crate::output_file::replace_in;
-use ramson_format::{PAGE_BYTES, REGION_KINDS, Region};
+use ramson_format::{PAGE_BYTES, REGION_KINDS, Region, RegionKind};
+use ramson_paths::Directory;
 use ramson_reader::{ReadAt, regions};
 use ramson_source::places::open_directory_of;
 use std::fs::File;
@@ -9,15 +10,33 @@ use std::io;
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// Replaces `path` by a file with the same records whose regions follow each other, with a block
 /// behind them, as of names. Only for files that are not written any more.
 pub fn compact(path: &Path, block: &[u8]) -> io::Result<()> {
     let (directory, name) = open_directory_of(path)?;
+    // Else it might come back after it was summed.
+    if !has_lock(&directory) {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
     let profile = directory.open_file(name)?.file;
     let mut content = compacted(&profile)?;
     content.extend_from_slice(block);
     replace_in(&directory, name, Some(&profile.metadata()?), |out| out.write_all(&content))
+}
+
+/// Whoever has it needs it for a second or two.
+fn has_lock(directory: &Directory) -> bool {
+    const ATTEMPTS: usize = 250;
+    const PAUSE: Duration = Duration::from_millis(10);
+    (0..ATTEMPTS).any(|attempt| {
+        if attempt > 0 {
+            sleep(PAUSE);
+        }
+        directory.lock()
+    })
 }
 
 /// The records of `file`, with the regions one after the other.
@@ -27,19 +46,37 @@ pub fn compacted(file: &File) -> io::Result<Vec<u8>> {
     let length = file.length()?;
     let mut out = vec![0; PAGE_BYTES as usize];
     file.read_exact_at(&mut out, 0)?;
+    // Of the live table, which is not full.
+    let mut taken_slots = Vec::new();
     for (kind, place) in REGION_KINDS.into_iter().zip(places) {
         let place = place.ok_or_else(|| damaged("the profile is damaged"))?;
         let (bytes, start) = (place.end - place.start, out.len());
         if place.end > length || start as u64 + bytes > file.most_bytes() {
             return Err(damaged("the profile is cut or too large"));
         }
-        out.resize((start as u64 + bytes).next_multiple_of(PAGE_BYTES) as usize, 0);
-        file.read_exact_at(&mut out[start..start + bytes as usize], place.start)?;
+        let mut content = vec![0; bytes as usize];
+        file.read_exact_at(&mut content, place.start)?;
+        if kind == RegionKind::LiveKeys {
+            let slots = content.chunks_exact(size_of::<u64>()).enumerate();
+            taken_slots = slots.filter(|(_, key)| **key != [0; 8]).map(|(slot, _)| slot).collect();
+        }
+        if [RegionKind::LiveKeys, RegionKind::LiveSamples].contains(&kind) {
+            content = of_slots(&taken_slots, &content, kind.entry_bytes() as usize);
+        }
+        out.extend_from_slice(&content);
+        out.resize(out.len().next_multiple_of(PAGE_BYTES as usize), 0);
         let row = kind.row();
         out[row..row + 8].copy_from_slice(&(start as u64).to_le_bytes());
-        let capacity = row + offset_of!(Region, capacity);
-        let committed = bytes / kind.entry_bytes();
-        out[capacity..capacity + 8].copy_from_slice(&committed.to_le_bytes());
+        let entries = content.len() as u64 / kind.entry_bytes();
+        for field in [offset_of!(Region, capacity), offset_of!(Region, committed)] {
+            out[row + field..row + field + 8].copy_from_slice(&entries.to_le_bytes());
+        }
     }
     Ok(out)
+}
+
+/// The entries of these slots.
+fn of_slots(slots: &[usize], table: &[u8], entry_bytes: usize) -> Vec<u8> {
+    let entry = |slot: &usize| table.get(slot * entry_bytes..(slot + 1) * entry_bytes);
+    slots.iter().filter_map(entry).flatten().copied().collect()
 }

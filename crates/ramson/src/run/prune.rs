@@ -1,26 +1,36 @@
-//! Old profiles are removed, by age and by size; never that of a process that runs, never a file that is no profile or not ours.
+//! Bounds of a directory of profiles, by age and by size: what is too old is removed; of what is too much, the newest and the largest
+//! stay, and the rest is summed, one profile for each command line. Never that of a process that runs, never a file that is no profile
+//! or not ours.
 
+use super::summing::{self, is_sum};
 use crate::flags::values::{DAY_NS, parse_age, parse_total};
 use crate::output::remark;
-use ramson_format::MAGIC;
+use ramson_format::{DEFAULT_FILE_BYTES, Health, MAGIC, flags};
 use ramson_paths::{Directory, Entry};
 use ramson_process::clock::unix_ns;
 use ramson_profile::format::format_bytes;
 use ramson_reader::Header;
 use ramson_source::places::open_directory;
-use ramson_source::runs_anywhere;
+use ramson_source::{Sum, own_pids, runs_anywhere};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// A younger file may be that of a process that is just beginning.
+/// A younger file without a whole header may be that of a process that is just beginning.
 const LEAST_AGE_NS: i128 = 60_000_000_000;
+/// Files that one pass takes away: it ends soon, and the next one goes on.
+const MOST_AT_ONCE: usize = 1 << 13;
+/// A sum is not larger than such a part of the whole room.
+const ROOMS: u64 = 16;
 
 /// Which profiles stay; the largest value is no bound.
 #[derive(Clone, Copy)]
@@ -28,6 +38,8 @@ pub struct Bounds {
     pub age_ns: u64,
     /// Of all profiles of one directory together, as they take space on disk.
     pub total_bytes: u64,
+    /// A process whose profiles stay in any case.
+    pub spared: Option<u32>,
 }
 
 impl Bounds {
@@ -36,6 +48,7 @@ impl Bounds {
         Self {
             age_ns: setting("RAMSON_PRUNE_AGE", 30 * DAY_NS, parse_age),
             total_bytes: setting("RAMSON_PRUNE_SIZE", 1 << 30, parse_total),
+            spared: None,
         }
     }
 }
@@ -48,72 +61,233 @@ fn setting(name: &str, default: u64, parse: fn(&str) -> Result<u64, &'static str
     })
 }
 
-/// What was removed from a directory.
+/// What was taken away from a directory.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Pruned {
     /// The directory.
     pub directory: PathBuf,
-    /// How many profiles.
+    /// How many profiles were removed.
     pub removed: u64,
-    /// Bytes that they took on disk.
+    /// How many were added to sums, and then removed.
+    pub summed: u64,
+    /// Bytes that the directory's profiles take less on disk.
     pub bytes: u64,
 }
 
 impl fmt::Display for Pruned {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let (directory, bytes) = (self.directory.display(), format_bytes(self.bytes as f64));
-        match self.removed {
-            0 => write!(f, "{directory}: no profile is older or larger than the bounds allow"),
-            1 => write!(f, "{directory}: removed 1 old profile, {bytes}"),
-            count => write!(f, "{directory}: removed {count} old profiles, {bytes}"),
+        let profiles = |count| if count == 1 { "old profile" } else { "old profiles" };
+        match (self.removed, self.summed) {
+            (0, 0) => write!(f, "{directory}: no profile is older or larger than the bounds allow"),
+            (count, 0) => write!(f, "{directory}: removed {count} {}, {bytes}", profiles(count)),
+            (0, count) => write!(f, "{directory}: summed {count} {}, {bytes}", profiles(count)),
+            (removed, count) => write!(
+                f,
+                "{directory}: removed {removed} and summed {count} {}, {bytes}",
+                profiles(count)
+            ),
         }
     }
 }
 
-/// Removes what is beyond the bounds from one directory of profiles. Marks lie elsewhere and stay. `None` if the directory cannot be
-/// opened.
+/// Takes what is beyond the bounds out of one directory of profiles. Marks lie elsewhere and stay. `None` if the directory cannot be
+/// opened, or another process is at it.
 pub fn prune(path: &Path, bounds: Bounds) -> Option<Pruned> {
-    let directory = open_directory(path).ok()?;
-    let now_ns = i128::from(unix_ns());
-    let mut candidates = directory.entries().ok()?;
-    candidates.retain(|entry| is_candidate(entry, now_ns));
-    candidates.sort_by_key(|entry| entry.facts.modified_ns);
-    // A clock that jumped makes every profile old, but none older than the latest that was made.
-    let newest_ns = candidates.last().map_or(0, |newest| newest.facts.modified_ns);
-    let latest_ns = newest_ns.max(directory.modified_ns()).min(now_ns);
-    let (mut count, mut bytes) = (0, 0);
-    let size = |entry: &Entry| entry.facts.allocated_bytes;
-    let mut total_bytes = candidates.iter().map(size).sum::<u64>();
-    for entry in &candidates {
-        let is_old = latest_ns - entry.facts.modified_ns > i128::from(bounds.age_ns);
-        let is_young = now_ns - entry.facts.modified_ns < LEAST_AGE_NS;
-        let is_beyond = is_old || total_bytes > bounds.total_bytes;
-        if is_beyond && !is_young && remove(&directory, entry) {
-            total_bytes -= size(entry);
-            bytes += size(entry);
-            count += 1;
+    let directory = open_directory(path).ok().filter(Directory::lock)?;
+    summing::finish(&directory);
+    let mut entries = candidates(&directory);
+    let (now_ns, before_bytes) = (i128::from(unix_ns()), size_of(&entries));
+    // In the future: a clock was set back, nothing is known.
+    entries.retain(|entry| entry.facts.modified_ns <= now_ns);
+    let spared = bounds.spared.map(|pid| format!("{pid}-"));
+    let is_spared = |name: &OsStr| {
+        spared.as_ref().is_some_and(|pid| name.as_encoded_bytes().starts_with(pid.as_bytes()))
+    };
+    let spared_bytes =
+        size_of(&entries.extract_if(.., |entry| is_spared(&entry.name)).collect::<Vec<_>>());
+    let mut pass = Pass { directory, now_ns, pids: own_pids(), removed: 0, summed: 0 };
+    pass.remove_old(&mut entries, bounds.age_ns);
+    let total_bytes = bounds.total_bytes.saturating_sub(spared_bytes);
+    if size_of(&entries) > total_bytes {
+        pass.sum_smaller(entries, total_bytes);
+        pass.bound_sums(bounds.total_bytes);
+    }
+    let Pass { directory, removed, summed, .. } = pass;
+    let after_bytes = if removed + summed > 0 { taken_bytes(&directory) } else { before_bytes };
+    let bytes = before_bytes.saturating_sub(after_bytes);
+    Some(Pruned { directory: path.to_owned(), removed, summed, bytes })
+}
+
+/// What may be taken away if it turns out to be a profile that is not in use.
+fn candidates(directory: &Directory) -> Vec<Entry> {
+    let mut entries = directory.entries().unwrap_or_default();
+    entries.retain(|Entry { name, facts }| {
+        facts.owner == geteuid().as_raw() && (is_called_as_the_library_does(name) || is_sum(name))
+    });
+    entries
+}
+
+fn taken_bytes(directory: &Directory) -> u64 {
+    size_of(&candidates(directory))
+}
+
+fn size_of(entries: &[Entry]) -> u64 {
+    entries.iter().map(|entry| entry.facts.allocated_bytes).sum()
+}
+
+struct Pass {
+    directory: Directory,
+    now_ns: i128,
+    /// What running processes are called.
+    pids: HashSet<u32>,
+    removed: u64,
+    summed: u64,
+}
+
+/// A profile of an ended process.
+struct Dead {
+    entry: Entry,
+    /// `None`: it cannot be read, or is too large to be summed.
+    header: Option<Header>,
+}
+
+impl Dead {
+    /// Roughly the live bytes.
+    fn weight(&self) -> u64 {
+        let Some(Header { health, interval_bytes, .. }) = &self.header else { return 0 };
+        let live = health[Health::Samples as usize].saturating_sub(health[Health::Frees as usize]);
+        live.saturating_mul(*interval_bytes)
+    }
+}
+
+impl Pass {
+    fn remove_old(&mut self, entries: &mut Vec<Entry>, age_ns: u64) {
+        let modified_ns = |entry: &Entry| entry.facts.modified_ns;
+        // A clock that jumped makes every profile old, but none older than the latest that was made.
+        let newest_ns = entries.iter().map(modified_ns).max().unwrap_or(0);
+        let latest_ns = newest_ns.max(self.directory.modified_ns()).min(self.now_ns);
+        let is_old = |entry: &Entry| latest_ns - modified_ns(entry) > i128::from(age_ns);
+        entries.retain(|entry| !(is_old(entry) && self.remove(entry)));
+    }
+
+    /// Sums what there is no room for: half of the room is for the newest, a quarter for the largest of the rest, and what is left for
+    /// the sums.
+    fn sum_smaller(&mut self, mut entries: Vec<Entry>, total_bytes: u64) {
+        entries.sort_by_key(|entry| Reverse(entry.facts.modified_ns));
+        entries.retain(|entry| !is_sum(&entry.name));
+        let (mut kept_bytes, mut rest) = (0, Vec::new());
+        for entry in entries {
+            let bytes = entry.facts.allocated_bytes;
+            // Newest first: as soon as one has no room, older ones have none.
+            if rest.is_empty() && kept_bytes + bytes <= total_bytes / 2 {
+                kept_bytes += bytes;
+            } else if rest.len() < MOST_AT_ONCE {
+                match self.dead(entry) {
+                    Some(dead) => rest.push(dead),
+                    None => kept_bytes += bytes,
+                }
+            }
+        }
+        rest.sort_by_key(|dead| Reverse(dead.weight()));
+        let largest_end = (kept_bytes.min(total_bytes / 2) + total_bytes / 4).max(kept_bytes);
+        rest.retain(|dead| {
+            let end = kept_bytes + dead.entry.facts.allocated_bytes;
+            let is_kept = dead.header.is_some() && end <= largest_end;
+            kept_bytes = if is_kept { end } else { kept_bytes };
+            !is_kept
+        });
+        self.sum_up(rest, total_bytes);
+    }
+
+    /// Adds each to the sum of its command line.
+    fn sum_up(&mut self, rest: Vec<Dead>, total_bytes: u64) {
+        let mut groups = BTreeMap::<u64, Vec<OsString>>::new();
+        for Dead { entry, header } in rest {
+            match header {
+                Some(header) => {
+                    groups.entry(key(&header, true)).or_default().push(entry.name);
+                }
+                None => self.removed += u64::from(self.directory.remove(&entry.name).is_ok()),
+            }
+        }
+        for (key, names) in groups {
+            let sum = Sum::within(total_bytes / ROOMS);
+            self.summed += summing::sum(&self.directory, key, &names, sum);
         }
     }
-    Some(Pruned { directory: path.to_owned(), removed: count, bytes })
+
+    /// A quarter of the room is for the sums. Where they take more, those of one executable become one, whatever their arguments; where that
+    /// is too much still, those stay that were added to last.
+    fn bound_sums(&mut self, total_bytes: u64) {
+        let sums = self.sums();
+        if size_of(&sums) <= total_bytes / 4 {
+            return;
+        }
+        let mut groups = BTreeMap::<u64, Vec<OsString>>::new();
+        for entry in sums.into_iter().take(MOST_AT_ONCE) {
+            if let Some(Dead { header: Some(header), entry }) = self.dead(entry) {
+                groups.entry(key(&header, false)).or_default().push(entry.name);
+            }
+        }
+        for (key, names) in groups.into_iter().filter(|(_, names)| names.len() > 1) {
+            let sum = Sum::of_executable_within(total_bytes / ROOMS);
+            summing::sum(&self.directory, key, &names, sum);
+        }
+        let sums = self.sums();
+        let mut taken_bytes = size_of(&sums);
+        for entry in sums {
+            if taken_bytes > total_bytes / 4 && self.directory.remove(&entry.name).is_ok() {
+                taken_bytes -= entry.facts.allocated_bytes;
+                self.removed += 1;
+            }
+        }
+    }
+
+    /// Those that were added to first come first.
+    fn sums(&self) -> Vec<Entry> {
+        let mut sums = candidates(&self.directory);
+        sums.retain(|entry| is_sum(&entry.name));
+        sums.sort_by_key(|entry| entry.facts.modified_ns);
+        sums
+    }
+
+    /// Removes it, if it is of no process that may run.
+    fn remove(&mut self, entry: &Entry) -> bool {
+        let is_removed =
+            self.dead(entry.clone()).is_some() && self.directory.remove(&entry.name).is_ok();
+        self.removed += u64::from(is_removed);
+        is_removed
+    }
+
+    /// `None`: it is no profile, nor what is left of an emptied one, or may be in use. Nobody writes a file whose lock is free: a process takes
+    /// it before the header is whole; and one that was profiled by a library that took none is found by its mapping.
+    fn dead(&self, entry: Entry) -> Option<Dead> {
+        let opened = self.directory.open_file(&entry.name).ok()?;
+        let (file, facts) = (opened.file, opened.facts);
+        let header = Header::read(&file).ok();
+        let is_young = self.now_ns - entry.facts.modified_ns < LEAST_AGE_NS;
+        let is_its = facts.inode == entry.facts.inode
+            && (facts.bytes == 0 || is_profile(&file))
+            && (header.is_some() || !is_young)
+            && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let may_run =
+            |header: &Header| self.pids.contains(&header.pid) && runs_anywhere(header, &file);
+        let is_dead = is_its && !header.as_ref().is_some_and(may_run);
+        let header = header.filter(|_| facts.allocated_bytes <= DEFAULT_FILE_BYTES);
+        is_dead.then_some(Dead { entry, header })
+    }
 }
 
-/// Whether it may be removed if it turns out to be a profile that is not in use. In the future: a clock was set back, nothing is known.
-fn is_candidate(entry: &Entry, now_ns: i128) -> bool {
-    let is_ours = entry.facts.owner == geteuid().as_raw();
-    is_ours && entry.facts.modified_ns <= now_ns && is_called_as_the_library_does(&entry.name)
-}
-
-/// Removes it, if it is a profile, or what is left of an emptied one, and is not in use. While we
-/// hold its lock no process has it mapped; and a process that was profiled by a library that took
-/// none is found by its mapping.
-fn remove(directory: &Directory, entry: &Entry) -> bool {
-    let Ok(opened) = directory.open_file(&entry.name) else { return false };
-    let (file, facts) = (opened.file, opened.facts);
-    facts.inode == entry.facts.inode
-        && (facts.bytes == 0 || is_profile(&file))
-        && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
-        && !Header::read(&file).is_ok_and(|header| runs_anywhere(&header, &file))
-        && directory.remove(&entry.name).is_ok()
+/// What the profiles of a sum have in common: the executable, in its root directory; its arguments; and how they were recorded.
+fn key(header: &Header, with_arguments: bool) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let arguments = header.command.iter().skip(1).filter(|_| with_arguments);
+    let (name, arguments) = (header.command.first(), arguments.collect::<Vec<_>>());
+    (&header.exe, name, arguments, with_arguments).hash(&mut hasher);
+    header.root.as_ref().map(|root| root.to_bytes()).hash(&mut hasher);
+    (header.flags & (flags::ATTACHED | flags::HOOKED)).hash(&mut hasher);
+    hasher.finish()
 }
 
 fn is_profile(file: &File) -> bool {
@@ -122,7 +296,7 @@ fn is_profile(file: &File) -> bool {
 }
 
 /// As the library names files: two or three numbers. A file with another name is kept.
-fn is_called_as_the_library_does(name: &OsStr) -> bool {
+pub fn is_called_as_the_library_does(name: &OsStr) -> bool {
     let name = name.to_str().and_then(|name| name.strip_suffix(".ramson"));
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     name.is_some_and(|name| {

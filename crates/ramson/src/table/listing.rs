@@ -44,7 +44,8 @@ pub fn text(listing: &Listing, rows: usize) -> String {
             command(row),
             entry.profile.clone(),
         ];
-        let cells = [entry.pid.to_string()].into_iter().chain(user).chain(others);
+        let pid = or_dash(entry.processes.is_none().then(|| entry.pid.to_string()));
+        let cells = [pid].into_iter().chain(user).chain(others);
         // A program may call itself anything.
         table.row(cells.map(|cell| cell.replace(char::is_control, "\u{fffd}")));
     }
@@ -106,6 +107,7 @@ mod tests {
     fn entry(command: &[&str]) -> Entry {
         Entry {
             pid: 7,
+            processes: None,
             name: "redis-server".into(),
             user: Some(getuid().as_raw()),
             state: "running".into(),

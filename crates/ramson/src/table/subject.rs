@@ -100,10 +100,13 @@ fn of_recording(summary: &Summary) -> String {
         (None, false) => summary.fate.clone(),
     };
     let (samples, live_samples) = summary.samples;
+    let pid = match summary.processes {
+        None => format!(" (pid {})", summary.pid),
+        Some(_) => String::new(),
+    };
     let line = format!(
-        "{} (pid {}), {fate}; interval {}, {} samples, {} live",
+        "{}{pid}, {fate}; interval {}, {} samples, {} live",
         summary.name,
-        summary.pid,
         summary.interval,
         format_objects(samples as f64),
         format_objects(live_samples as f64),

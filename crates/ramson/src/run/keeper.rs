@@ -1,0 +1,54 @@
+//! Holds a directory of profiles to its bounds while programs put profiles there.
+
+use super::prune::{Bounds, prune};
+use ramson_source::places::open_directory;
+use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Between two looks at the directory …
+const LEAST_PAUSE: Duration = Duration::from_millis(250);
+/// … and so many times as long as the last look took.
+const PAUSE_PER_LOOK: u32 = 20;
+/// Files grow, and processes end, without a change of the directory.
+const MOST_UNSEEN: Duration = Duration::from_secs(10);
+
+/// As long as there is this, one thread looks after the directory.
+pub struct Keeper {
+    stop: Sender<()>,
+    thread: Option<JoinHandle<u64>>,
+}
+
+impl Keeper {
+    /// Where there may be no further thread, nothing is done before the end.
+    pub fn start(directory: PathBuf, bounds: Bounds) -> Self {
+        let (stop, stopped) = channel::<()>();
+        // What is written until the next look has its room, too.
+        let early = Bounds { total_bytes: bounds.total_bytes / 4 * 3, ..bounds };
+        let path = directory.clone();
+        let look = move |bounds| prune(&directory, bounds).map_or(0, |pruned| pruned.summed);
+        let looks = move || {
+            let (mut summed, mut pause) = (0, LEAST_PAUSE);
+            let (mut seen_ns, mut last) = (None, Instant::now());
+            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                let changed_ns = open_directory(&path).ok().map(|it| it.modified_ns());
+                if changed_ns == seen_ns && last.elapsed() < MOST_UNSEEN {
+                    continue;
+                }
+                (seen_ns, last) = (changed_ns, Instant::now());
+                summed += look(early);
+                pause = (last.elapsed() * PAUSE_PER_LOOK).max(LEAST_PAUSE);
+            }
+            summed + look(bounds)
+        };
+        Self { stop, thread: Builder::new().spawn(looks).ok() }
+    }
+
+    /// Looks once more, and ends. How many profiles were summed.
+    pub fn end(self) -> u64 {
+        let Self { stop, thread } = self;
+        drop(stop);
+        thread.and_then(|thread| thread.join().ok()).unwrap_or(0)
+    }
+}
