@@ -38,7 +38,7 @@ def large_table(plan):
         "report FILE --view tree": [machine.RAMSON, "report", old, "--view", "tree"],
         "report FILE --view peek .": [machine.RAMSON, "report", old, "--view", "peek", "."],
         "diff OLD NEW": [machine.RAMSON, "diff", old, new],
-        "merge OLD NEW": [machine.RAMSON, "merge", old, new, "-o", merged, "--force"],
+        "export OLD NEW -f pprof": [machine.RAMSON, "export", old, new, "-f", "pprof", "-o", merged, "--force"],
         "export FILE -f collapsed": [machine.RAMSON, "export", old, "-f", "collapsed"],
     }
     if machine.has("go"):

@@ -91,7 +91,7 @@ fn holes_do_not_count_while_the_program_runs_and_do_in_what_a_killed_one_left() 
     let (mut running, pid) = paused(&scratch, &[program("extents.c").to_str().unwrap(), "holes"]);
     let snapshot = scratch.path("moment.ramson");
     let snapshot = snapshot.to_str().unwrap();
-    say(&scratch, &["snap", &pid, "-o", snapshot]);
+    say(&scratch, &["mark", &pid, "-o", snapshot]);
     for source in [&pid, snapshot] {
         let report = Json::parse(&say(&scratch, &["report", source, "--json", "--kind", "mmap"]));
         assert_eq!(report.number("total.value"), 20.0 * MIB, "{source}");

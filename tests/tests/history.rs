@@ -1,4 +1,4 @@
-//! `record`, `timeline`, `snap`, `mark` and moments of sources, on a real program.
+//! `record`, `timeline`, `mark` and moments of sources, on a real program.
 
 use ramson_tests::recorded::*;
 use ramson_tests::servers::{
@@ -39,7 +39,7 @@ fn what_makes_no_sense_is_refused(recorded: &Recorded) {
     recorded.refused("report 1@-1h", 5, "not in the history");
     recorded.refused("doctor PID@-1h", 2, "no memory to examine");
     recorded.refused("leaks PID@mark:before..", 2, "a range");
-    recorded.refused("snap PID@mark:before..", 2, "not a range");
+    recorded.refused("mark PID@mark:before.. -o x", 2, "not a range");
     recorded.refused("mark PID@mark:before x", 2, "a mark keeps the present moment");
     recorded.refused("record PID", 5, "is no longer running");
     recorded.refused("timeline PID@peak", 2, "one moment is no series");
@@ -86,7 +86,7 @@ fn moments_and_ranges_show_the_past_of_a_process_also_after_its_death() {
     assert!(text.contains("ByteArray"), "names are found later: {text}");
     recorded.good("leaks PID@mark:middle --since PID@mark:before --min-age 1ms");
     recorded.good(
-        "snap PID@mark:middle -o SNAP"
+        "mark PID@mark:middle -o SNAP"
             .replace("SNAP", &recorded.scratch.path("s.ramson").display().to_string())
             .as_str(),
     );

@@ -77,16 +77,11 @@ fn commands_that_write_say_what_and_where_as_one_object() {
     assert!(Path::new(mark.text("file")).exists(), "{mark:?}");
     assert_eq!(mark.at("in_history"), &Json::Word("false".into()));
 
-    let file = scratch.path("snap.ramson");
-    let snap = answer(&scratch, &["snap", &pid, "-o", text(&file), "--json"]);
-    assert_eq!(snap.number("bytes"), fs::metadata(&file).unwrap().len() as f64);
-    assert_eq!((snap.text("file"), snap.number("pid")), (text(&file), f64::from(running.0.id())));
-
-    let merged = scratch.path("merged.pb.gz");
-    let merge =
-        answer(&scratch, &["merge", text(&file), text(&file), "-o", text(&merged), "--json"]);
-    assert_eq!(merge.list("profiles").len(), 2, "{merge:?}");
-    assert!(merge.number("stacks") > 0.0 && merged.exists());
+    let file = scratch.path("moment.ramson");
+    let mark = answer(&scratch, &["mark", &pid, "-o", text(&file), "--json"]);
+    assert_eq!(mark.at("mark"), &Json::Word("null".into()));
+    assert_eq!((mark.text("file"), mark.number("pid")), (text(&file), f64::from(running.0.id())));
+    assert!(file.exists());
 
     let named = scratch.path("named.ramson");
     let symbolize = answer(&scratch, &["symbolize", text(&file), "-o", text(&named), "--json"]);
@@ -156,8 +151,7 @@ fn nothing_binary_goes_to_a_terminal() {
     let pid = running.0.id().to_string();
     for (words, what) in [
         (vec!["export", &pid, "-f", "pprof"], "pprof is binary"),
-        (vec!["snap", &pid, "-o", "-"], "a profile is binary"),
-        (vec!["merge", &pid, "-o", "-"], "pprof is binary"),
+        (vec!["mark", &pid, "-o", "-"], "a profile is binary"),
     ] {
         let mut command = ramson(&scratch);
         let mut terminal = Terminal::start(command.args(&words), 100, 10);

@@ -58,7 +58,7 @@ fn two_servers_of_one_name_are_told_apart_by_command_line_and_port() {
     }
     // One that takes one process says the same.
     let name = python().file_name().unwrap().to_str().unwrap().to_owned();
-    let refused = say(&scratch, &["snap", &format!("tree:{}", std::process::id())]);
+    let refused = say(&scratch, &["mark", &format!("tree:{}", std::process::id()), "now"]);
     assert_eq!(refused.status, 2, "{refused:?}");
     for text in [one_port.to_string(), other_port.to_string(), "server.py other".into(), name] {
         assert!(refused.stderr.contains(&text), "{text}: {refused:?}");

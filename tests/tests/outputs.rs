@@ -37,9 +37,8 @@ fn a_device_is_written_to_and_never_replaced() {
     for command in [
         vec!["export", own, "-f", "pprof"],
         vec!["export", own, "-f", "html"],
-        vec!["snap", own],
+        vec!["mark", own],
         vec!["symbolize", own],
-        vec!["merge", own, own],
     ] {
         for (force, out) in [(true, out), (false, out), (true, link.to_str().unwrap())] {
             let mut ramson = ramson(&scratch);

@@ -131,7 +131,7 @@ fn what_takes_one_lists_those_that_might_be_meant() {
     let redises = Redises::start();
     let (scratch, source) = (&redises.scratch, redises.source.as_str());
     let name = source.trim_start_matches("name:");
-    for command in [vec!["snap", source], vec!["mark", source, "now"], vec!["symbolize", source]] {
+    for command in [vec!["mark", source, "now"], vec!["symbolize", source]] {
         let refused = say(scratch, &command);
         assert_eq!((refused.status, refused.remarks.len()), (2, 1), "{refused:?}");
         for pid in &redises.profiled {

@@ -221,7 +221,7 @@ fn mode(path: &Path) -> u32 {
 fn outputs_are_for_their_owner_only_and_no_link_is_followed() {
     let scratch = Scratch::new();
     let script = "umask 0; cd /var/tmp; mkdir out\n\
-                  $ramson snap $forged -o out/snapped > /dev/null\n\
+                  $ramson mark $forged -o out/marked > /dev/null\n\
                   $ramson export $forged -f json -o out/exported\n\
                   $ramson run --trim-every 1s --trim-log out/log -- true\n\
                   $ramson record --all -o out/history.db & pid=$!\n\
@@ -230,7 +230,7 @@ fn outputs_are_for_their_owner_only_and_no_link_is_followed() {
                   kill -INT $pid; wait $pid";
     let modes = private(&scratch, script).text();
     let files: Vec<_> = modes.lines().collect();
-    for name in ["snapped", "exported", "log", "history.db"] {
+    for name in ["marked", "exported", "log", "history.db"] {
         assert!(files.contains(&format!("600 out/{name}").as_str()), "{name}: {modes}");
     }
     assert!(files.iter().all(|file| file.starts_with("600 ")), "{modes}");

@@ -298,7 +298,7 @@ fn what_we_export_has_the_same_numbers_in_pprof_under_the_same_filters() {
     let base = format!("-diff_base={}", files[0]);
     assert_eq!(with_files(our_top(&diff)), with_files(pprof_top(&scratch, &[&base, &files[1]])));
     let merged = scratch.path("merged.pb.gz");
-    let sum = ["merge", &*old, &*new, &*other, "-o", text(&merged)];
+    let sum = ["export", &*old, &*new, &*other, "-f", "pprof", "-o", text(&merged)];
     say(&scratch, &sum).good();
     let [a, b, c] = [&*files[0], &*files[1], &*files[2]];
     assert_eq!(pprof_top(&scratch, &[text(&merged)]), pprof_top(&scratch, &[a, b, c]));

@@ -4,7 +4,6 @@
 //! have one size and the interval stayed what it was, that is what was sampled; elsewhere it is the integer whose weight comes closest
 //! to the estimate.
 
-use crate::heap_v2::write_mappings;
 use ramson_profile::{
     Estimate, FrameTable, Profile, STACKS_NOT_RECORDED, SampleType, StackSample, is_invisible,
 };
@@ -55,6 +54,17 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     }
     write_mappings(profile, out)?;
     out.flush()
+}
+
+/// Where binaries were, as /proc/PID/maps shows it.
+fn write_mappings(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\nMAPPED_LIBRARIES:")?;
+    for mapping in &profile.mappings {
+        let (start, end, offset) = (mapping.start, mapping.end, mapping.file_offset);
+        let path = mapping.path.replace(char::is_control, "?");
+        writeln!(out, "{start:08x}-{end:08x} r-xp {offset:08x} 00:00 0 {path}")?;
+    }
+    Ok(())
 }
 
 /// What a reader gives this weight.

@@ -6,10 +6,8 @@
 
 pub mod collapsed;
 pub mod csv;
-pub mod firefox;
 mod flame;
 pub mod heap_text;
-pub mod heap_v2;
 pub mod html;
 pub mod json;
 pub mod markup;

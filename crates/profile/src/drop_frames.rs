@@ -5,8 +5,7 @@ use crate::merge::merge_equal_samples;
 use crate::model::{Mapping, Profile};
 use regex::Regex;
 
-/// Full-match regexp, without anchors, over function names cut at their parameter list. Valid for pprof's `drop_frames`
-/// (RE2) as it is.
+/// Full-match regexp, without anchors, over function names cut at their parameter list. Valid for pprof's `drop_frames` as it is.
 pub const DROP_FRAMES: &str = concat!(
     // The malloc family, plain, glibc's, and prefixed by an allocator.
     r"(__libc_|__GI___libc_|__interceptor_|__wrap_|tc_|mi_|mi_heap_)?",

@@ -6,44 +6,18 @@ use std::path::PathBuf;
 /// Of `mark`.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Marked {
-    /// Of the mark.
-    pub mark: String,
+    /// Of the mark; null for a file.
+    pub mark: Option<String>,
     /// The process.
     pub pid: u32,
     /// The program's name.
     pub name: String,
-    /// When it was made; nanoseconds since 1970.
-    pub time_unix_ns: u64,
-    /// The mark's file.
-    pub file: PathBuf,
-    /// Whether a history has it, too.
-    pub in_history: bool,
-}
-
-/// Of `snap`.
-#[derive(Serialize, schemars::JsonSchema)]
-pub struct Snapped {
-    /// The process.
-    pub pid: u32,
-    /// The program's name.
-    pub name: String,
-    /// The moment that the file holds; nanoseconds since 1970.
+    /// The moment that was kept; nanoseconds since 1970.
     pub time_unix_ns: u64,
     /// The profile that was written.
     pub file: PathBuf,
-    /// Its length.
-    pub bytes: u64,
-}
-
-/// Of `merge`.
-#[derive(Serialize, schemars::JsonSchema)]
-pub struct Merged {
-    /// The pprof file that was written.
-    pub file: PathBuf,
-    /// Profiles that it adds up: files, or `memory of process PID`.
-    pub profiles: Vec<String>,
-    /// Distinct stacks.
-    pub stacks: usize,
+    /// Whether a history has it, too.
+    pub in_history: bool,
 }
 
 /// Of `symbolize`.

@@ -3,7 +3,7 @@
 use crate::flags::{self, Shell};
 use crate::output::print_raw;
 use clap_complete::CompleteEnv;
-use clap_complete::env::{Bash, Elvish, EnvCompleter, Fish, Powershell, Shells, Zsh};
+use clap_complete::env::{Bash, EnvCompleter, Fish, Shells, Zsh};
 use ramson_source::Failure;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Set by the scripts: the shell that asks.
 const VARIABLE: &str = "RAMSON_COMPLETE";
-const SHELLS: Shells<'static> = Shells(&[&OwnBash, &Elvish, &Fish, &Powershell, &OwnZsh]);
+const SHELLS: Shells<'static> = Shells(&[&OwnBash, &Fish, &OwnZsh]);
 
 /// Answers and ends the process if a shell asks. Has to be called before anything else.
 pub fn answer() {

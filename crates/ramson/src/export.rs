@@ -5,12 +5,11 @@ use crate::output::{hint, remark};
 use crate::output_file::{refuse_terminal, write_file};
 use crate::saved::Saving;
 use crate::timeline::series;
+use ramson_analysis::is_same_process;
 use ramson_analysis::named::{Detail, common_sample_type, defects, take_sum};
 use ramson_analysis::timeline::{now, timeline};
 use ramson_encode::series::{self as over_time, Series};
-use ramson_encode::{
-    collapsed, csv, firefox, heap_v2, html, json, openmetrics, pprof, speedscope, svg,
-};
+use ramson_encode::{collapsed, csv, html, json, openmetrics, pprof, speedscope, svg};
 use ramson_process::clock::unix_ns;
 use ramson_process::text;
 use ramson_profile::format::format_local_time;
@@ -53,13 +52,8 @@ fn export_profile(flags: &ExportFlags) -> Result<(), Failure> {
     for step in selection.apply(&mut named.profile, sample_type)?.unmatched {
         hint(&format!("{step} matches nothing"));
     }
+    say_what_counts_twice(&members.opened);
     say_what_is_not_whole(flags, &members);
-    if matches!(flags.format, Format::HeapV2) && !heap_v2::has_addresses(&named.profile) {
-        return Err(Failure::usage(format!(
-            "{}: it has names without addresses, and heap_v2 has addresses only. Pass another --format",
-            flags.source.sources.join(" ")
-        )));
-    }
     if matches!(flags.format, Format::Html) {
         let title = title(&members, &named.profile);
         let old = flags.old.as_ref().map(|old| open_all(&[old])).transpose()?;
@@ -86,6 +80,24 @@ fn export_profile(flags: &ExportFlags) -> Result<(), Failure> {
     })
 }
 
+fn say_what_counts_twice(sources: &[Opened]) {
+    for (index, source) in sources.iter().enumerate() {
+        let is_again = |other: &&Opened| match (other, source) {
+            (Opened::Recording(other), Opened::Recording(source)) => {
+                is_same_process(&other.snapshot, &source.snapshot)
+            }
+            _ => false,
+        };
+        if let Some(other) = sources[..index].iter().find(is_again) {
+            hint(&format!(
+                "{} and {} are of one process: what both hold counts twice",
+                other.origin(),
+                source.origin()
+            ));
+        }
+    }
+}
+
 fn say_what_is_not_whole(flags: &ExportFlags, members: &Members) {
     for opened in &members.opened {
         for defect in defects(opened) {
@@ -104,11 +116,9 @@ fn write(format: Format, profile: &Profile, of: SampleType, out: &mut dyn Write)
         Format::Pprof => pprof::write(profile, out, of),
         Format::Collapsed => collapsed::write(profile, out, of),
         Format::Speedscope => speedscope::write(profile, out, of),
-        Format::Firefox => firefox::write(profile, out, of),
         Format::Svg => svg::write(profile, out, of),
         Format::Json => json::write(profile, out),
         Format::Csv => csv::write(profile, out),
-        Format::HeapV2 => heap_v2::write(profile, out),
         Format::Html | Format::Openmetrics => unreachable!("these are more than a profile"),
     }
 }

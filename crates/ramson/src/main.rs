@@ -13,7 +13,6 @@ mod list;
 mod man;
 mod mark;
 mod mcp;
-mod merge;
 mod open;
 mod output;
 mod output_file;
@@ -24,7 +23,6 @@ mod saved;
 mod saved_diff;
 mod schemas;
 mod serve;
-mod snap;
 mod symbolize;
 mod table;
 mod timeline;
@@ -122,10 +120,8 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Leaks(flags) => leaks::leaks(&flags),
         Command::Diff(flags) => diff::diff(&flags),
         Command::Mark(flags) => mark::mark(&flags).map(|()| 0),
-        Command::Snap(flags) => snap::snap(&flags).map(|()| 0),
         Command::Record(flags) => record::record(&flags).map(|()| 0),
         Command::Timeline(flags) => timeline::timeline(&flags).map(|()| 0),
-        Command::Merge(flags) => merge::merge(&flags).map(|()| 0),
         Command::Doctor(flags) => doctor::doctor(&flags).map(|()| 0),
         Command::Attach(flags) => attach::attach(&flags).map(|()| 0),
         Command::Detach(flags) => attach::detach(&flags).map(|()| 0),

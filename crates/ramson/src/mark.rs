@@ -1,24 +1,63 @@
-//! `ramson mark`: keeps a profile as it is now under a name; a history of the process gets it, too.
+//! `ramson mark`: keeps one moment of a process, under a name that a history of the process gets too, or in a file of its own.
 
 use crate::answers::Marked;
 use crate::flags::MarkFlags;
 use crate::output::{print, print_json, remark};
+use crate::output_file::{refuse_terminal, write_file};
 use crate::record;
 use ramson_process::clock::unix_ns;
-use ramson_source::{Failure, marks, open_recording};
+use ramson_source::{Failure, Recording, marks, open_recording};
+use std::path::{Path, PathBuf};
 
 pub fn mark(flags: &MarkFlags) -> Result<(), Failure> {
+    let is_printed = flags.output.as_deref() == Some(Path::new("-"));
+    if is_printed && flags.json {
+        return Err(Failure::usage("-o -: standard output is either the profile or JSON"));
+    }
+    refuse_terminal(flags.output.as_deref().unwrap_or(Path::new("")), "a profile")?;
     let recording = open_recording(&flags.source.source)?;
-    let file = marks::keep(&recording, &flags.name, flags.force)?;
+    let marked = match (&flags.name, &flags.output) {
+        (Some(name), _) => keep(&recording, name, flags.force)?,
+        (None, Some(file)) => write(&recording, file, flags)?,
+        (None, None) => unreachable!("one of the two is required"),
+    };
+    match (is_printed, flags.json) {
+        (true, _) => Ok(()),
+        (false, true) => print_json("mark", &marked),
+        (false, false) => print(&format!("{}\n", marked.file.display())),
+    }
+}
+
+fn keep(recording: &Recording, name: &str, force: bool) -> Result<Marked, Failure> {
+    let file = marks::keep(recording, name, force)?;
     let time_unix_ns = unix_ns();
-    let in_history = record::mark(&recording, &flags.name).unwrap_or_else(|failure| {
+    let in_history = record::mark(recording, name).unwrap_or_else(|failure| {
         remark(format_args!("{failure}. The mark is in {} only", file.display()));
         false
     });
-    if !flags.json {
-        return print(&format!("{}\n", file.display()));
+    Ok(Marked { in_history, ..marked(recording, Some(name), time_unix_ns, file) })
+}
+
+fn write(recording: &Recording, file: &Path, flags: &MarkFlags) -> Result<Marked, Failure> {
+    if recording.past.as_ref().is_some_and(|past| past.from_ns.is_some()) {
+        return Err(Failure::usage(format!(
+            "{}: a profile file holds one moment, not a range. Pass its end alone, or export the range",
+            flags.source.source
+        )));
     }
-    let (pid, name) = (recording.pid(), recording.name().to_owned());
-    let mark = flags.name.clone();
-    print_json("mark", &Marked { mark, pid, name, time_unix_ns, file, in_history })
+    let time_unix_ns = recording.past.as_ref().map_or_else(unix_ns, |past| past.time_ns);
+    let content = recording.to_bytes();
+    write_file(file, flags.force, |out| out.write_all(&content))?;
+    Ok(marked(recording, None, time_unix_ns, file.to_owned()))
+}
+
+fn marked(recording: &Recording, name: Option<&str>, time_unix_ns: u64, file: PathBuf) -> Marked {
+    Marked {
+        mark: name.map(str::to_owned),
+        pid: recording.pid(),
+        name: recording.name().to_owned(),
+        time_unix_ns,
+        file,
+        in_history: false,
+    }
 }

@@ -1,6 +1,6 @@
 //! `ramson schema`: the JSON Schemas of what `--json` prints, made from the types that are printed.
 
-use crate::answers::{Marked, Merged, Recorded, Snapped, Symbolized};
+use crate::answers::{Marked, Recorded, Symbolized};
 use crate::attach::Each;
 use crate::flags::SchemaFlags;
 use crate::list::ListAnswer;
@@ -27,19 +27,17 @@ use std::fs;
 type Described = (&'static str, &'static [&'static str], fn(&mut SchemaGenerator) -> Schema);
 
 /// All of them. The kinds of `report` are in its type.
-const ALL: [Described; 17] = [
+const ALL: [Described; 15] = [
     ("diff", &["diff"], schema::<Comparison>),
     ("doctor", &["doctor"], schema::<OneOrSeveral<Finding, Findings>>),
     ("leaks", &["leaks"], schema::<Suspects>),
     ("list", &["list"], schema::<ListAnswer>),
     ("mark", &["mark"], schema::<Marked>),
-    ("merge", &["merge"], schema::<Merged>),
     ("moments", &["moments"], schema::<Moments>),
     ("processes", &["processes"], schema::<LiveProcesses>),
     ("profile", &["profile"], ramson_encode::json::schema),
     ("record", &["record"], schema::<Recorded>),
     ("report", &[], schema::<Report>),
-    ("snap", &["snap"], schema::<Snapped>),
     ("source", &["source"], schema::<SourceLines>),
     ("sources", &["sources"], schema::<Served>),
     ("symbolize", &["symbolize"], schema::<Symbolized>),

@@ -46,7 +46,7 @@ pub fn symbolize(flags: &SymbolizeFlags) -> Result<(), Failure> {
 fn symbolize_own(flags: &SymbolizeFlags, recording: &Recording) -> Result<(), Failure> {
     if recording.past.is_some() {
         return Err(Failure::usage(format!(
-            "{}: a history has no file to put names into. \"ramson snap {}\" makes one",
+            "{}: a history has no file to put names into. \"ramson mark {} -o FILE\" makes one",
             flags.source, flags.source
         )));
     }

@@ -30,7 +30,7 @@ pub fn keep(recording: &Recording, name: &str, force: bool) -> Result<PathBuf, F
     }
     if recording.past.is_some() {
         return Err(Failure::usage(format!(
-            "{}: a mark keeps the present moment only. \"ramson snap {}\" keeps another one as a file",
+            "{}: a mark keeps the present moment only. \"ramson mark {} -o FILE\" keeps another one as a file",
             recording.origin, recording.origin
         )));
     }

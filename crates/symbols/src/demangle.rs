@@ -12,7 +12,7 @@ const MAX_DEPTH: u32 = 96;
 /// Steps of printing. Substitutions can make a tree that is exponentially larger than its name and prints nothing.
 const MAX_STEPS: u32 = 1 << 17;
 
-/// The source's name for a linker's name: C++ with parameters, Rust without the hash, D, OCaml and Fortran without either. `None` if `name` is not a
+/// The source's name for a linker's name: C++ with parameters, Rust without the hash, OCaml and Fortran without either. `None` if `name` is not a
 /// mangled name (C), or not one that can be demangled within bounds.
 pub fn demangle(name: &str) -> Option<String> {
     if name.len() > MAX_MANGLED_BYTES {

@@ -15,7 +15,6 @@ mod debuginfod;
 mod declarations;
 mod defect;
 mod demangle;
-mod dlang;
 mod elf;
 mod engine;
 mod find;

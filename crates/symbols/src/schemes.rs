@@ -1,10 +1,8 @@
 //! Simple schemes by which compilers make one linker's name of a module's and a function's: OCaml's and gfortran's.
 
-use crate::dlang;
-
 /// The source's name for a linker's name. `None`: it is of no such scheme.
 pub fn demangle(name: &str) -> Option<String> {
-    dlang::demangle(name).or_else(|| ocaml(name)).or_else(|| fortran(name))
+    ocaml(name).or_else(|| fortran(name))
 }
 
 /// `caml`, modules with `__` between them, and the function with a number that the compiler gave it.

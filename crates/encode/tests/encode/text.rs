@@ -2,7 +2,7 @@
 
 use crate::profiles::{at, by_hand, stack};
 use ramson_encode::html::Page;
-use ramson_encode::{collapsed, csv, firefox, heap_v2, html, json, pprof, speedscope, svg};
+use ramson_encode::{collapsed, csv, html, json, pprof, speedscope, svg};
 use ramson_profile::view::{Sort, top};
 use ramson_profile::{Estimate, Profile, SampleType};
 use serde_json::{Value, json};
@@ -130,8 +130,6 @@ fn a_closed_pipe_is_reported_as_one_by_every_writer() {
         collapsed::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),
         json::write(&profile, &mut ClosedPipe),
         csv::write(&profile, &mut ClosedPipe),
-        firefox::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),
-        heap_v2::write(&profile, &mut ClosedPipe),
         html::write(&mut ClosedPipe, "", &Page::default(), 0),
         speedscope::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),
         svg::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),

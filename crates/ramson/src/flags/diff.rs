@@ -16,7 +16,7 @@ Columns: Δ is the change of the function's own allocations, new − old; ± is 
 Exit status: 3 if --fail-above tripped.
 
 Examples:
-  ramson snap 4711 -o before.ramson; sleep 600; ramson diff before.ramson 4711
+  ramson mark 4711 -o before.ramson; sleep 600; ramson diff before.ramson 4711
   ramson diff unit:redis.service@-1h unit:redis.service
   ramson diff main.ramson branch.ramson --fail-above 5%
   ramson diff old.ramson new.ramson --focus '^db/' --fail-above 10MiB")]

@@ -1,7 +1,7 @@
-//! The flags of commands that write a profile to a file: `export`, `merge`, `snap`, `symbolize`.
+//! The flags of commands that write a profile to a file: `export`, `symbolize`.
 
 use super::filters::FilterFlags;
-use super::source::{SearchFlags, SourceFlags, SourcesFlags};
+use super::source::{SearchFlags, SourcesFlags};
 use super::values::{KINDS, one_of, parse_sample_type};
 use clap::{Args, ValueEnum};
 use ramson_analysis::named::Kinds;
@@ -22,8 +22,8 @@ pub struct ExportFlags {
     #[command(flatten)]
     pub source: SourcesFlags,
     /// pprof: gzipped profile.proto; collapsed, csv: one line per stack; svg: a flame graph; html: the
-    /// page of ramson serve with one profile in it, for any browser; json: all stacks as one object; speedscope, firefox: for
-    /// these viewers; heap_v2: jemalloc's text, for jeprof; openmetrics: totals, for Prometheus
+    /// page of ramson serve with one profile in it, for any browser; json: all stacks as one object;
+    /// speedscope: for this viewer; openmetrics: totals, for Prometheus
     #[arg(short, long, value_enum)]
     pub format: Format,
     /// profile: stacks; timeline: RSS and live bytes over time, from a history (svg, csv, openmetrics)
@@ -41,7 +41,7 @@ pub struct ExportFlags {
     /// Default: heap; for another tool's file, all
     #[arg(long, value_parser = one_of(KINDS))]
     pub kind: Option<Kinds>,
-    /// What collapsed, svg, html and firefox count, and what pprof and speedscope show first.
+    /// What collapsed, svg and html count, and what pprof and speedscope show first.
     /// Default: inuse_space, or the default of a pprof file
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
     pub sample_index: Option<SampleType>,
@@ -55,13 +55,10 @@ pub enum Format {
     Pprof,
     Collapsed,
     Speedscope,
-    Firefox,
     Svg,
     Html,
     Json,
     Csv,
-    #[value(name = "heap_v2")]
-    HeapV2,
     Openmetrics,
 }
 
@@ -70,47 +67,6 @@ pub enum Format {
 pub enum ExportView {
     Profile,
     Timeline,
-}
-
-#[derive(Args)]
-#[command(after_help = "\
-Equal stacks of the same binary (by build ID, or else by path) become one, and their values are added up, as with \"go tool pprof -proto A B\". The result is in pprof's format, which has no place for the ± of the estimates.
-
-Examples:
-  ramson merge worker-*.ramson -o workers.pb.gz")]
-pub struct MergeFlags {
-    #[command(flatten)]
-    pub source: SourcesFlags,
-    /// Write to FILE
-    #[arg(short, long, value_name = "FILE")]
-    pub output: PathBuf,
-    /// Replace FILE if it exists
-    #[arg(long)]
-    pub force: bool,
-    /// One JSON object about the file on standard output
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-#[command(after_help = "\
-Prints the file's name. Every command reads the file, on any machine with the same binaries.
-
-Examples:
-  ramson snap name:redis-server
-  ramson snap 4711@-1h -o before.ramson")]
-pub struct SnapFlags {
-    #[command(flatten)]
-    pub source: SourceFlags,
-    /// Write to FILE instead of NAME-PID-TIME.ramson in this directory
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Replace the file if it exists
-    #[arg(long)]
-    pub force: bool,
-    /// One JSON object instead of the file's name
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(Args)]

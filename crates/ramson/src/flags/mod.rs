@@ -19,7 +19,7 @@ pub mod values;
 
 pub use command::{command, line_of};
 pub use diff::DiffFlags;
-pub use export::{ExportFlags, ExportView, Format, MergeFlags, SnapFlags, SymbolizeFlags};
+pub use export::{ExportFlags, ExportView, Format, SymbolizeFlags};
 pub use leaks::{Gate, LeaksFlags};
 pub use mcp::McpFlags;
 pub use processes::{AttachFlags, DetachFlags, DoctorFlags, SetFlags, TrimFlags};
@@ -73,12 +73,8 @@ pub enum Command {
     Record(RecordFlags),
     /// Show RSS and live bytes of a process over time, from its history
     Timeline(TimelineFlags),
-    /// Write one moment of a process to a profile file
-    Snap(SnapFlags),
-    /// Keep the current profile under a name, to compare with it later
+    /// Keep one moment of a process, under a name or in a file, to compare with it later
     Mark(MarkFlags),
-    /// Add up profiles
-    Merge(MergeFlags),
     /// Explain a process's RSS, and why freed memory is not returned
     Doctor(DoctorFlags),
     /// Record a running process from now on, without a restart
@@ -121,9 +117,7 @@ Examples:
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Shell {
     Bash,
-    Elvish,
     Fish,
-    Powershell,
     Zsh,
 }
 
@@ -132,9 +126,7 @@ impl Shell {
     pub fn name(self) -> &'static str {
         match self {
             Self::Bash => "bash",
-            Self::Elvish => "elvish",
             Self::Fish => "fish",
-            Self::Powershell => "powershell",
             Self::Zsh => "zsh",
         }
     }

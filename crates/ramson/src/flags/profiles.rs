@@ -4,6 +4,7 @@ use super::source::SourceFlags;
 use super::values::{parse_age, parse_total, parse_user};
 use clap::{Args, ValueEnum};
 use ramson_source::marks::parse_name;
+use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -51,18 +52,22 @@ pub struct ListFlags {
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints the path of the mark's file. ramson never removes it; you may at any time. \"leaks --since\" and \"leaks --baseline\" find a mark by its name, other commands by its path. If \"ramson record\" keeps a history of the process, the history has the mark too: SRC@mark:NAME.
+Prints the path of the file. ramson never removes it; you may at any time. Every command reads it, on any machine with the same binaries. \"leaks --since\" and \"leaks --baseline\" find a mark by its NAME, other commands by its path. If \"ramson record\" keeps a history of the process, the history has the mark too: SRC@mark:NAME.
 
 Examples:
   ramson mark name:redis-server deploy; sleep 3600; ramson leaks name:redis-server --since deploy
-  ramson diff $(ramson mark 4711 before) 4711")]
+  ramson diff $(ramson mark 4711 before) 4711
+  ramson mark 4711@-1h -o before.ramson")]
 pub struct MarkFlags {
     #[command(flatten)]
     pub source: SourceFlags,
-    /// What to call this moment: letters, digits, dots, dashes and underscores
-    #[arg(value_parser = parse_name)]
-    pub name: String,
-    /// Replace the mark if it exists
+    /// The name of the present moment: letters, digits, dots, dashes and underscores
+    #[arg(value_parser = parse_name, required_unless_present = "output")]
+    pub name: Option<String>,
+    /// Write to FILE, without a name; with a history, SRC may be a moment of the past
+    #[arg(short, long, value_name = "FILE", conflicts_with = "name")]
+    pub output: Option<PathBuf>,
+    /// Replace the mark or FILE if it exists
     #[arg(long)]
     pub force: bool,
     /// One JSON object instead of the path
