@@ -5,14 +5,11 @@ use ramson_tests::servers::*;
 use std::fs;
 use std::path::Path;
 
-/// Listens, holds some memory, and writes its port to standard output.
+/// Holds some memory, and writes its process ID to standard output.
 const SERVER: &str = r#"
-import socket, sys, time
-listening = socket.socket()
-listening.bind(("127.0.0.1", 0))
-listening.listen()
+import os, time
 kept = [bytearray(100_000) for _ in range(100)]
-print(listening.getsockname()[1], flush=True)
+print(os.getpid(), flush=True)
 while True: time.sleep(600)
 "#;
 
@@ -21,18 +18,16 @@ fn say(scratch: &Scratch, arguments: &[&str]) -> Outcome {
     finish(ramson(scratch).args(arguments))
 }
 
-/// A server under ramson, its process ID and its port.
-fn server(scratch: &Scratch, name: &str) -> (Running, u32, u16) {
+/// A server under ramson, and its process ID.
+fn server(scratch: &Scratch, name: &str) -> (Running, u32) {
     let script = scratch.file("server.py", SERVER);
     let log = scratch.path(&format!("log-{name}"));
     let mut command = ramson(scratch);
     command.args(["run", "--interval", "16K", "--"]).arg(python()).arg(script).arg(name);
     let said = || fs::read_to_string(&log).unwrap_or_default().contains('\n');
     let running = Running::start(&mut command, &log, said);
-    let port = fs::read_to_string(&log).unwrap().lines().next().unwrap().parse().unwrap();
-    let listed = Json::parse(&say(scratch, &["list", "--json", &format!("{port}")]).good().text());
-    let pid = listed.list("profiles")[0].number("pid") as u32;
-    (running, pid, port)
+    let pid = fs::read_to_string(&log).unwrap().lines().next().unwrap().parse().unwrap();
+    (running, pid)
 }
 
 /// The rows of the table that are of profiles in `scratch`.
@@ -44,23 +39,23 @@ fn rows(scratch: &Scratch, arguments: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn two_servers_of_one_name_are_told_apart_by_command_line_and_port() {
+fn two_servers_of_one_name_are_told_apart_by_command_line() {
     let scratch = Scratch::new();
-    let (mut one, one_pid, one_port) = server(&scratch, "one");
-    let (_other, other_pid, other_port) = server(&scratch, "other");
+    let (mut one, one_pid) = server(&scratch, "one");
+    let (_other, other_pid) = server(&scratch, "other");
     let all = rows(&scratch, &[]);
-    for (pid, port, name) in [(one_pid, one_port, "one"), (other_pid, other_port, "other")] {
+    for (pid, name) in [(one_pid, "one"), (other_pid, "other")] {
         let row = all.iter().find(|row| row.trim_start().starts_with(&pid.to_string())).unwrap();
-        let parts = [&format!(" {port} "), &format!("server.py {name}"), "running", "for "];
+        let parts = [&format!("server.py {name}"), "running", "for "];
         assert!(parts.iter().all(|part| row.contains(*part)), "{row}");
-        let by_port = rows(&scratch, &[&port.to_string()]);
-        assert_eq!(by_port.len(), 1, "{by_port:?}");
+        let by_pid = rows(&scratch, &[&pid.to_string()]);
+        assert_eq!(by_pid.len(), 1, "{by_pid:?}");
     }
     // One that takes one process says the same.
     let name = python().file_name().unwrap().to_str().unwrap().to_owned();
     let refused = say(&scratch, &["mark", &format!("tree:{}", std::process::id()), "now"]);
     assert_eq!(refused.status, 2, "{refused:?}");
-    for text in [one_port.to_string(), other_port.to_string(), "server.py other".into(), name] {
+    for text in [one_pid.to_string(), other_pid.to_string(), "server.py other".into(), name] {
         assert!(refused.stderr.contains(&text), "{text}: {refused:?}");
     }
     // The dead one comes last, and says how long ago.

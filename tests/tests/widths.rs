@@ -51,7 +51,7 @@ fn a_dead_program_s_tables_fit_and_name_its_function() {
             "flat flat% cum ± function file:line",
             "flat flat% sum% cum cum% ± objects function file:line",
         ],
-        ["pid state when live RSS command", "pid state when live ± RSS ports command"],
+        ["pid state when live RSS command", "pid state when live ± RSS command"],
     ];
     for (at, columns) in WIDTHS.into_iter().enumerate() {
         let shown = |arguments: &[&str]| shown(&scratch, columns, arguments);

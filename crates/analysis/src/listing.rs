@@ -4,7 +4,6 @@ use crate::attachment;
 use crate::end::{self, Cause, End};
 use crate::extents;
 use ramson_format::state;
-use ramson_process::ports::Listening;
 use ramson_process::{processes, stat};
 use ramson_profile::Estimate;
 use ramson_source::{Recording, list_all};
@@ -46,8 +45,6 @@ pub struct Entry {
     pub cause: Cause,
     /// Resident bytes now, or as they were last seen.
     pub rss: Option<u64>,
-    /// TCP ports on which it listens, as far as this user may see them; empty for a dead process; null: its user has too many files open.
-    pub ports: Option<Vec<u16>>,
     /// How it ended.
     pub end: Option<End>,
     /// The file, or `memory of process PID`.
@@ -77,7 +74,7 @@ pub struct Wanted {
     pub is_running: bool,
     /// Of this user's processes only.
     pub user: Option<u32>,
-    /// Each is in the name, the command line or the profile's path, or is the process ID or a port.
+    /// Each is in the name, the command line or the profile's path, or is the process ID.
     pub words: Vec<String>,
 }
 
@@ -94,13 +91,8 @@ pub fn list(wanted: &Wanted) -> Listing {
     let all = list_all(|recording| Entry::of(&recording));
     let mut profiles = all.found;
     let count = profiles.len();
-    // Asking for ports takes longest.
-    profiles.retain(|entry| wanted.has_state_and_user(entry));
-    let mut listening = Listening::default();
-    for entry in profiles.iter_mut().filter(|entry| entry.is_running) {
-        entry.ports = listening.ports(entry.pid, entry.user);
-    }
-    profiles.retain(|entry| wanted.words.iter().all(|word| entry.has(word)));
+    let has_words = |entry: &Entry| wanted.words.iter().all(|word| entry.has(word));
+    profiles.retain(|entry| wanted.has_state_and_user(entry) && has_words(entry));
     sort(&mut profiles);
     let unreadable = all.unreadable.into_iter().chain(all.left_out).collect();
     Listing { left_out: count - profiles.len(), profiles, unreadable }
@@ -138,7 +130,7 @@ impl Listing {
 }
 
 impl Entry {
-    /// Of one profile; its ports are not looked for.
+    /// Describes one profile.
     pub fn of(recording: &Recording) -> Self {
         let (header, end) = (&recording.snapshot.header, End::of(recording));
         let end_ns = end.as_ref().and_then(|end| end.time_unix_ns);
@@ -158,7 +150,6 @@ impl Entry {
                 Some(pid) => Some(stat::rss_and_peak(pid).0).filter(|&bytes| bytes > 0),
                 None => end.as_ref().and_then(|end| end.last_rss),
             },
-            ports: Some(Vec::new()),
             end,
             profile: recording.origin.clone(),
             command: header.command.clone(),
@@ -177,9 +168,6 @@ impl Entry {
             || self.profile.contains(word)
             || self.command.iter().any(|argument| argument.contains(word))
             || word.parse() == Ok(self.pid)
-            || word
-                .parse()
-                .is_ok_and(|port: u16| self.ports.iter().flatten().any(|own| *own == port))
     }
 
     /// What short-lived processes have in common that are one row. A death for a lack of memory is like no other.
@@ -204,7 +192,6 @@ mod tests {
             is_running: state == "running",
             cause: Cause::None,
             rss: None,
-            ports: Some(vec![6379]),
             end: None,
             profile: "/var/tmp/7-8.ramson".into(),
             command: vec![name.into(), "--port".into(), "6379".into()],

@@ -20,7 +20,6 @@ mod mappings;
 mod memory;
 mod padding;
 mod part;
-pub mod ports;
 mod process_memory;
 pub mod processes;
 pub mod program;

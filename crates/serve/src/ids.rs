@@ -63,7 +63,6 @@ mod tests {
             is_running,
             cause: Cause::Unknown,
             rss: None,
-            ports: None,
             end: None,
             profile: profile.into(),
             command: Vec::new(),

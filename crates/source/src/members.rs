@@ -6,7 +6,6 @@ use crate::recording::name_of;
 use crate::selector::{Base, Selector};
 use ramson_paths::executable_of;
 use ramson_process::identify::base_name;
-use ramson_process::ports::Listening;
 use ramson_process::stat::Stat;
 use ramson_process::{processes, text};
 use ramson_profile::format::{format_bytes, format_duration};
@@ -112,19 +111,15 @@ pub fn several(what: &str, pids: &[u32]) -> Failure {
 
 /// A line for each, with what tells them apart.
 fn candidates(pids: &[u32]) -> String {
-    let mut text = "\n       pid        age        RSS  ports  command".to_owned();
-    let mut listening = Listening::default();
+    let mut text = "\n       pid        age        RSS  command".to_owned();
     for &pid in pids.iter().take(MOST_CANDIDATES) {
         let stat = Stat::of(pid);
         let age = stat.map(|stat| format_duration(processes::age_ns(stat.start_ticks)));
         let rss = stat.and_then(|stat| stat.rss).map(|rss| format_bytes(rss as f64));
         let [age, rss] = [age, rss].map(|known| known.unwrap_or_else(|| "–".into()));
-        let ports = listening.ports(pid, processes::user(pid)).unwrap_or_default();
-        let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
-        let ports = if ports.is_empty() { "–".into() } else { ports.join(",") };
         let command = processes::command(pid).join(" ");
         let command: String = command.chars().take(MOST_COMMAND).collect();
-        text += &format!("\n{pid:>10} {age:>10} {rss:>10}  {ports:<5}  {command}");
+        text += &format!("\n{pid:>10} {age:>10} {rss:>10}  {command}");
     }
     if pids.len() > MOST_CANDIDATES {
         text += &format!("\n{:>10} more", pids.len() - MOST_CANDIDATES);

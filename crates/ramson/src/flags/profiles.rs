@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Running processes come first, the largest RSS on top; then dead ones, the latest first. Dead processes that ran for less than a minute and differ only in their arguments share a row. Narrow terminals show fewer columns; 140 columns show all.
 
-State: running, exited N, the signal that ended the process, replaced (by exec), or died if nothing more is known. If it died because memory ran out, the cause follows: OOM killer, or out of memory (an allocation had just failed). RSS: now, or as last seen. `ramson run` records cause and RSS for its program; for others they come from the kernel's log, if this user may read it. Ports: the TCP ports on which the process listens; `not read` if the processes of its user have too many files open.
+State: running, exited N, the signal that ended the process, replaced (by exec), or died if nothing more is known. If it died because memory ran out, the cause follows: OOM killer, or out of memory (an allocation had just failed). RSS: now, or as last seen. `ramson run` records cause and RSS for its program; for others they come from the kernel's log, if this user may read it.
 
 Pruning removes old profiles of this user's ended processes. If the rest exceeds the size limit, the newest and the largest stay, and the others become one sum for each command line. A file that was given a name with -o always stays. `ramson run` and `ramson record` prune while they run.
   RAMSON_PRUNE_AGE=30d  RAMSON_PRUNE_SIZE=1G
@@ -18,11 +18,11 @@ Pruning removes old profiles of this user's ended processes. If the rest exceeds
 Examples:
   ramson list
   ramson list --running
-  ramson list redis 6379
+  ramson list redis 4711
   ramson list --user www-data
   ramson list --prune --max-age 7d")]
 pub struct ListFlags {
-    /// Show only profiles that have WORD in their name, command line or path, or as process ID or port. Several words
+    /// Show only profiles that have WORD in their name, command line or path, or as process ID. Several words
     /// must all match
     #[arg(value_name = "WORD")]
     pub words: Vec<String>,

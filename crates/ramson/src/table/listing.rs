@@ -26,8 +26,7 @@ pub fn text(listing: &Listing, rows: usize) -> String {
     let has_profile = columns().is_none_or(|columns| columns >= PROFILE_FROM);
     let last = if has_profile { "command:<30|profile" } else { "command" };
     let heads = format!(
-        "pid:>8|{users}state:<{state_width}|when:>{when_width}|live:>10|±:>8@120|RSS:>10@80|\
-          ports:<12@100|{last}"
+        "pid:>8|{users}state:<{state_width}|when:>{when_width}|live:>10|±:>8@120|RSS:>10@80|{last}"
     );
     let mut table = Table::new(&mut out, &heads);
     for row in all.iter().take(most(rows)) {
@@ -40,7 +39,6 @@ pub fn text(listing: &Listing, rows: usize) -> String {
             or_dash(entry.live.map(|live| format_bytes(live.value))),
             or_dash(live),
             or_dash(entry.rss.map(size)),
-            format!(" {}", ports(entry.ports.as_deref())),
             command(row),
             entry.profile.clone(),
         ];
@@ -72,11 +70,6 @@ fn when(entry: &Entry) -> String {
         (false, true) => format!("last sample {} ago", ago(entry.last_unix_ns)),
         (false, false) => format!("{} ago", ago(entry.last_unix_ns)),
     }
-}
-
-fn ports(ports: Option<&[u16]>) -> String {
-    let list = |ports: &[u16]| ports.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
-    ports.map_or("not read".into(), list)
 }
 
 fn user_name(id: u32) -> String {
@@ -114,7 +107,6 @@ mod tests {
             is_running: true,
             cause: Cause::None,
             rss: Some(1 << 20),
-            ports: Some(vec![6379, 16379]),
             end: None,
             profile: "/p/7-8.ramson".into(),
             command: command.iter().map(|&word| word.into()).collect(),
@@ -132,23 +124,20 @@ mod tests {
         let running = entry(&["/usr/bin/redis-server", "--port", "6379"]);
         let cause = Cause::OomKiller;
         let dead = Entry { is_running: false, cause, state: "SIGKILL".into(), ..entry(&["x"]) };
-        let dead =
-            Entry { last_unix_ns: unix_ns() - 2_220_000_000_000, ports: Some(vec![]), ..dead };
-        let unread = Entry { ports: None, ..entry(&["x"]) };
+        let dead = Entry { last_unix_ns: unix_ns() - 2_220_000_000_000, ..dead };
         let unseen = Entry { is_running: false, is_last_sample: true, ..entry(&["x"]) };
         let unseen = Entry { last_unix_ns: unix_ns() - 6_800_000_000, ..unseen };
-        let profiles = vec![running, dead, unread, unseen];
+        let profiles = vec![running, dead, unseen];
         let text = text(&Listing { profiles, left_out: 0, unreadable: vec![] }, 0);
         let rows: Vec<&str> = text.lines().skip(1).collect();
-        for part in ["for 3 min", "6379,16379", "redis-server --port 6379", "/p/7-8.ramson"] {
+        for part in ["for 3 min", "redis-server --port 6379", "/p/7-8.ramson"] {
             assert!(rows[0].contains(part), "{part}: {text}");
         }
         assert!(
             rows[1].contains("SIGKILL, OOM killer ") && rows[1].contains(" 37 min ago "),
             "{text}"
         );
-        assert!(rows[2].contains(" not read "), "{text}");
-        assert!(rows[3].contains(" last sample 6.8 s ago "), "{text}");
+        assert!(rows[2].contains(" last sample 6.8 s ago "), "{text}");
     }
 
     #[test]
