@@ -1,4 +1,4 @@
-"""What doctor --ask predicts that a trim returns, of jemalloc and tcmalloc, beside what it returns; heaps from fixed seeds."""
+"""What explain --ask predicts that a trim returns, of jemalloc and tcmalloc, beside what it returns; heaps from fixed seeds."""
 
 import json
 import signal
@@ -28,7 +28,7 @@ def predicted_and_returned(allocator, seed):
                             env=machine.environment(LD_PRELOAD=allocator))
     try:
         heap.stdout.readline()
-        answer = ramson("doctor", heap.pid, "--ask")
+        answer = ramson("explain", heap.pid, "--ask")
         levers = [advice["saving"]["bytes"] for advice in answer["advice"] if "ramson trim" in advice["action"]]
         return max(levers, default=0), ramson("trim", heap.pid)["rss_diff"]
     finally:

@@ -1,4 +1,4 @@
-"""Language run times: what `ramson run --frames` costs and finds, beside each one's own memory profiler."""
+"""Language run times: what `ramson run --languages` costs and finds, beside each one's own memory profiler."""
 
 import json
 import os
@@ -76,7 +76,7 @@ def cpu(command, environment, directory):
 
 
 def under_ramson(command, profile):
-    return [machine.RAMSON, "run", "--frames", "-o", profile, "--force", "--", *command]
+    return [machine.RAMSON, "run", "--languages", "-o", profile, "--force", "--", *command]
 
 
 def rows_of(profile, *flags):
@@ -190,7 +190,7 @@ def of_java(rounds):
             summary = machine.output_of("jcmd", str(held.process.pid), "VM.native_memory")
             truth = int(re.search(r"Other \(reserved=\d+KB, committed=(\d+)KB", summary)[1]) << 10
         cpu(under_ramson(command, profile), machine.environment(), directory)
-        allocated = [row for row in rows_of(profile, "--sample-index", "alloc_space") if any(frame["function"].startswith("Direct.readFrame") for frame in row["frames"])]
+        allocated = [row for row in rows_of(profile, "--count", "alloc_space") if any(frame["function"].startswith("Direct.readFrame") for frame in row["frames"])]
         value = sum(row["value"]["value"] for row in allocated)
         half = sum(row["value"]["half_width_95"] ** 2 for row in allocated) ** 0.5
     return Table("Java", [

@@ -195,7 +195,7 @@ pub extern "C" fn claim(address: u64) -> Option<Claim> {
     process::recorder()?.claim(address)
 }
 
-/// The sampled block of a claimed record is about to be freed. `entry` and `frame_pointer` as in `record`.
+/// The sampled block of a claimed record is about to be freed. `entry` and `frame_pointer` as in `history`.
 pub extern "C" fn complete_free(claim: Claim, address: u64, entry: u64, frame_pointer: u64) {
     let Some(recorder) = process::started() else { return };
     let thread = arch::thread();

@@ -1,7 +1,7 @@
 //! libramson.so: the part of ramson that lives in the profiled program.
 //!
 //! The way of one allocation: `arch` has the hooks, whose fast path is eleven instructions; a due sample goes through `hooks`
-//! (the slow path) to `record` (the profile file), which has `walk` follow the stack. `process` starts and ends it all, lazily: a
+//! (the slow path) to `history` (the profile file), which has `walk` follow the stack. `process` starts and ends it all, lazily: a
 //! program that is never sampled does no more than find the real allocator.
 //!
 //! Here we are a guest: no heap, no panic, no lock that a thread waits for (the profile file has a shared flock, for those who remove old

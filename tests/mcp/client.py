@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RAMSON = os.environ["RAMSON"]
-TOOLS = ["list", "report", "leaks", "diff", "doctor", "timeline", "source"]
+TOOLS = ["list", "report", "leaks", "diff", "explain", "timeline", "source"]
 USUAL_BYTES = 8000
 # By tests/mcp/holds.c.
 HELD_BYTES = 3000 * 10000 + 3000 // 8 * 4000
@@ -104,7 +104,7 @@ class Session(unittest.IsolatedAsyncioTestCase):
 
     async def test_every_answer_is_small_and_its_evidence_is_the_command_s_document(self):
         calls = {"list": {}, "report": {"source": self.pid()}, "leaks": {"source": self.pid()},
-                 "diff": {"old": str(self.dead_file), "new": self.pid()}, "doctor": {"source": self.pid()},
+                 "diff": {"old": str(self.dead_file), "new": self.pid()}, "explain": {"source": self.pid()},
                  "source": {"source": self.pid(), "file": str(self.scratch / "src" / "holds.c")}}
         async with self.client("--source-root", str(self.scratch / "src")) as client:
             for tool, arguments in calls.items():
@@ -122,9 +122,9 @@ class Session(unittest.IsolatedAsyncioTestCase):
 
     async def test_an_answer_has_as_many_bytes_as_are_asked_for_and_says_what_it_lacks(self):
         async with self.client() as client:
-            small = await self.ask(client, "doctor", source=self.pid(), max_bytes=2000)
+            small = await self.ask(client, "explain", source=self.pid(), max_bytes=2000)
             self.assertTrue(small["left_out"])
-            whole = await self.ask(client, "doctor", source=self.pid(), max_bytes=500_000)
+            whole = await self.ask(client, "explain", source=self.pid(), max_bytes=500_000)
             self.assertEqual(whole["left_out"], [])
 
     async def test_the_verdict_names_what_holds_the_memory_and_a_line_of_source_has_its_bytes(self):
@@ -185,7 +185,7 @@ class Session(unittest.IsolatedAsyncioTestCase):
             return sorted((str(path), path.stat().st_size) for path in (self.scratch / "profiles").rglob("*"))
         before = state()
         async with self.client() as client:
-            for tool in ["report", "leaks", "doctor"]:
+            for tool in ["report", "leaks", "explain"]:
                 await self.ask(client, tool, source=self.pid())
         self.assertEqual(state(), before)
 

@@ -1,4 +1,4 @@
-//! Programs that keep memory for one cause each (`tests/programs/keeps.c`), and what `ramson doctor` says of them.
+//! Programs that keep memory for one cause each (`tests/programs/keeps.c`), and what `ramson explain` says of them.
 
 use crate::program_with;
 use crate::servers::*;
@@ -141,7 +141,7 @@ impl Keeping {
         self.until_it_waits(false);
     }
 
-    /// By smaps, as doctor sums it.
+    /// By smaps, as explain sums it.
     pub fn rss(&self) -> f64 {
         sum_of(&fs::read_to_string(format!("/proc/{}/smaps", self.pid())).unwrap(), "Rss:")
     }
@@ -169,17 +169,17 @@ fn sum_of(smaps: &str, key: &str) -> f64 {
     values.map(|value| value.trim().trim_end_matches(" kB").parse::<f64>().unwrap() * 1024.0).sum()
 }
 
-/// What doctor says of a process after it has walked every chunk.
+/// What explain says of a process after it has walked every chunk.
 #[track_caller]
-pub fn doctor(scratch: &Scratch, pid: u32) -> Json {
-    doctor_with(scratch, pid, &["--exact"])
+pub fn explain(scratch: &Scratch, pid: u32) -> Json {
+    explain_with(scratch, pid, &["--exact"])
 }
 
-/// What doctor says of a process, whose parts add up.
+/// What explain says of a process, whose parts add up.
 #[track_caller]
-pub fn doctor_with(scratch: &Scratch, pid: u32, options: &[&str]) -> Json {
+pub fn explain_with(scratch: &Scratch, pid: u32, options: &[&str]) -> Json {
     let mut command = ramson(scratch);
-    let outcome = finish(command.args(["doctor", "--json", &pid.to_string()]).args(options)).good();
+    let outcome = finish(command.args(["explain", "--json", &pid.to_string()]).args(options)).good();
     let json = Json::parse(&outcome.text());
     assert_adds_up(&json);
     json

@@ -39,7 +39,7 @@ fn sampling_that_has_ended_is_judged_by_its_deadline_though_no_thread_notes_it()
     has(&said(&scratch, &["leaks"], pid), " ago, when sampling ended: ");
     let leaks = told(&scratch, "leaks", pid, &[]);
     assert!(leaks.number("answer.sampling_ended_ns") > 0.0, "{leaks:?}");
-    has(&said(&scratch, &["doctor"], pid), "Whether it grows is not known: sampling has ended");
+    has(&said(&scratch, &["explain"], pid), "Whether it grows is not known: sampling has ended");
 }
 
 #[test]
@@ -55,8 +55,8 @@ fn what_is_live_is_not_known_after_a_detach_and_nothing_is_judged() {
     has(&report, "no inuse_space is known: detached ");
     lacks(&report, "sampled yet");
     // What it names works, and has counts that stay.
-    has(&report, " --sample-index alloc_space ");
-    let counted = told(&scratch, "report", pid, &["--sample-index", "alloc_space"]);
+    has(&report, " --count alloc_space ");
+    let counted = told(&scratch, "report", pid, &["--count", "alloc_space"]);
     assert!(counted.number("whole.value") >= 200.0 * 100_000.0, "{counted:?}");
     lacks(&report, "outside malloc");
     has(&said(&scratch, &["report", "--view", "sizes"], pid), "detached ");
@@ -80,7 +80,7 @@ fn what_was_live_when_a_detached_process_ended_is_not_known() {
     let report = said(&scratch, &["report"], pid);
     has(&report, "; live at exit not known\n");
     has(&report, "not complete: detached before it ended: ");
-    has(&report, "no inuse_space is known: detached. --sample-index alloc_space ");
+    has(&report, "no inuse_space is known: detached. --count alloc_space ");
     lacks(&report, "Wait");
     has(&said(&scratch, &["leaks"], pid), "cannot be judged: ");
 }
@@ -242,15 +242,15 @@ fn what_jemalloc_held_before_an_attach_is_not_called_free() {
     populate("before", "300000");
     told(&scratch, "attach", pid, &["--interval", "64K"]);
     populate("after", "100000");
-    let doctor = said(&scratch, &["doctor"], pid);
-    lacks(&doctor, "beyond the live blocks");
-    lacks(&doctor, "saves");
-    has(&doctor, &format!("ramson doctor --ask {pid}"));
+    let explain = said(&scratch, &["explain"], pid);
+    lacks(&explain, "beyond the live blocks");
+    lacks(&explain, "saves");
+    has(&explain, &format!("ramson explain --ask {pid}"));
     has(
         &said(&scratch, &["report"], pid),
         "held by jemalloc: allocated before the attach, or free",
     );
-    let json = told(&scratch, "doctor", pid, &[]);
+    let json = told(&scratch, "explain", pid, &[]);
     assert_eq!(json.at("rss.may_hold_live"), &Json::Word("true".into()));
     assert!(json.list("advice").iter().all(|advice| advice.at("saving") == &null()));
     told(&scratch, "detach", pid, &[]);

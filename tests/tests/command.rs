@@ -379,7 +379,7 @@ fn every_output_gives_the_same_totals() {
     let exported =
         Json::parse(&say(&scratch, &["export", text(&path), "-f", "json"]).good().text());
     for of in SAMPLE_TYPES {
-        let report = report(&scratch, text(&path), &["--sample-index", of]);
+        let report = report(&scratch, text(&path), &["--count", of]);
         let total = report.number("total.value");
         assert!(total > 1000.0, "{of}: {total}");
         assert_eq!(exported.number(&format!("totals.{of}.value")), total, "{of}");
@@ -390,7 +390,7 @@ fn every_output_gives_the_same_totals() {
         let flat: f64 = report.list("rows").iter().map(|row| row.number("flat.value")).sum();
         assert!((flat - total).abs() <= slack, "{of}: {flat} flat, {total}");
 
-        let arguments = ["export", text(&path), "-f", "collapsed", "--sample-index", of];
+        let arguments = ["export", text(&path), "-f", "collapsed", "--count", of];
         let collapsed = say(&scratch, &arguments).good().text();
         let values = collapsed.lines().map(|line| line.rsplit(' ').next().unwrap());
         let sum: f64 = values.map(|value| value.parse::<f64>().unwrap()).sum();
@@ -409,7 +409,7 @@ fn every_output_gives_the_same_totals() {
 
 /// The total in the heading of the table.
 fn shown_total(scratch: &Scratch, path: &Path, of: &str) -> String {
-    let table = say(scratch, &["report", text(path), "--sample-index", of]).good().text();
+    let table = say(scratch, &["report", text(path), "--count", of]).good().text();
     let heading = table.lines().find_map(|line| line.strip_prefix(&format!("{of}, total ")));
     heading.unwrap_or_else(|| panic!("{table}")).split(" (±").next().unwrap().to_owned()
 }
@@ -474,7 +474,7 @@ fn names_of_c_plus_plus_are_readable() {
     let arguments = ["run", "--interval", "1", "-o", text(&path), "--", text(&program)];
     say(&scratch, &arguments).good();
     let arguments =
-        ["report", text(&path), "--sample-index", "alloc_space", "-n", "0", "--view", "top"];
+        ["report", text(&path), "--count", "alloc_space", "-n", "0", "--view", "top"];
     let table = say(&scratch, &arguments).good().text();
     assert!(table.contains("storage::Shelf<std::"), "{table}");
     assert!(table.contains(">::put"), "{table}");
@@ -586,7 +586,7 @@ fn help_is_given_where_it_is_asked_for() {
         (&["run"], "CMD"),
         (&["report"], "SRC>. \"ramson report --help\" explains"),
         (&["report", "1", "--view", "sideways"], "top, tree, peek"),
-        (&["report", "1", "--sample-index", "rss"], "inuse_space"),
+        (&["report", "1", "--count", "rss"], "inuse_space"),
         (&["export", "1", "-f", "xml"], "collapsed"),
     ];
     for (arguments, part) in wrong {

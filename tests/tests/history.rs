@@ -1,4 +1,4 @@
-//! `record`, `timeline`, `mark` and moments of sources, on a real program.
+//! `history`, `timeline`, `mark` and moments of sources, on a real program.
 
 use ramson_tests::recorded::*;
 use ramson_tests::servers::{
@@ -37,11 +37,11 @@ fn what_makes_no_sense_is_refused(recorded: &Recorded) {
     recorded.refused("report PID@2001-01-01", 5, "not recorded at 2001-01-01T00:00:00");
     recorded.refused("report PID@mark:middle..mark:before", 2, "ends before it begins");
     recorded.refused("report 1@-1h", 5, "not in the history");
-    recorded.refused("doctor PID@-1h", 2, "no memory to examine");
+    recorded.refused("explain PID@-1h", 2, "no memory to examine");
     recorded.refused("leaks PID@mark:before..", 2, "a range");
     recorded.refused("mark PID@mark:before.. -o x", 2, "not a range");
     recorded.refused("mark PID@mark:before x", 2, "a mark keeps the present moment");
-    recorded.refused("record PID", 5, "is no longer running");
+    recorded.refused("history PID", 5, "is no longer running");
     recorded.refused("timeline PID@peak", 2, "one moment is no series");
 }
 
@@ -70,7 +70,7 @@ fn moments_and_ranges_show_the_past_of_a_process_also_after_its_death() {
 
     // Waiting allocates, too.
     let allocated = |range: &str| {
-        let options = "--sample-index alloc_space --focus ByteArray";
+        let options = "--count alloc_space --focus ByteArray";
         recorded.json(&format!("report {range} {options}")).number("total.value")
     };
     is_one_step(allocated("PID@mark:before..mark:middle"), 0.0);
@@ -117,7 +117,7 @@ fn a_recorder_killed_at_any_time_leaves_a_whole_history_that_the_next_one_contin
         last = now;
     }
     let first = recorded.record("PID");
-    recorded.refused("record PID", 1, "another \"ramson record\"");
+    recorded.refused("history PID", 1, "another \"ramson history\"");
     first.signal("TERM");
 }
 
@@ -214,10 +214,10 @@ fn what_is_no_history_is_refused_with_what_it_is_and_what_to_do() {
     let database = "import sqlite3,sys; sqlite3.connect(sys.argv[1]).execute('create table a (b)')";
     finish(clean(python()).args(["-c", database]).arg(scratch.path("other.db"))).good();
     for (file, status, finding, next) in [
-        ("missing.db", 5, "no such file", "record --all -o missing.db"),
-        ("empty.db", 1, "the file is empty", "record --all -o empty.db"),
+        ("missing.db", 5, "no such file", "history --all -o missing.db"),
+        ("empty.db", 1, "the file is empty", "history --all -o empty.db"),
         ("text.db", 1, "not a profile", "ramson profile"),
-        ("other.db", 1, "not a history of ramson", "that \"ramson record\" made"),
+        ("other.db", 1, "not a history of ramson", "that \"ramson history\" made"),
         (".", 1, "a directory", "one of the files in it"),
     ] {
         for command in
@@ -248,7 +248,7 @@ fn a_full_disk_loses_nothing_that_was_kept_and_recording_goes_on_when_there_is_s
         "mount -t tmpfs -o size=1500k none {full} && cd {full} && head -c 900000 /dev/zero > ballast || exit 9
          \"$0\" run --interval 16K --max-overhead off -- {python} {script} {scratch} & run=$!
          until \"$0\" report ../profiles/*.ramson --json > /dev/null 2> /dev/null; do sleep 0.05; done
-         \"$0\" record ../profiles/*.ramson --every 100ms -o h.db 2> ../errors & recorder=$!
+         \"$0\" history ../profiles/*.ramson --every 100ms -o h.db 2> ../errors & recorder=$!
          until grep -q 'disk is full' ../errors || ! kill -0 $recorder; do sleep 0.05; done
          \"$0\" timeline h.db --csv > ../before || exit 8
          rm ballast

@@ -1,4 +1,4 @@
-//! `record` in a real memory control group, as root: a bound that is met is a reason for a snapshot.
+//! `history` in a real memory control group, as root: a bound that is met is a reason for a snapshot.
 
 use ramson_tests::cgroups::Group;
 use ramson_tests::servers::*;
@@ -33,7 +33,7 @@ fn a_control_group_that_meets_its_limit_is_a_reason_for_a_snapshot() {
         command
     };
     let timeline = || finish(&mut ramson(&["timeline", &pid, "--csv"])).text();
-    let mut command = ramson(&["record", "--every", "1h", &pid]);
+    let mut command = ramson(&["history", "--every", "1h", &pid]);
     let is_begun = || timeline().contains("start");
     let _recorder = Running::start(&mut command, &scratch.path("recorder"), is_begun);
     assert!(!timeline().contains("pressure"), "{}", timeline());

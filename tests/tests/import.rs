@@ -112,9 +112,9 @@ fn a_go_profile_shows_what_go_tool_pprof_shows() {
         let plain = scratch.path("go.pb");
         fs::write(&plain, tool_bytes("gzip", &["-dc", text(&file)])).unwrap();
         for sample_type in SAMPLE_TYPES {
-            let ours = report(&scratch, text(&file), &["--sample-index", sample_type]);
+            let ours = report(&scratch, text(&file), &["--count", sample_type]);
             assert_eq!(rows(&ours), go_rows(&file, sample_type), "{path} {sample_type}");
-            let unpacked = report(&scratch, text(&plain), &["--sample-index", sample_type]);
+            let unpacked = report(&scratch, text(&plain), &["--count", sample_type]);
             assert_eq!(rows(&unpacked), rows(&ours));
         }
     }
@@ -128,7 +128,7 @@ fn tool_bytes(name: &str, arguments: &[&str]) -> Vec<u8> {
 fn a_go_program_is_read_over_http() {
     let (scratch, server) = (Scratch::new(), Server::start());
     let held = |path: &str| {
-        let report = report(&scratch, &server.at(path), &["--sample-index", "inuse_space"]);
+        let report = report(&scratch, &server.at(path), &["--count", "inuse_space"]);
         rows(&report).get("main.hold").map_or(0, |row| row.0)
     };
     let live = held("/debug/pprof/heap?gc=1");
@@ -261,7 +261,7 @@ fn gperftools_dumps_are_weighted_and_named_as_pprof_does() {
     let file = dump(&scratch, "libtcmalloc.so.4", "HEAPPROFILE", "d", ".heap");
     let ours = rows(&report(&scratch, text(&file), &[]));
     assert_eq!((ours["hold"].0, ours["inlined"].0), (100_000, 25_000));
-    let all = report(&scratch, text(&file), &["--sample-index", "alloc_objects"]);
+    let all = report(&scratch, text(&file), &["--count", "alloc_objects"]);
     assert_eq!(rows(&all)["hold"].0, 1_100);
     let theirs = perl_rows("google-pprof", "google-perftools", &holds(), &file);
     assert_close(&ours, &theirs, "hold");
@@ -297,7 +297,7 @@ fn heaptrack_recordings_are_exact() {
     finish(&mut command).good();
     let file = scratch.path("recording.zst");
     let of = |source: &str, sample_type: &str| {
-        rows(&report(&scratch, source, &["--sample-index", sample_type]))
+        rows(&report(&scratch, source, &["--count", sample_type]))
     };
     let source = text(&file);
     assert_eq!(of(source, "inuse_space")["hold"].0, 100_000);
@@ -325,7 +325,7 @@ fn our_own_exports_come_back_as_they_went() {
     };
     let pprof = export("pprof");
     for sample_type in SAMPLE_TYPES {
-        let options = ["--sample-index", sample_type];
+        let options = ["--count", sample_type];
         let before = rows(&report(&scratch, text(&own), &options));
         assert_eq!(rows(&report(&scratch, text(&pprof), &options)), before, "{sample_type}");
     }
@@ -334,10 +334,10 @@ fn our_own_exports_come_back_as_they_went() {
     // What nobody knows is not 0.
     assert!(matches!(collapsed.at("whole.half_width_95"), Json::Word(word) if word == "null"));
     let mut objects = ramson(&scratch);
-    objects.args(["report", text(&scratch.path("collapsed")), "--sample-index", "inuse_objects"]);
+    objects.args(["report", text(&scratch.path("collapsed")), "--count", "inuse_objects"]);
     let refused = finish(&mut objects);
     assert_eq!(refused.status, 2);
-    assert!(refused.remarks[0].contains("--sample-index inuse_space"), "{refused:?}");
+    assert!(refused.remarks[0].contains("--count inuse_space"), "{refused:?}");
     // Through a pipe, and what google/pprof makes of it.
     let go = finish(
         clean(installed("go", "golang-go"))

@@ -98,7 +98,7 @@ fn a_recorder_prints_a_line_when_a_process_begins_and_ends() {
     let log = scratch.path("events");
     let history = scratch.path("h.db");
     let mut record = ramson(&scratch);
-    record.args(["record", &pid.to_string(), "--json", "--every", "100ms", "-o", text(&history)]);
+    record.args(["history", &pid.to_string(), "--json", "--every", "100ms", "-o", text(&history)]);
     let lines = || fs::read_to_string(&log).unwrap_or_default();
     let mut recorder = Running::start(&mut record, &log, || lines().contains("\"begins\""));
     signal(pid, "KILL");
@@ -134,8 +134,8 @@ fn every_view_of_a_report_and_every_other_answer_is_as_its_schema_says() {
     check_all("report", &format!("{pid} {} --json", golden.display()));
     check_all("leaks", &format!("{pid} --json"));
     check_all("diff", &format!("{pid} {pid} --json"));
-    check_all("doctor", &format!("{pid} --json"));
-    check_all("doctor", &format!("{pid} {} --json", std::process::id()));
+    check_all("explain", &format!("{pid} --json"));
+    check_all("explain", &format!("{pid} {} --json", std::process::id()));
     check_all("trim", &format!("{pid} --force --json"));
     check_all("top", &format!("{pid} --once --json"));
     check_all("top", "--once --json");

@@ -1,4 +1,4 @@
-//! Functions of node, Java and Python have their names beside native ones under `ramson run --frames`, also once the perf map is gone.
+//! Functions of node, Java and Python have their names beside native ones under `ramson run --languages`, also once the perf map is gone.
 
 use ramson_tests::releases::Release;
 use ramson_tests::servers::*;
@@ -58,7 +58,7 @@ fn node_s_functions_are_named_as_javascript_names_them_also_after_a_kill() {
     scratch.file("n.js", NODE);
     let node = installed("node", "nodejs");
     let program = [node.to_str().unwrap(), "n.js"];
-    let (outcome, profile) = run(&scratch, &["--frames"], &program);
+    let (outcome, profile) = run(&scratch, &["--languages"], &program);
     assert!(outcome.remarks[0].contains("NODE_OPTIONS"), "{:?}", outcome.remarks);
     let logs = fs::read_dir(scratch.path("")).unwrap().flatten();
     let mut logs = logs.filter(|entry| entry.file_name().to_string_lossy().ends_with(".log"));
@@ -112,7 +112,7 @@ public class Rows {
         ],
     ]
     .concat();
-    let (outcome, profile) = run(&scratch, &["--frames"], &program);
+    let (outcome, profile) = run(&scratch, &["--languages"], &program);
     assert!(outcome.remarks[0].contains("JAVA_TOOL_OPTIONS"), "{:?}", outcome.remarks);
     let stacks = frames(&scratch, &profile);
     let parse_row = ("Rows.parseRow()".to_owned(), String::new(), 0.0, Some("java".to_owned()));
@@ -124,7 +124,7 @@ fn what_the_user_set_stays() {
     let scratch = Scratch::new();
     let printed = |arguments: &[&str]| {
         let mut run = ramson(&scratch);
-        run.args(["run", "--frames", "--"]).args(arguments);
+        run.args(["run", "--languages", "--"]).args(arguments);
         run.env("NODE_OPTIONS", "--max-old-space-size=64 --perf-basic-prof");
         run.env("PYTHONMALLOC", "debug");
         finish(&mut run).good().text()
@@ -149,7 +149,7 @@ fn without_frames_one_line_says_that_there_are_names_to_have() {
         let mut run = ramson(&scratch);
         run.args(["run", "--"]).arg(&node).args(arguments).current_dir(scratch.path(""));
         let outcome = finish(&mut run).good();
-        outcome.remarks.iter().filter(|line| line.contains("--frames")).count()
+        outcome.remarks.iter().filter(|line| line.contains("--languages")).count()
     };
     assert_eq!(remarks(&["-e", "0"]), 1);
     assert_eq!(remarks(&["--perf-basic-prof", "-e", "process.exit()"]), 0);
@@ -202,7 +202,7 @@ fn python_s_functions_are_named_as_python_names_them_in_a_root_directory_of_its_
         root = root.display()
     );
     let mut run = ramson(&scratch);
-    run.args(["run", "--frames", "--interval", "16K", "--"]).env("RAMSON_LIBRARY", &library);
+    run.args(["run", "--languages", "--interval", "16K", "--"]).env("RAMSON_LIBRARY", &library);
     let outcome = finish(run.args(["unshare", "--mount", "sh", "-c", &start]));
     assert!(outcome.remarks[0].contains("Python"), "{:?}", outcome.remarks);
     let profiles = profiles_in(&root.join(scratch.path("profiles").strip_prefix("/").unwrap()));

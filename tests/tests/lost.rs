@@ -53,8 +53,8 @@ fn what_is_left_of_lost_records_is_a_lower_bound_wherever_it_is_shown() {
     let top = Json::parse(&say(&scratch, &["top", &pid, "--once", "--json"]));
     assert_is_part(&top, "live");
     assert_is_part(&top, "total.live");
-    let doctor = Json::parse(&say(&scratch, &["doctor", &pid, "--json"]));
-    assert_is_part(&doctor, "live_by_profile");
+    let explain = Json::parse(&say(&scratch, &["explain", &pid, "--json"]));
+    assert_is_part(&explain, "live_by_profile");
     let list = Json::parse(&say(&scratch, &["list", "--json"]));
     let is_it = |entry: &&Json| entry.number("pid") == f64::from(keeping.pid());
     let entry = list.list("profiles").iter().find(is_it).unwrap();

@@ -148,7 +148,7 @@ fn a_program_that_gains_privileges_runs_without_a_profile_and_one_that_gains_non
 fn what_cannot_be_profiled_is_not_told_about_its_frames() {
     let scratch = Scratch::new();
     let program = small_program(&scratch, "seven", &["gcc", "-static"]);
-    let outcome = finish(ramson(&scratch).args(["run", "--frames", "--"]).arg(&program));
+    let outcome = finish(ramson(&scratch).args(["run", "--languages", "--"]).arg(&program));
     assert_unprofiled(&outcome, 7, "static");
 }
 

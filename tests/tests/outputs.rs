@@ -63,7 +63,7 @@ fn a_profile_or_history_is_not_kept_in_a_device() {
         assert!(outcome.remarks[0].contains("never replaced. Choose another file"), "{outcome:?}");
         is_device(&device);
     }
-    let outcome = finish(ramson(&scratch).args(["record", "-o", out, "1"]));
+    let outcome = finish(ramson(&scratch).args(["history", "-o", out, "1"]));
     assert_eq!(outcome.status, 1, "{outcome:?}");
     assert!(outcome.remarks[0].contains("no history can be kept"), "{outcome:?}");
     let left: Vec<_> = fs::read_dir(scratch.path(".")).unwrap().flatten().collect();

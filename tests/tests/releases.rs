@@ -1,4 +1,4 @@
-//! What holds of the C library of this machine holds of older and newer ones: `ramson doctor`, `ramson trim` and the library itself.
+//! What holds of the C library of this machine holds of older and newer ones: `ramson explain`, `ramson trim` and the library itself.
 //!
 //! A version that is newer than all that are known must be refused by name.
 
@@ -38,7 +38,7 @@ fn other_versions_of_glibc_keep_the_same_books() {
             &["large", "16"],
         ] {
             let keeping = keeping(&scratch, &release, arguments);
-            let json = doctor(&scratch, keeping.pid());
+            let json = explain(&scratch, keeping.pid());
             let version = format!("glibc 2.{} ", release.minor());
             assert!(json.text("allocators.glibc.name").starts_with(&version), "{json:?}");
             assert_agrees(&keeping, &json);
@@ -70,7 +70,7 @@ fn a_version_that_nobody_knows_yet_is_refused_by_name() {
     let refused = format!(
         "ramson does not know the arenas of glibc 2.99, only those of 2.27 to 2.{NEWEST_KNOWN} on x86-64"
     );
-    let json = doctor(&scratch, keeping.pid());
+    let json = explain(&scratch, keeping.pid());
     assert_eq!(json.text("statistics_missing"), refused);
     assert!(refusal(&scratch, keeping.pid()).contains(&refused));
 }
@@ -81,9 +81,9 @@ fn thread_caches_are_found_in_a_survey_wherever_they_lie() {
     for release in known() {
         for arguments in [&["survivors", "72"][..], &["arenas", "72", "2"]] {
             let keeping = keeping(&scratch, &release, arguments);
-            let surveyed = doctor_with(&scratch, keeping.pid(), &[]);
+            let surveyed = explain_with(&scratch, keeping.pid(), &[]);
             assert_eq!(*surveyed.at("statistics.is_surveyed"), Json::Word("true".into()));
-            let exact = doctor(&scratch, keeping.pid());
+            let exact = explain(&scratch, keeping.pid());
             let cached = arenas(&exact, "tcaches.bytes");
             assert!(cached > 1000.0, "{exact:?}");
             assert_eq!(arenas(&surveyed, "tcaches.bytes"), cached, "{surveyed:?}");
@@ -99,7 +99,7 @@ fn large_blocks_in_a_thread_cache_are_kept_memory_as_far_as_they_are_resident() 
         let keeping = Keeping::start_program(&scratch, program, &["cached", "1"], |command| {
             command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_max=4000000");
         });
-        let json = doctor(&scratch, keeping.pid());
+        let json = explain(&scratch, keeping.pid());
         assert_agrees(&keeping, &json);
         let cached = arenas(&json, "tcaches.bytes");
         assert_eq!(cached, keeping.said("cached "), "{json:?}");
@@ -119,7 +119,7 @@ fn blocks_that_were_mapped_and_grew_are_found_whatever_glibc_has_counted() {
     for release in known() {
         for (how, blocks) in [("on", 1.0), ("off", 0.0)] {
             let keeping = keeping(&scratch, &release, &["resized", "16", how]);
-            let json = doctor(&scratch, keeping.pid());
+            let json = explain(&scratch, keeping.pid());
             assert_eq!(part(&json, "changed_during_measurement"), 0.0, "{json:?}");
             assert_eq!(json.number("statistics.mapped_chunks.chunks"), blocks, "{json:?}");
             // Since 2.43, 16 bytes for each of the eight times, unless that is mended.
@@ -128,7 +128,7 @@ fn blocks_that_were_mapped_and_grew_are_found_whatever_glibc_has_counted() {
             assert!(too_many == 0.0 || may_be, "{too_many} {json:?}");
             assert!((part(&json, "live") / MIB - 8.0 * blocks).abs() < 0.1, "{json:?}");
             let pid = keeping.pid().to_string();
-            let text = finish(ramson(&scratch).args(["doctor", "--details", &pid]));
+            let text = finish(ramson(&scratch).args(["explain", "--details", &pid]));
             assert!(!text.good().text().contains("blocks that malloc mapped:"), "{json:?}");
         }
     }

@@ -234,7 +234,7 @@ fn record_notes_the_root_directories_of_what_it_follows_in_profiles_and_in_its_h
     let mut contained = Contained::alone("pivot");
     let mut record = ramson(&contained.scratch);
     let history = contained.scratch.path("history.db");
-    record.args(["record", "--every", "1s", "-o"]).arg(&history);
+    record.args(["history", "--every", "1s", "-o"]).arg(&history);
     record.arg(contained.running.0.id().to_string());
     let log = contained.scratch.path("record.log");
     let profile = contained.profile();

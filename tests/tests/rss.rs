@@ -116,7 +116,7 @@ fn no_page_of_a_process_comes_in_by_being_looked_at() {
     });
     let before = rollup(keeping.pid());
     let pid = keeping.pid().to_string();
-    for arguments in [&["report", &pid][..], &["doctor", &pid], &["doctor", "--exact", &pid]] {
+    for arguments in [&["report", &pid][..], &["explain", &pid], &["explain", "--exact", &pid]] {
         let text = finish(ramson(&scratch).args(arguments)).good().text();
         assert!(text.starts_with("RSS "), "{text}");
         assert_eq!(rollup(keeping.pid()), before, "{arguments:?}");
@@ -135,7 +135,7 @@ fn the_memory_of_a_forked_child_is_its_parent_s_and_nothing_of_it_can_be_saved()
     });
     let said = fs::read_to_string(&log).unwrap();
     let child = said.trim().rsplit(' ').next().unwrap();
-    let json = finish(ramson(&scratch).args(["doctor", "--json", child])).good().text();
+    let json = finish(ramson(&scratch).args(["explain", "--json", child])).good().text();
     signal(child.parse().unwrap(), "KILL");
     let json = Json::parse(&json);
     assert!(part(&json, "inherited_from_parent") >= 64.0 * MIB, "{json:?}");

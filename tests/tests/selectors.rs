@@ -90,16 +90,16 @@ fn a_table_of_several_begins_with_a_row_for_each_or_has_a_block_for_each() {
 }
 
 #[test]
-fn doctor_and_trim_look_at_all_of_a_name_profiled_or_not() {
+fn explain_and_trim_look_at_all_of_a_name_profiled_or_not() {
     let redises = Redises::start();
     let (scratch, source) = (&redises.scratch, redises.source.as_str());
     let mut all = [redises.profiled.as_slice(), &[redises.plain]].concat();
     all.sort_unstable();
-    let doctor = redises.json(&["doctor", source]);
-    assert_eq!(pids(&doctor), all);
-    assert_summed(&doctor, "rss.bytes");
-    assert_summed(&doctor, "rss.terms.code_and_data.value");
-    let text = say(scratch, &["doctor", source]).good().text();
+    let explain = redises.json(&["explain", source]);
+    assert_eq!(pids(&explain), all);
+    assert_summed(&explain, "rss.bytes");
+    assert_summed(&explain, "rss.terms.code_and_data.value");
+    let text = say(scratch, &["explain", source]).good().text();
     assert!(text.contains("\n       sum "), "{text}");
 
     let trim = redises.json(&["trim", "--force", source]);
@@ -116,14 +116,14 @@ fn of_several_the_advice_that_saves_most_comes_first_and_names_its_process() {
     let processes =
         ["survivors", "bins"].map(|cause| Keeping::start(&scratch, &[cause, "48"], |_| {}));
     let [most, less] = processes.each_ref().map(Keeping::pid);
-    let doctor = json(&scratch, &["doctor", &most.to_string(), &less.to_string()]);
-    assert_eq!(doctor.list("processes")[0].number("pid"), f64::from(less), "{doctor:?}");
-    let advice = doctor.list("advice");
+    let explain = json(&scratch, &["explain", &most.to_string(), &less.to_string()]);
+    assert_eq!(explain.list("processes")[0].number("pid"), f64::from(less), "{explain:?}");
+    let advice = explain.list("advice");
     let trims = advice.iter().filter(|advice| advice.text("cause") == "trim");
     let trims: Vec<u32> = trims.map(|advice| advice.number("pid") as u32).collect();
-    assert_eq!(trims, [most, less], "{doctor:?}");
+    assert_eq!(trims, [most, less], "{explain:?}");
     let savings = advice.iter().map(|advice| advice.number("saving.bytes"));
-    assert!(savings.is_sorted_by(|a, b| a >= b), "{doctor:?}");
+    assert!(savings.is_sorted_by(|a, b| a >= b), "{explain:?}");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn what_takes_one_lists_those_that_might_be_meant() {
             assert!(row.contains(" MiB ") && row.contains(name), "{row}");
         }
     }
-    let refused = say(scratch, &["doctor", "--ask", source]);
+    let refused = say(scratch, &["explain", "--ask", source]);
     assert_eq!(refused.status, 2, "{refused:?}");
     assert!(refused.stderr.contains(&redises.plain.to_string()), "{refused:?}");
 }
@@ -179,7 +179,7 @@ fn a_recorder_of_a_tree_follows_workers_that_come() {
     let nginx = Nginx::start(shell);
     let history = nginx.scratch.path("history.db");
     let mut record = ramson(&nginx.scratch);
-    record.args(["record", &nginx.tree(), "--every", "100ms", "-o"]).arg(&history);
+    record.args(["history", &nginx.tree(), "--every", "100ms", "-o"]).arg(&history);
     let mut recorder =
         Running::start(&mut record, &nginx.scratch.path("recorder"), || history.exists());
     let before = nginx.members(&nginx.tree());
@@ -292,9 +292,9 @@ fn the_tree_of_a_postmaster_is_all_of_postgresql() {
     let members = pids(&report);
     assert!(members.contains(&postmaster.parse().unwrap()) && members.len() >= 4, "{members:?}");
     // What `ramson run` started is the tree without `ramson run` itself.
-    let doctor = json(&scratch, &["doctor", &tree]);
-    assert!(members.iter().all(|pid| pids(&doctor).contains(pid)), "{members:?}");
-    assert_summed(&doctor, "rss.bytes");
+    let explain = json(&scratch, &["explain", &tree]);
+    assert!(members.iter().all(|pid| pids(&explain).contains(pid)), "{members:?}");
+    assert_summed(&explain, "rss.bytes");
 
     drop(sleeper);
     let mut stop = clean(bin.join("pg_ctl"));

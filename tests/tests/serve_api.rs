@@ -20,8 +20,8 @@ fn every_document_of_a_dead_process_is_the_command_s_byte_for_byte() {
         ("report?view=peek+hold&all-frames=1", "report PID --json --view=peek@hold --all-frames"),
         ("report?view=tree&kind=all", "report PID --json --view tree --kind all"),
         (
-            "report?view=sizes&sample-index=alloc_space",
-            "report PID --json --view sizes --sample-index alloc_space",
+            "report?view=sizes&count=alloc_space",
+            "report PID --json --view sizes --count alloc_space",
         ),
         ("report?view=health", "report PID --json --view health"),
         ("leaks", "leaks PID --json"),
@@ -70,7 +70,7 @@ fn a_running_process_has_the_same_documents_as_on_the_command_line() {
             .collect();
         (fields, document["pid"].clone(), document["live"].clone(), rows)
     };
-    for name in ["doctor", "report", "leaks"] {
+    for name in ["explain", "report", "leaks"] {
         let served = serving.get(&format!("/api/v1/{name}")).good().text();
         let printed = say(&scratch, &[name, &pid, "--json"]).good().text();
         let [served, printed]: [serde_json::Value; 2] =
@@ -125,7 +125,7 @@ fn what_cannot_be_answered_is_the_command_s_line_as_a_document() {
     let secret = scratch.file("secret", "leak:x");
     let secret = format!("suppressions={}", secret.display());
     for (path, status, part) in [
-        ("doctor", 404, ""),
+        ("explain", 404, ""),
         ("report?view=none", 400, "one of"),
         ("report?rows=x", 400, "rows"),
         ("report?focus=%28", 400, "focus"),
@@ -146,9 +146,9 @@ fn what_cannot_be_answered_is_the_command_s_line_as_a_document() {
         assert_eq!(document["kind"], "error");
         assert!(document["message"].as_str().unwrap().contains(part), "{path}: {text}");
     }
-    let printed = say(&scratch, &["doctor", &pid, "--json"]);
+    let printed = say(&scratch, &["explain", &pid, "--json"]);
     let document: serde_json::Value =
-        serde_json::from_str(&serving.get("/api/v1/doctor").text()).unwrap();
+        serde_json::from_str(&serving.get("/api/v1/explain").text()).unwrap();
     assert_eq!(format!("ramson: {}\n", document["message"].as_str().unwrap()), printed.remarks[0]);
     for unknown in ["/api/v1/trims", "/api/v1/p/1/report", "/api/v2/report", "/api/v1/p/x/list"] {
         assert_eq!(serving.get(unknown).status, 404, "{unknown}");

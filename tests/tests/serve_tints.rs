@@ -51,7 +51,7 @@ fn a_tree_is_coloured_by_the_ages_that_the_report_has() {
     let plain = json(&serving.get("/api/v1/flame").good().text());
     assert!(plain["tint"].is_null() && plain["nodes"]["tint"].is_null());
     // What was allocated and freed has no age.
-    let refused = serving.get("/api/v1/flame?colour=age&sample-index=alloc_space");
+    let refused = serving.get("/api/v1/flame?colour=age&count=alloc_space");
     assert_eq!(refused.status, 400, "{}", refused.text());
     let foreign = scratch.path("holds.pb.gz");
     say(&scratch, &["export", &pid, "-f", "pprof", "-o", foreign.to_str().unwrap()]).good();
@@ -72,9 +72,9 @@ fn a_tree_is_coloured_by_the_change_that_the_comparison_has() {
     let mut command = recorded.ramson("serve --listen 127.0.0.1:0 PID");
     let serving = Serving::start_command(&mut command);
     let ways = [("before", "after"), ("after", "before")];
-    let types = ["", "&sample-index=alloc_space", "&sample-index=inuse_objects"];
+    let types = ["", "&count=alloc_space", "&count=inuse_objects"];
     for (of, (earlier, later)) in types.into_iter().flat_map(|of| ways.map(|way| (of, way))) {
-        let words = of.replace("&sample-index=", " --sample-index ");
+        let words = of.replace("&count=", " --count ");
         let diff = json(
             &recorded
                 .good(&format!("diff PID@mark:{earlier} PID@mark:{later} --json --rows 0{words}")),

@@ -46,7 +46,7 @@ fn every_command_has_a_man_page_that_man_shows_without_a_warning() {
     }
     let report = page("ramson-report");
     let report = report.split_whitespace().collect::<Vec<_>>().join(" ");
-    for part in ["--sample-index", "callers and callees of functions", "Examples:"] {
+    for part in ["--count", "callers and callees of functions", "Examples:"] {
         assert!(report.contains(part), "{part}: {report}");
     }
     let files = fs::read_dir(pages.join("man1")).unwrap().count();
@@ -96,7 +96,7 @@ fn offers(shell: &Terminal, typed: &str, offered: &[&str]) {
 fn complete_all(shell: &Terminal, pid: u32) {
     offers(shell, "ramson time\t", &["timeline"]);
     offers(shell, "ramson report --view \t\t", &["callers", "health", "threads"]);
-    offers(shell, "ramson report --sample-index inuse_\t\t", &["inuse_space", "inuse_objects"]);
+    offers(shell, "ramson report --count inuse_\t\t", &["inuse_space", "inuse_objects"]);
     offers(shell, "ramson diff --granularity \t\t", &["filefunctions", "mappings"]);
     offers(shell, "ramson export --format open\t", &["openmetrics"]);
     offers(shell, "ramson report --kind \t\t", &["heap", "mmap"]);

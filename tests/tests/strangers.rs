@@ -18,7 +18,7 @@ const MOST_BYTES: f64 = 200.0 * MIB;
 fn assert_cheap(how: &str) {
     let scratch = Scratch::new();
     let stranger = stranger(&scratch, how, &[]);
-    for subcommand in ["doctor", "trim"] {
+    for subcommand in ["explain", "trim"] {
         let mut command = ramson(&scratch);
         let cost = cost_within(command.args([subcommand, &stranger.pid().to_string()]), 8);
         let is_answer = matches!(cost.status, Some(0 | 1));
@@ -125,7 +125,7 @@ fn a_file_with_the_number_of_another_s_profile_is_not_that_profile() {
         .unwrap();
     let inode = fs::metadata(&profile).unwrap().ino().to_string();
     let _stranger = stranger(&scratch, "poses", &[&inode]);
-    let outcome = finish(ramson(&scratch).arg("doctor").arg(&profile));
+    let outcome = finish(ramson(&scratch).arg("explain").arg(&profile));
     assert_eq!(outcome.status, 5, "{outcome:?}");
     assert!(outcome.remarks[0].contains("its process is gone"), "{outcome:?}");
 }

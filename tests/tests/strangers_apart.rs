@@ -335,7 +335,7 @@ fn a_stranger_s_history_gives_what_one_s_own_gives_also_while_it_is_recorded() {
     give(&log, 0);
     assert_eq!(all(), apart);
     give(&history, STRANGER);
-    recorded.refused("record PID", 1, "belongs to user 1501");
+    recorded.refused("history PID", 1, "belongs to user 1501");
     // A hostile one is a line.
     fs::write(&log, b"no log").unwrap();
     File::options().write(true).open(&history).unwrap().set_len(1 << 40).unwrap();

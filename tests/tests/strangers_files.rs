@@ -224,7 +224,7 @@ fn outputs_are_for_their_owner_only_and_no_link_is_followed() {
                   $ramson mark $forged -o out/marked > /dev/null\n\
                   $ramson export $forged -f json -o out/exported\n\
                   $ramson run --trim-every 1s --trim-log out/log -- true\n\
-                  $ramson record --all -o out/history.db & pid=$!\n\
+                  $ramson history --all -o out/history.db & pid=$!\n\
                   for _ in $(seq 1000); do [ -s out/history.db ] && break; sleep 0.01; done\n\
                   stat -c '%a %n' out/*\n\
                   kill -INT $pid; wait $pid";
@@ -237,7 +237,7 @@ fn outputs_are_for_their_owner_only_and_no_link_is_followed() {
     let link = scratch.path("link");
     symlink(scratch.path("target"), &link).unwrap();
     let mut record = ramson(&scratch);
-    let recorded = finish(record.args(["record", "--all", "-o"]).arg(&link));
+    let recorded = finish(record.args(["history", "--all", "-o"]).arg(&link));
     assert_eq!(recorded.status, 1, "{recorded:?}");
     let mut run = ramson(&scratch);
     run.args(["run", "--trim-every", "1s", "--trim-log"]).arg(&link);

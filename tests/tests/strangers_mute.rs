@@ -75,7 +75,7 @@ fn a_silent_process_is_a_line(how: &str) {
         for words in [&["list"][..], &["list", "--json"]] {
             scope.spawn(move || others_are_listed(scratch, pid, words));
         }
-        for command in ["report", "doctor", "trim"] {
+        for command in ["report", "explain", "trim"] {
             scope.spawn(move || it_is_a_line(scratch, pid, command));
         }
         let top = answer(scratch, &["top", "--once"]);
@@ -96,7 +96,7 @@ fn a_profiled_process_is_reported(how: &str, is_trimmed: bool) {
     let list = answer(scratch, &["list"]);
     assert_eq!(list.status, Some(0), "{list:?}");
     assert!(list.text.contains(&format!("mute {how}")), "{list:?}");
-    for command in ["report", "doctor", "leaks"] {
+    for command in ["report", "explain", "leaks"] {
         let one = answer(scratch, &[command, &words]);
         assert_eq!(one.status, Some(0), "{command}: {one:?}");
         assert!(one.text.contains(&format!("mute (pid {pid})")), "{command}: {one:?}");
@@ -166,7 +166,7 @@ fn a_path_here_is_left_alone(how: &str) {
     for source in [&words, its.to_str().unwrap()] {
         it_is_reported(scratch, inside, source, pid);
     }
-    for words in [&["doctor", &words][..], &["top", "--once"], &["attach", &words]] {
+    for words in [&["explain", &words][..], &["top", "--once"], &["attach", &words]] {
         answer_within(scratch, inside, words);
     }
 }
@@ -183,8 +183,8 @@ fn a_file_whose_closing_is_never_answered_is_left_alone() {
         let scratch = &Scratch::new();
         let (mute, pid) = mute(scratch, how);
         it_is_reported(scratch, Some(mute.pid()), &pid.to_string(), pid);
-        let doctor = answer_within(scratch, Some(mute.pid()), &["doctor", &pid.to_string()]);
-        assert_eq!(doctor.status, Some(0), "{doctor:?}");
+        let explain = answer_within(scratch, Some(mute.pid()), &["explain", &pid.to_string()]);
+        assert_eq!(explain.status, Some(0), "{explain:?}");
     }
 }
 

@@ -153,7 +153,7 @@ fn memory_that_a_process_reserved_and_never_touched_is_not_read() {
     let scratch = Scratch::new();
     let forger = forge(&scratch, &largest(), LENGTH);
     let pid = forger.0.id().to_string();
-    for arguments in [&["list", "-n", "0"][..], &["report", &pid], &["doctor", &pid]] {
+    for arguments in [&["list", "-n", "0"][..], &["report", &pid], &["explain", &pid]] {
         let outcome = finish(&mut bounded(&scratch, arguments));
         assert!([0, 5].contains(&outcome.status), "{arguments:?}: {outcome:?}");
     }

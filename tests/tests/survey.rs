@@ -2,7 +2,7 @@
 //! are fixed: the same figures come out each time.
 
 use ramson_process::glibc::{Effort, MOST_WALKED_BYTES};
-use ramson_tests::keeping::{MIB, doctor_with};
+use ramson_tests::keeping::{MIB, explain_with};
 use ramson_tests::program_with;
 use ramson_tests::releases::{RELEASES, Release};
 use ramson_tests::servers::*;
@@ -61,10 +61,10 @@ fn what_a_trim_returns_is_what_was_predicted() {
 }
 
 #[test]
-fn doctor_says_how_much_it_read_and_how_certain_each_figure_is() {
+fn explain_says_how_much_it_read_and_how_certain_each_figure_is() {
     let scratch = Scratch::new();
     let heap = Heap::start(5300, 150, 160);
-    let json = doctor_with(&scratch, heap.pid(), &[]);
+    let json = explain_with(&scratch, heap.pid(), &[]);
     assert_eq!(*json.at("statistics.is_surveyed"), Json::Word("true".into()));
     let read = json.number("statistics.read_bytes");
     assert!(read > MIB && read < 100.0 * MIB, "{json:?}");
@@ -74,11 +74,11 @@ fn doctor_says_how_much_it_read_and_how_certain_each_figure_is() {
         let half_width = json.number(&format!("statistics.half_widths_95.{name}"));
         assert_eq!(half_width, figures.half_widths[index].ceil(), "{name}");
     }
-    let text = finish(ramson(&scratch).args(["doctor", "--details", &heap.pid().to_string()]))
+    let text = finish(ramson(&scratch).args(["explain", "--details", &heap.pid().to_string()]))
         .good()
         .text();
     assert!(text.contains("surveyed: read ") && text.contains(" at random"), "{text}");
-    let exact = doctor_with(&scratch, heap.pid(), &["--exact"]);
+    let exact = explain_with(&scratch, heap.pid(), &["--exact"]);
     assert_eq!(exact.number("statistics.half_widths_95.live"), 0.0);
 }
 

@@ -247,7 +247,7 @@ fn a_map_of_another_user_or_another_process_names_nothing_and_the_remedy_is_said
         assert!(!text.contains("WRONG"), "{text}");
         text
     };
-    assert!(missing().contains("ramson run --frames"));
+    assert!(missing().contains("ramson run --languages"));
     let map = Map::of(&node);
     fs::write(&map.0, "0 7fffffffffff WRONG\n").unwrap();
     std::os::unix::fs::chown(&map.0, Some(1), Some(1)).unwrap();
@@ -260,5 +260,5 @@ fn a_map_of_another_user_or_another_process_names_nothing_and_the_remedy_is_said
     fs::write(&map.0, "0 7fffffffffff WRONG\n").unwrap();
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
     fs::File::options().write(true).open(&map.0).unwrap().set_modified(old).unwrap();
-    assert!(missing().contains("ramson run --frames"));
+    assert!(missing().contains("ramson run --languages"));
 }

@@ -88,10 +88,10 @@ fn a_running_program_s_tables_fit_and_name_its_function() {
     let top = ["live▼ ± Δ age function file:line", "live▼ ± Δ alloc/s age function file:line"];
     for (at, columns) in WIDTHS.into_iter().enumerate() {
         let shown = |arguments: &[&str]| shown(&scratch, columns, arguments);
-        let doctor = shown(&["doctor", text(&path)]);
-        assert_eq!(words(head(&doctor, "allocated by")), pins[at], "{doctor}");
-        let below = doctor.split_once("allocated by\n").unwrap().1;
-        assert!(below.lines().next().unwrap().contains(OWN_NAME), "{doctor}");
+        let explain = shown(&["explain", text(&path)]);
+        assert_eq!(words(head(&explain, "allocated by")), pins[at], "{explain}");
+        let below = explain.split_once("allocated by\n").unwrap().1;
+        assert!(below.lines().next().unwrap().contains(OWN_NAME), "{explain}");
         let once = shown(&["top", text(&path), "--once", "--every", "100ms"]);
         assert_eq!(words(head(&once, "file:line")), top[at], "{once}");
         assert!(once.contains(OWN_NAME), "{once}");

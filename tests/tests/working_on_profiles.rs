@@ -181,8 +181,8 @@ fn a_difference_shows_what_grew_and_trips_only_on_growth() {
         (vec![&*old, &*new, "--fail-above", "90%"], 0),
         (vec![&*new, &*old, "--fail-above", "0%"], 0),
         (vec![&*old, &*new, "--fail-above", "5%", "--focus", "keep_large"], 0),
-        (vec![&*old, &*new, "--fail-above", "400", "--sample-index", "inuse_objects"], 3),
-        (vec![&*old, &*new, "--fail-above", "4KiB", "--sample-index", "inuse_objects"], 2),
+        (vec![&*old, &*new, "--fail-above", "400", "--count", "inuse_objects"], 3),
+        (vec![&*old, &*new, "--fail-above", "4KiB", "--count", "inuse_objects"], 2),
         (vec![&*old, &*new, "--fail-above", "much"], 2),
     ] {
         let outcome = say(&scratch, &[&["diff"], &arguments[..]].concat());
@@ -282,7 +282,7 @@ fn what_we_export_has_the_same_numbers_in_pprof_under_the_same_filters() {
         (vec!["--tagfocus", "bytes=4kb:"], vec!["-tagfocus=bytes=4kb:"]),
         (vec!["--tagfocus", "thread=^keeps"], vec!["-tagfocus=thread=^keeps"]),
         (vec!["--show-from", "large", "--ignore", "zzz"], vec!["-show_from=large", "-ignore=zzz"]),
-        (vec!["--sample-index", "alloc_space"], vec!["-sample_index=alloc_space"]),
+        (vec!["--count", "alloc_space"], vec!["-sample_index=alloc_space"]),
     ] {
         let report = json(
             &scratch,

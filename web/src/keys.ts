@@ -49,7 +49,7 @@ export function commandOf(): string {
   const moment = param("t");
   const of = /^[\w./:@-]+$/.test(source) ? source : `'${source.replaceAll("'", "'\\''")}'`;
   const at = moment === "" ? of : `${of}@${moment}`;
-  const filters = (focus === "" ? "" : ` --focus '${focus.replaceAll("'", "'\\''")}'`) + (param("si") === "" ? "" : ` --sample-index ${param("si")}`);
+  const filters = (focus === "" ? "" : ` --focus '${focus.replaceAll("'", "'\\''")}'`) + (param("si") === "" ? "" : ` --count ${param("si")}`);
   switch (place.value.screen) {
     case "flame":
       return `ramson report ${at} --view ${param("dir") === "callers" ? "callers" : "tree"}${filters}${param("lib", "own") === "own" ? "" : " --all-frames"}`;
@@ -62,7 +62,7 @@ export function commandOf(): string {
     case "suspects":
       return `ramson leaks ${at}`;
     case "allocator":
-      return `ramson doctor ${of}`;
+      return `ramson explain ${of}`;
     default:
       return `ramson report ${at}${filters}`;
   }

@@ -233,7 +233,7 @@ export interface MapCell {
   free_bytes: number;
 }
 
-export interface Doctor {
+export interface Explained {
   pid: number;
   name: string;
   rss: Rss;

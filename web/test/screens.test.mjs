@@ -133,9 +133,9 @@ test("the token leaves the address, and a wrong one is asked for", async () => {
 
 test("the figures of all screens are those of the command line", async () => {
   const of = String(shop);
-  const [top, doctor, leaks, flame] = await Promise.all([
+  const [top, explained, leaks, flame] = await Promise.all([
     place.json("report", of, "--view", "top"),
-    place.json("doctor", of),
+    place.json("explain", of),
     place.json("leaks", of),
     ask(`p/${ids.live}/flame?width=1200`),
   ]);
@@ -155,10 +155,10 @@ test("the figures of all screens are those of the command line", async () => {
     const flat = bytes(row.flat.value);
     for (const screen of ["overview", "flame", "table", "suspects"]) assert.ok(shown[screen].includes(flat), `${screen} has ${flat} of ${row.function}\n${shown[screen]}`);
   }
-  assert.ok(shown.overview.includes(`RSS ${bytes(doctor.rss.bytes)}`), shown.overview);
-  for (const screen of ["overview", "allocator"]) assert.ok(shown[screen].includes(bytes(doctor.rss.terms.live.value)), shown[screen]);
-  assert.ok(shown.overview.includes(`${bytes(doctor.rss.terms.live.value)} of it resident`), shown.overview);
-  for (const arena of doctor.statistics.arenas) assert.ok(shown.allocator.includes(bytes(arena.system_bytes)), shown.allocator);
+  assert.ok(shown.overview.includes(`RSS ${bytes(explained.rss.bytes)}`), shown.overview);
+  for (const screen of ["overview", "allocator"]) assert.ok(shown[screen].includes(bytes(explained.rss.terms.live.value)), shown[screen]);
+  assert.ok(shown.overview.includes(`${bytes(explained.rss.terms.live.value)} of it resident`), shown.overview);
+  for (const arena of explained.statistics.arenas) assert.ok(shown.allocator.includes(bytes(arena.system_bytes)), shown.allocator);
   assert.ok(shown.suspects.includes(`${leaks.answer.findings} functions`), shown.suspects);
   clean();
 });

@@ -122,7 +122,7 @@ test("without a sample there is a command with a smaller interval, and nothing i
 test("moments are compared only where a history has the stacks, and otherwise the page says how to keep them", async () => {
   const id = idOf("kv");
   const { timeline, diff } = await shown(id, ["timeline", "diff"]);
-  const kept = new RegExp(`To keep (them|moments) from now on:\\s+ramson record ${id}`);
+  const kept = new RegExp(`To keep (them|moments) from now on:\\s+ramson history ${id}`);
   for (const screen of [timeline, diff]) assert.match(screen, kept);
   const page = await browser.page(`${server.origin}/timeline?id=${id}&a=2-0#token=${server.token}`);
   await page.getByRole("button", { name: "Clear" }).waitFor();
@@ -147,7 +147,7 @@ test("an allocator that cannot be read is named, and what it holds is a part of 
   assert.doesNotMatch(timeline, /free in the allocator/);
   assert.match(allocator, /held by jemalloc\s+[\d.]+ .iB\s+beyond the live blocks: free, metadata and rounding/);
   assert.match(overview, /The allocator holds it/);
-  assert.match(allocator, /is held by jemalloc beyond the live blocks.*ramson doctor --ask \d+/s);
+  assert.match(allocator, /is held by jemalloc beyond the live blocks.*ramson explain --ask \d+/s);
   assert.match(allocator, /cannot be read from outside/);
 });
 
@@ -349,7 +349,7 @@ test("a trim of glibc's malloc returns what was predicted, and a refusal says wh
   const pid = await place.pid("refused");
   // Stopped, it would not end.
   context.after(() => process.kill(pid, "SIGCONT"));
-  const predicted = (await place.json("doctor", String(pid))).statistics.arenas.reduce((sum, arena) => sum + arena.releasable_bytes, 0);
+  const predicted = (await place.json("explain", String(pid))).statistics.arenas.reduce((sum, arena) => sum + arena.releasable_bytes, 0);
   const own = await place.serve("--allow-actions", String(pid));
   const page = await browser.page(own.address);
   await page.goto(`${own.origin}/allocator`);

@@ -4,7 +4,7 @@
 //! `named` joins snapshot and symbols to a profile, `naming` looks names up, `selection` takes the part that is asked for,
 //! `overlap` tells what two moments of a process share, `delta` what one has more than the other, `lookup` names single addresses, `source_lines` shows source code with what its lines hold, `extents` what the program mapped itself. `rss` explains resident
 //! memory, `coverage` what of it the profile does not see and `owners` whose that is, `recording` what recording cost, `end` how a process ended,
-//! `summary` is all of these, `members` are several processes as one. `report`, `comparison`, `suspects`, `doctor`, `flame` (coloured by a `tint`), `frees`, `timeline` (with the `steps` of RSS) and `listing` are the
+//! `summary` is all of these, `members` are several processes as one. `report`, `comparison`, `suspects`, `explain`, `flame` (coloured by a `tint`), `frees`, `timeline` (with the `steps` of RSS) and `listing` are the
 //! answers; `live` is one that goes on.
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ mod biases;
 pub mod comparison;
 mod coverage;
 pub mod delta;
-pub mod doctor;
+pub mod explain;
 pub mod end;
 mod extents;
 pub mod flame;

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-const START_WITH_FRAMES: &str = "Start it with \"ramson run --frames\"";
+const START_WITH_FRAMES: &str = "Start it with \"ramson run --languages\"";
 
 /// Where names are looked for.
 #[derive(Clone, Default)]

@@ -259,7 +259,7 @@ pub fn failure(target: &Target, problem: Problem) -> Failure {
                 "thread {tid} is still in the call after {} s; it will finish without ramson",
                 ramson_inject::CALL_LIMIT.as_secs()
             ),
-            "Look again later with \"ramson doctor\"",
+            "Look again later with \"ramson explain\"",
         ),
         Problem::Gone => gone(target),
         Problem::Changed => refused("it has started another program meanwhile", NOTHING),

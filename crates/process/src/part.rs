@@ -56,7 +56,7 @@ impl Term {
     ];
 }
 
-/// A part of RSS: terms in the detail that `doctor` shows.
+/// A part of RSS: terms in the detail that `explain` shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// In blocks that the program has, by the allocator's statistics.

@@ -23,7 +23,7 @@ const KERNEL_RELEASE: &str = "/proc/sys/kernel/osrelease";
 /// The first that knows MADV_WIPEONFORK.
 const OLDEST_KERNEL: (u32, u32) = (4, 14);
 /// Works on every process.
-const DOCTOR: &str = "Without a profile, \"ramson doctor PID\" explains its memory";
+const DOCTOR: &str = "Without a profile, \"ramson explain PID\" explains its memory";
 const SETS_IDS: &str = "set-user-ID or set-group-ID, so the loader preloads nothing";
 /// As much of a binary as has its headers and interpreter.
 const HEAD_BYTES: u64 = 64 << 10;
@@ -243,7 +243,7 @@ fn obstacle_of_binary(head: &[u8]) -> Option<Obstacle> {
     match interpreter {
         None => Some(Obstacle::new(
             "statically linked, so nothing can be preloaded",
-            "Link it dynamically (without -static; Rust: -C target-feature=-crt-static); until then, \"ramson doctor PID\" explains its memory",
+            "Link it dynamically (without -static; Rust: -C target-feature=-crt-static); until then, \"ramson explain PID\" explains its memory",
         )),
         Some(loader) if loader.windows(4).any(|part| part == b"musl") => Some(Obstacle::new(
             "linked with musl; ramson profiles programs of the GNU C library",

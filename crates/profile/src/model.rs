@@ -136,7 +136,7 @@ impl SampleType {
         SampleType::InuseSpace,
     ];
 
-    /// pprof's name, as in `--sample-index`.
+    /// pprof's name, as in `--count`.
     pub fn name(self) -> &'static str {
         match self {
             SampleType::AllocObjects => "alloc_objects",

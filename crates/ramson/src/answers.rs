@@ -33,7 +33,7 @@ pub struct Symbolized {
     pub missing_symbols: Vec<String>,
 }
 
-/// Of `record`, one for each event.
+/// Of `history`, one for each event.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Recorded {
     /// What happened to the recording of the process.

@@ -29,7 +29,7 @@ pub fn document(flags: &DiffFlags) -> Result<Comparison, Failure> {
     let (mut old, mut new) = (open_all(&[&flags.old])?, open_all(&[&flags.new])?);
     let question = Question {
         names: &flags.names.names(),
-        sample_type: flags.sample_index,
+        sample_type: flags.count,
         selection: &flags.frames.selection(&flags.filters),
         sort: flags.sort,
         rows: flags.rows,

@@ -38,7 +38,7 @@ fn export_profile(flags: &ExportFlags) -> Result<(), Failure> {
         refuse_terminal(output(flags), "pprof")?;
     }
     let mut members = open_all(&flags.source.sources)?;
-    let sample_type = common_sample_type(&members.opened, flags.sample_index)?;
+    let sample_type = common_sample_type(&members.opened, flags.count)?;
     let selection = flags.filters.selection();
     let is_labelled = matches!(flags.format, Format::Pprof) || selection.uses_labels();
     let detail = if is_labelled { Detail::Labels } else { Detail::Stacks };
@@ -194,9 +194,9 @@ fn export_totals(flags: &ExportFlags) -> Result<(), Failure> {
 }
 
 fn refuse_filters(flags: &ExportFlags) -> Result<(), Failure> {
-    match flags.filters.are_set() || flags.kind.is_some() || flags.sample_index.is_some() {
+    match flags.filters.are_set() || flags.kind.is_some() || flags.count.is_some() {
         true => Err(Failure::usage(
-            "filters, --kind and --sample-index choose stacks, but this output has only totals. Leave them out",
+            "filters, --kind and --count choose stacks, but this output has only totals. Leave them out",
         )),
         false => Ok(()),
     }

@@ -5,7 +5,7 @@ mod answers;
 mod attach;
 mod completions;
 mod diff;
-mod doctor;
+mod explain;
 mod export;
 mod flags;
 mod leaks;
@@ -16,7 +16,7 @@ mod mcp;
 mod open;
 mod output;
 mod output_file;
-mod record;
+mod history;
 mod report;
 mod run;
 mod saved;
@@ -120,9 +120,9 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Leaks(flags) => leaks::leaks(&flags),
         Command::Diff(flags) => diff::diff(&flags),
         Command::Mark(flags) => mark::mark(&flags).map(|()| 0),
-        Command::Record(flags) => record::record(&flags).map(|()| 0),
+        Command::History(flags) => history::history(&flags).map(|()| 0),
         Command::Timeline(flags) => timeline::timeline(&flags).map(|()| 0),
-        Command::Doctor(flags) => doctor::doctor(&flags).map(|()| 0),
+        Command::Explain(flags) => explain::explain(&flags).map(|()| 0),
         Command::Attach(flags) => attach::attach(&flags).map(|()| 0),
         Command::Detach(flags) => attach::detach(&flags).map(|()| 0),
         Command::Set(flags) => attach::set(&flags).map(|()| 0),

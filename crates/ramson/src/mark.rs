@@ -4,7 +4,7 @@ use crate::answers::Marked;
 use crate::flags::MarkFlags;
 use crate::output::{print, print_json, remark};
 use crate::output_file::{refuse_terminal, write_file};
-use crate::record;
+use crate::history;
 use ramson_process::clock::unix_ns;
 use ramson_source::{Failure, Recording, marks, open_recording};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub fn mark(flags: &MarkFlags) -> Result<(), Failure> {
 fn keep(recording: &Recording, name: &str, force: bool) -> Result<Marked, Failure> {
     let file = marks::keep(recording, name, force)?;
     let time_unix_ns = unix_ns();
-    let in_history = record::mark(recording, name).unwrap_or_else(|failure| {
+    let in_history = history::mark(recording, name).unwrap_or_else(|failure| {
         remark(format_args!("{failure}. The mark is in {} only", file.display()));
         false
     });

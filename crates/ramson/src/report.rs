@@ -44,7 +44,7 @@ fn answer(flags: &ReportFlags, mut members: Members) -> Result<Report, Failure> 
     let question = Question {
         names: &flags.source.names.names(),
         kinds: flags.kind.unwrap_or_default(),
-        sample_type: flags.sample_index,
+        sample_type: flags.count,
         view: flags.view.clone(),
         selection: &flags.frames.selection(&flags.filters),
         sort: flags.sort.unwrap_or(Sort::Flat),

@@ -152,7 +152,7 @@ impl Saving<'_> {
             return Ok(());
         }
         let mut wanted = vec![Document::Leaks, Document::Timeline];
-        wanted.extend(is_running.then_some(Document::Doctor));
+        wanted.extend(is_running.then_some(Document::Explain));
         for document in wanted {
             if let Ok(made) = serve::document(self.names(), document, Some(only), &[]) {
                 page.documents.push((document.command().to_owned(), made));
@@ -200,7 +200,7 @@ impl Saving<'_> {
         let is_folded = OwnFrames::default().fold(&mut own);
         for (of, word) in self.types() {
             let index =
-                if word.is_empty() { String::new() } else { format!("sample-index={word}&") };
+                if word.is_empty() { String::new() } else { format!("count={word}&") };
             let table = self.table(&own, of, most_rows, page, word.is_empty());
             put(page, &format!("report?{index}view=top"), Some("report"), &self.rows(&table, of))?;
             let all = self.table(self.profile, of, most_rows, page, false);
@@ -300,7 +300,7 @@ impl Saving<'_> {
                     let index = if word.is_empty() {
                         String::new()
                     } else {
-                        format!("sample-index={word}&")
+                        format!("count={word}&")
                     };
                     let key = format!("flame?{direction}{frames}{index}");
                     put(page, key.trim_end_matches(['&', '?']), Some("flame"), &graph)?;
@@ -323,7 +323,7 @@ impl Saving<'_> {
             for (shown, frames) in FRAMES {
                 let wanted =
                     Wanted { names: &names, sample_type: Some(of), shown, tint: Some(tint) };
-                // What is counted has no age, as after --sample-index alloc_space.
+                // What is counted has no age, as after --count alloc_space.
                 let Ok(tinted) = of_live(self.members, tint, &wanted, of) else {
                     return Ok(());
                 };

@@ -47,7 +47,7 @@ impl Comparing<'_> {
         (most_rows, least_share): (usize, f64),
     ) -> Result<(), Failure> {
         let names = self.flags.source.names.names();
-        let index = if is_first { String::new() } else { format!("&sample-index={of}") };
+        let index = if is_first { String::new() } else { format!("&count={of}") };
         let question = Question {
             names: &names,
             sample_type: Some(of),

@@ -7,7 +7,7 @@ use crate::list::ListAnswer;
 use crate::output::print_raw;
 use crate::output_file::cannot_write;
 use ramson_analysis::comparison::Comparison;
-use ramson_analysis::doctor::{Finding, Findings};
+use ramson_analysis::explain::{Finding, Findings};
 use ramson_analysis::live::picture::Live;
 use ramson_analysis::live::processes::LiveProcesses;
 use ramson_analysis::report::Report;
@@ -29,14 +29,14 @@ type Described = (&'static str, &'static [&'static str], fn(&mut SchemaGenerator
 /// All of them. The kinds of `report` are in its type.
 const ALL: [Described; 15] = [
     ("diff", &["diff"], schema::<Comparison>),
-    ("doctor", &["doctor"], schema::<OneOrSeveral<Finding, Findings>>),
+    ("explain", &["explain"], schema::<OneOrSeveral<Finding, Findings>>),
     ("leaks", &["leaks"], schema::<Suspects>),
     ("list", &["list"], schema::<ListAnswer>),
     ("mark", &["mark"], schema::<Marked>),
     ("moments", &["moments"], schema::<Moments>),
     ("processes", &["processes"], schema::<LiveProcesses>),
     ("profile", &["profile"], ramson_encode::json::schema),
-    ("record", &["record"], schema::<Recorded>),
+    ("history", &["history"], schema::<Recorded>),
     ("report", &[], schema::<Report>),
     ("source", &["source"], schema::<SourceLines>),
     ("sources", &["sources"], schema::<Served>),

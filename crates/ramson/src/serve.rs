@@ -3,7 +3,7 @@
 use crate::flags::{Cli, Command, NameFlags, ServeFlags, TimelineFlags, command, line_of};
 use crate::open::Door;
 use crate::output::{print_raw, remark};
-use crate::{diff, doctor, leaks, list, report, timeline};
+use crate::{diff, explain, leaks, list, report, timeline};
 use clap::FromArgMatches;
 use ramson_analysis::timeline::Timeline;
 use ramson_encode::json::write_document;
@@ -32,7 +32,7 @@ const PARTS: [&str; 12] = [
     "tagignore",
     "wrapper",
 ];
-const OF_REPORT: [&str; 5] = ["address", "kind", "sample-index", "sort", "view"];
+const OF_REPORT: [&str; 5] = ["address", "kind", "count", "sort", "view"];
 
 pub fn serve(flags: &ServeFlags) -> Result<(), Failure> {
     let sources = Sources::new(flags.sources.clone());
@@ -98,9 +98,9 @@ pub fn document(
             flags.source.names = names.clone();
             bytes(kind, &leaks::document(&flags)?)
         }
-        Command::Doctor(mut flags) => {
+        Command::Explain(mut flags) => {
             flags.names = names.clone();
-            bytes(kind, &doctor::document(&flags)?)
+            bytes(kind, &explain::document(&flags)?)
         }
         Command::Diff(mut flags) => {
             flags.names = names.clone();
@@ -131,9 +131,9 @@ fn arguments(
         Document::List => &[&["running", "user", "word"]],
         Document::Report => &[&PARTS, &OF_REPORT],
         Document::Leaks => &[&PARTS, &["min-age"]],
-        Document::Doctor => &[&["all-frames", "library", "rows", "wrapper"]],
+        Document::Explain => &[&["all-frames", "library", "rows", "wrapper"]],
         Document::Timeline => &[&["rows"]],
-        Document::Diff => &[&PARTS, &["old", "sample-index", "sort"]],
+        Document::Diff => &[&PARTS, &["old", "count", "sort"]],
     };
     let mut arguments = vec!["ramson".to_owned(), document.command().to_owned(), "--json".into()];
     let mut operands: Vec<String> = source.map(str::to_owned).into_iter().collect();
@@ -230,7 +230,7 @@ mod tests {
                 Document::List,
                 Document::Report,
                 Document::Leaks,
-                Document::Doctor,
+                Document::Explain,
                 Document::Timeline,
                 Document::Diff,
             ] {

@@ -11,8 +11,8 @@ pub enum Document {
     Report,
     /// Of `ramson leaks`.
     Leaks,
-    /// Of `ramson doctor`.
-    Doctor,
+    /// Of `ramson explain`.
+    Explain,
     /// Of `ramson timeline`.
     Timeline,
     /// Of `ramson diff`; its earlier source is the parameter `old`, a moment of the same process.
@@ -24,7 +24,7 @@ impl Document {
         ("list", Self::List),
         ("report", Self::Report),
         ("leaks", Self::Leaks),
-        ("doctor", Self::Doctor),
+        ("explain", Self::Explain),
         ("timeline", Self::Timeline),
         ("diff", Self::Diff),
     ];

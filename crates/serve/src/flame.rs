@@ -48,7 +48,7 @@ impl Asked {
             "function",
             "old",
             "path",
-            "sample-index",
+            "count",
             "width",
         ];
         if let Some(name) = query.names().find(|name| !KNOWN.contains(name)) {
@@ -68,7 +68,7 @@ impl Asked {
         Ok(Self {
             sample_type: sample_type(query).ok_or_else(|| {
                 wrong(
-                    "sample-index",
+                    "count",
                     "one of inuse_space, inuse_objects, alloc_space, alloc_objects",
                 )
             })?,
@@ -98,7 +98,7 @@ impl Asked {
 
 /// What is counted, if that is asked for; `None`: no such type.
 fn sample_type(query: &Query) -> Option<Option<SampleType>> {
-    match query.get("sample-index") {
+    match query.get("count") {
         None => Some(None),
         Some(text) => SampleType::from_name(text).map(Some),
     }
@@ -226,7 +226,7 @@ mod tests {
             "direction=up",
             "frames=none",
             "path=!",
-            "sample-index=x",
+            "count=x",
             "budget=1",
             "colour=red",
             "colour=age&old=-1h",

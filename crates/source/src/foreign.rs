@@ -56,7 +56,7 @@ impl Foreign {
         let there = self.imported.sample_types.iter().map(|there| there.name());
         let there: Vec<&str> = there.collect();
         Err(Failure::usage(format!(
-            "{}: it does not count {wanted}. Pass --sample-index {}",
+            "{}: it does not count {wanted}. Pass --count {}",
             self.origin,
             there.join(" or ")
         )))

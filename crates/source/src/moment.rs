@@ -201,7 +201,7 @@ fn find_in(
     processes.retain(is_wanted);
     if processes.is_empty() {
         return Err(Failure::not_found(format!(
-            "{base}: not in the history {}. \"ramson record {base}\" keeps one",
+            "{base}: not in the history {}. \"ramson history {base}\" keeps one",
             path.display()
         )));
     }
@@ -227,7 +227,7 @@ fn there(base: &str) -> Result<PathBuf, Failure> {
     let path = place()?;
     if !path.exists() {
         return Err(Failure::not_found(format!(
-            "{base}: there is no history at {}. \"ramson record {base}\" keeps one; RAMSON_HISTORY names another",
+            "{base}: there is no history at {}. \"ramson history {base}\" keeps one; RAMSON_HISTORY names another",
             path.display()
         )));
     }
@@ -236,7 +236,7 @@ fn there(base: &str) -> Result<PathBuf, Failure> {
 
 fn no_file(base: &str) -> Failure {
     Failure::not_found(format!(
-        "{base}: no such file. Pass a process ID, name:NAME, a profile or a history; \"ramson record --all -o {base}\" makes a history there"
+        "{base}: no such file. Pass a process ID, name:NAME, a profile or a history; \"ramson history --all -o {base}\" makes a history there"
     ))
 }
 
@@ -245,7 +245,7 @@ fn header_of(base: &str, file: &Path) -> Result<Header, Failure> {
     let facts = file.metadata().map_err(|_| no_file(base))?;
     if facts.is_file() && facts.len() == 0 {
         return Err(Failure::failed(format!(
-            "{base}: the file is empty, so neither a history nor a profile. \"ramson record --all -o {base}\" makes a history of it"
+            "{base}: the file is empty, so neither a history nor a profile. \"ramson history --all -o {base}\" makes a history of it"
         )));
     }
     match open_any_file(file, InuseAt::End)? {
@@ -315,7 +315,7 @@ pub fn time_of(when: &When) -> u64 {
     }
 }
 
-/// The history that readers look at when they are not told which, and where `record` keeps it.
+/// The history that readers look at when they are not told which, and where `history` keeps it.
 pub fn place() -> Result<PathBuf, Failure> {
     places::history().ok_or_else(|| {
         Failure::failed("no place for a history: neither HOME nor XDG_STATE_HOME is set. Set RAMSON_HISTORY to a file")
@@ -326,7 +326,7 @@ pub fn place() -> Result<PathBuf, Failure> {
 pub fn unreadable(path: &Path, error: &HistoryError) -> Failure {
     let next = match error {
         HistoryError::NotAHistory | HistoryError::ForeignSchema(_) => {
-            "Pass a file that \"ramson record\" made"
+            "Pass a file that \"ramson history\" made"
         }
         HistoryError::Version(_) => "Use the ramson that wrote it",
         HistoryError::OverBudget => "A copy that belongs to you may take more",

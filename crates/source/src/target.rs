@@ -103,7 +103,7 @@ fn pids_of(selector: &Selector) -> Result<Vec<u32>, Failure> {
     let Selector { text, base_text, .. } = selector;
     if selector.span.is_some() {
         return Err(Failure::usage(format!(
-            "{text}: a history has no memory to examine. \"ramson doctor {base_text}\" examines the process as it is now; \"ramson report {text}\" shows what was live"
+            "{text}: a history has no memory to examine. \"ramson explain {base_text}\" examines the process as it is now; \"ramson report {text}\" shows what was live"
         )));
     }
     match processes_of(&selector.base) {

@@ -1,6 +1,6 @@
 // The terms of RSS in the order and with the names of the command line, joined to the parts of the bar.
 import type { Point } from "../state/series";
-import type { Doctor, Estimate, Rss } from "../types";
+import type { Explained, Estimate, Rss } from "../types";
 
 export interface Term {
   name: string;
@@ -88,6 +88,6 @@ export function partsOf(terms: Record<string, number>): Parts {
 }
 
 /** What a trim of glibc’s arenas returns. */
-export function releasableOf({ arenas, half_widths_95: half }: NonNullable<Doctor["statistics"]>): Estimate {
+export function releasableOf({ arenas, half_widths_95: half }: NonNullable<Explained["statistics"]>): Estimate {
   return { value: arenas.reduce((sum, arena) => sum + arena.releasable_bytes, 0), half_width_95: half["releasable"] ?? 0 };
 }

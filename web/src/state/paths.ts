@@ -39,9 +39,9 @@ export function entryPath(entry: SourceEntry, screen: Screen): string | null {
     case "suspects":
       return entry.pid === null ? null : pathOf(entry, "leaks", { at });
     case "allocator":
-      return entry.is_running && entry.pid !== null ? pathOf(entry, "doctor") : null;
+      return entry.is_running && entry.pid !== null ? pathOf(entry, "explain") : null;
     case "table":
-      return pathOf(entry, "report", { view: "top", rows: 0, "sample-index": sample(), at });
+      return pathOf(entry, "report", { view: "top", rows: 0, "count": sample(), at });
     case "timeline":
       return entry.pid === null ? null : pathOf(entry, "timeline");
     default:

@@ -30,7 +30,7 @@ pub fn granularities() -> Vec<CompletionCandidate> {
     GRANULARITIES.into_iter().map(|(word, _)| CompletionCandidate::new(word)).collect()
 }
 
-/// Words of `--sample-index`.
+/// Words of `--count`.
 pub fn sample_types() -> Vec<CompletionCandidate> {
     SampleType::ALL.into_iter().map(|of| CompletionCandidate::new(of.to_string())).collect()
 }

@@ -6,7 +6,7 @@ use clap::{Arg, Command, CommandFactory, ValueHint};
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 
 /// Commands on processes that need no profile.
-const ON_PROCESSES: [&str; 5] = ["doctor", "trim", "attach", "detach", "set"];
+const ON_PROCESSES: [&str; 5] = ["explain", "trim", "attach", "detach", "set"];
 
 /// The one that is parsed, and that help, man pages and completions come from.
 pub fn command() -> Command {
@@ -64,7 +64,7 @@ fn with_values(command: Command) -> Command {
         "source" | "sources" | "old" | "new" => arg.add(ArgValueCompleter::new(sources)),
         "view" if is_report => arg.add(ArgValueCandidates::new(views)),
         "granularity" => arg.add(ArgValueCandidates::new(granularities)),
-        "sample_index" => arg.add(ArgValueCandidates::new(sample_types)),
+        "count" => arg.add(ArgValueCandidates::new(sample_types)),
         "since" | "baseline" => arg.value_hint(ValueHint::FilePath),
         _ => arg,
     })

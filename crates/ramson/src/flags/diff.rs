@@ -30,7 +30,7 @@ pub struct DiffFlags {
     /// What to count: inuse_space, inuse_objects, alloc_space or alloc_objects. Default:
     /// inuse_space, or the default of a pprof file
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
-    pub sample_index: Option<SampleType>,
+    pub count: Option<SampleType>,
     /// Exit with 3 if the total grew significantly, and by more than a percentage of OLD or a size
     /// (5%, 10MiB)
     #[arg(long, value_name = "GROWTH", value_parser = parse_limit)]

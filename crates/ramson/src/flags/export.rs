@@ -44,7 +44,7 @@ pub struct ExportFlags {
     /// What collapsed, svg and html count, and what pprof and speedscope show first.
     /// Default: inuse_space, or the default of a pprof file
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
-    pub sample_index: Option<SampleType>,
+    pub count: Option<SampleType>,
     /// html: also compare with OLD, the earlier profile, as "ramson diff OLD SRC" does
     #[arg(long, value_name = "OLD")]
     pub old: Option<String>,

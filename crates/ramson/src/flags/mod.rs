@@ -9,7 +9,7 @@ mod leaks;
 mod mcp;
 mod processes;
 mod profiles;
-mod record;
+mod history;
 mod report;
 mod run;
 mod serve;
@@ -22,9 +22,9 @@ pub use diff::DiffFlags;
 pub use export::{ExportFlags, ExportView, Format, SymbolizeFlags};
 pub use leaks::{Gate, LeaksFlags};
 pub use mcp::McpFlags;
-pub use processes::{AttachFlags, DetachFlags, DoctorFlags, SetFlags, TrimFlags};
+pub use processes::{AttachFlags, DetachFlags, ExplainFlags, SetFlags, TrimFlags};
 pub use profiles::{ListFlags, MarkFlags, TimelineFlags, When};
-pub use record::{DEFAULT_KEEP_NS, RecordFlags};
+pub use history::{DEFAULT_KEEP_NS, HistoryFlags};
 pub use report::{ReportFlags, join_peek};
 pub use run::{RunFlags, ScheduleFlags};
 pub use serve::ServeFlags;
@@ -70,13 +70,13 @@ pub enum Command {
     /// Show what changed between two profiles
     Diff(DiffFlags),
     /// Keep snapshots of processes in a history, so that SRC@-1h shows the past
-    Record(RecordFlags),
+    History(HistoryFlags),
     /// Show RSS and live bytes of a process over time, from its history
     Timeline(TimelineFlags),
     /// Keep one moment of a process, under a name or in a file, to compare with it later
     Mark(MarkFlags),
     /// Explain a process's RSS, and why freed memory is not returned
-    Doctor(DoctorFlags),
+    Explain(ExplainFlags),
     /// Record a running process from now on, without a restart
     Attach(AttachFlags),
     /// Stop recording an attached process, and restore what the attach changed

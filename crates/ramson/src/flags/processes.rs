@@ -1,4 +1,4 @@
-//! The flags of commands on processes, profiled or not: `doctor`, `trim`, `attach`, `detach`, `set`.
+//! The flags of commands on processes, profiled or not: `explain`, `trim`, `attach`, `detach`, `set`.
 
 use super::filters::FrameFlags;
 use super::source::{NameFlags, PROCESSES};
@@ -10,14 +10,14 @@ use ramson_profile::Pattern;
 #[command(after_help = "\
 The first lines say what the memory is, one sentence per cause. Then comes advice: first what an operator can do, then what requires a code change, each with its evidence, the bytes it saves, and its risk.
 
-Works on any process that this user may trace, profiled or not, and does not stop it, except with --ask. glibc's arenas are read from outside. Only --ask can tell how much another allocator keeps free: it reads the statistics of jemalloc and tcmalloc. For processes under ramson, doctor also looks for leaks, and shows the call sites that pin free memory.
+Works on any process that this user may trace, profiled or not, and does not stop it, except with --ask. glibc's arenas are read from outside. Only --ask can tell how much another allocator keeps free: it reads the statistics of jemalloc and tcmalloc. For processes under ramson, explain also looks for leaks, and shows the call sites that pin free memory.
 
 Examples:
-  ramson doctor 4711
-  ramson doctor 4711 --details
-  ramson doctor unit:postgresql.service
-  ramson doctor name:redis-server --json")]
-pub struct DoctorFlags {
+  ramson explain 4711
+  ramson explain 4711 --details
+  ramson explain unit:postgresql.service
+  ramson explain name:redis-server --json")]
+pub struct ExplainFlags {
     #[arg(value_name = "SRC", required = true, help = PROCESSES)]
     pub sources: Vec<String>,
     /// Read every block of glibc's arenas, however large they are: about half a second per GiB

@@ -26,7 +26,7 @@ Examples:
   ramson report 4711 --view callers --focus networking.c
   ramson report 4711 --view sizes --tagfocus thread=bio_
   ramson report crashed.ramson --view frees --address 0x55d0c3a2f2a0
-  ramson report old.ramson --sample-index alloc_space --view top --sort cum -n 40")]
+  ramson report old.ramson --count alloc_space --view top --sort cum -n 40")]
 pub struct ReportFlags {
     #[command(flatten)]
     pub source: SourcesFlags,
@@ -37,7 +37,7 @@ pub struct ReportFlags {
     /// What to count: inuse_space, inuse_objects, alloc_space or alloc_objects. Default:
     /// inuse_space, or the default of a pprof file
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
-    pub sample_index: Option<SampleType>,
+    pub count: Option<SampleType>,
     /// stacks: the largest, each with its age and growth; top: functions; lines: lines of functions;
     /// tree: callers to callees; callers: callees to callers; peek RE: callers and callees of functions that match RE; sizes: live blocks by
     /// size; threads: live blocks by thread; frees: sampled blocks freed recently, with the stacks of

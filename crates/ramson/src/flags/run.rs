@@ -50,7 +50,7 @@ pub struct RunFlags {
     /// Make Python 3.12 or newer, node and Java report the names of their functions, in child processes
     /// too; ramson prints what that costs
     #[arg(long)]
-    pub frames: bool,
+    pub languages: bool,
     #[command(flatten)]
     pub trims: ScheduleFlags,
     /// The program and its arguments

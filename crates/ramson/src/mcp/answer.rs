@@ -2,9 +2,9 @@
 
 use super::cut::cut;
 use super::tools::Call;
-use crate::doctor::Examined;
+use crate::explain::Examined;
 use crate::flags::{Cli, Command, NameFlags, command, line_of};
-use crate::{diff, doctor, leaks, list, report, table, timeline};
+use crate::{diff, explain, leaks, list, report, table, timeline};
 use clap::FromArgMatches;
 use ramson_analysis::report::{Report, View};
 use ramson_analysis::source_lines::{Question, SourceLines, source_lines};
@@ -113,9 +113,9 @@ fn whole(call: &Call, settings: &Settings) -> Result<Whole, Failure> {
             let evidence = document(Some("diff"), &comparison)?;
             Ok(Whole { verdict: heading, evidence, next: vec![call] })
         }
-        Command::Doctor(mut flags) => {
+        Command::Explain(mut flags) => {
             flags.names = names();
-            of_doctor(doctor::document(&flags)?, call)
+            of_explain(explain::document(&flags)?, call)
         }
         Command::Timeline(flags) => of_timeline(timeline::document(&flags)?, call),
         _ => Err(Failure::not_found(format!("{}: no such tool", call.tool.name))),
@@ -164,7 +164,7 @@ fn of_report(report: Report, call: &Call) -> Result<Whole, Failure> {
         }
         if pointers.free.is_some() {
             calls.push(next(
-                "doctor",
+                "explain",
                 of_source,
                 "much of RSS is free memory that is not returned",
             ));
@@ -190,16 +190,16 @@ fn of_leaks(found: Suspects, call: &Call, settings: &Settings) -> Result<Whole, 
             let focus = format!("^{}", regex_of(&short_name(&suspect.function.name)));
             next("report", &[("source", source), ("focus", &focus)], "the stacks through it")
         }
-        None => next("doctor", &[("source", source)], "what else RSS consists of"),
+        None => next("explain", &[("source", source)], "what else RSS consists of"),
     };
     Ok(Whole { verdict, evidence: document(Some("leaks"), &found)?, next: vec![calls] })
 }
 
-fn of_doctor(examined: Examined, call: &Call) -> Result<Whole, Failure> {
-    let shown = table::doctor::Shown { rows: 1, details: false };
+fn of_explain(examined: Examined, call: &Call) -> Result<Whole, Failure> {
+    let shown = table::explain::Shown { rows: 1, details: false };
     let verdict = paragraph(&match &examined {
-        Examined::One(finding) => table::doctor::text(finding, shown),
-        Examined::Several(findings) => table::doctor_sum::text(findings, shown, false),
+        Examined::One(finding) => table::explain::text(finding, shown),
+        Examined::Several(findings) => table::explain_sum::text(findings, shown, false),
     });
     let calls = match &examined {
         // Without a profile there is nothing else to ask.
@@ -212,7 +212,7 @@ fn of_doctor(examined: Examined, call: &Call) -> Result<Whole, Failure> {
             "whether what is live keeps growing",
         )],
     };
-    Ok(Whole { verdict, evidence: document(Some("doctor"), &examined)?, next: calls })
+    Ok(Whole { verdict, evidence: document(Some("explain"), &examined)?, next: calls })
 }
 
 fn of_timeline(timeline: Timeline, call: &Call) -> Result<Whole, Failure> {

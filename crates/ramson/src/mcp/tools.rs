@@ -86,7 +86,7 @@ pub const ALL: [Tool; 7] = [
                 Form::OneOf(&VIEWS),
                 "stacks (the default); top: by function; lines: by line; tree: callers to callees; callers: callees to callers; sizes: live blocks by size; threads: live blocks by thread",
             ),
-            optional("sample_index", Form::Text, SAMPLE),
+            optional("count", Form::Text, SAMPLE),
             optional("focus", Form::Text, FOCUS),
             optional("ignore", Form::Text, IGNORE),
             ROWS,
@@ -119,14 +119,14 @@ pub const ALL: [Tool; 7] = [
         parameters: &[
             required("old", SOURCE),
             required("new", SOURCE),
-            optional("sample_index", Form::Text, SAMPLE),
+            optional("count", Form::Text, SAMPLE),
             optional("focus", Form::Text, FOCUS),
             optional("ignore", Form::Text, IGNORE),
             ROWS,
         ],
     },
     Tool {
-        name: "doctor",
+        name: "explain",
         help: "Explain the RSS of a running process and why freed memory is not returned to the kernel, and advise what to do, with the bytes that each step saves. Needs no profile.",
         parameters: &[
             required("source", "A process ID, name:NAME, tree:PID, unit:NAME or cgroup:PATH"),
@@ -135,7 +135,7 @@ pub const ALL: [Tool; 7] = [
     },
     Tool {
         name: "timeline",
-        help: "Show RSS and live bytes of a process over time, if \"ramson record\" keeps its history.",
+        help: "Show RSS and live bytes of a process over time, if \"ramson history\" keeps its history.",
         parameters: &[
             required(
                 "source",

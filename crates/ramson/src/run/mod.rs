@@ -4,7 +4,7 @@ mod absent;
 pub mod compact;
 mod confined;
 mod end_note;
-mod frames;
+mod languages;
 pub mod keeper;
 pub mod library;
 pub mod prune;
@@ -110,7 +110,7 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
     let _ = its_end.set(ended.end.way);
     let summed = keeper.map_or(0, Keeper::end);
     if library.is_some() {
-        report_profiles(run_id, output.as_deref(), is_kept, flags.frames, &ended);
+        report_profiles(run_id, output.as_deref(), is_kept, flags.languages, &ended);
     }
     say_summed(summed);
     Ok(signals::end_alike(ended.end.way))
@@ -139,25 +139,25 @@ fn record_with(
     filters
 }
 
-/// With `--frames`, sets what makes run times tell their names; without, says that it can be done.
+/// With `--languages`, sets what makes run times tell their names; without, says that it can be done.
 fn say_frames(program: &Path, flags: &RunFlags, command: &mut Command) {
     let binary = program::binary_of(program);
-    let (run_time, shown) = (frames::run_time(&binary), binary.display());
-    if let Some(version) = frames::too_old(&binary) {
-        if flags.frames {
+    let (run_time, shown) = (languages::run_time(&binary), binary.display());
+    if let Some(version) = languages::too_old(&binary) {
+        if flags.languages {
             remark(format_args!(
-                "--frames: {shown}: Python {version} does not report the names of its functions. Use Python 3.12 or newer"
+                "--languages: {shown}: Python {version} does not report the names of its functions. Use Python 3.12 or newer"
             ));
         }
         return;
     }
-    if flags.frames {
-        frames::configure(command);
-        remark(format_args!("--frames: {}", frames::price(run_time)));
+    if flags.languages {
+        languages::configure(command);
+        remark(format_args!("--languages: {}", languages::price(run_time)));
     } else if let Some(run_time) = run_time
-        && !frames::is_set_by_user(run_time, &flags.command[1..])
+        && !languages::is_set_by_user(run_time, &flags.command[1..])
     {
-        remark(format_args!("{shown}: \"ramson run --frames\" shows its functions by name, too"));
+        remark(format_args!("{shown}: \"ramson run --languages\" shows its functions by name, too"));
     }
 }
 

@@ -2,9 +2,9 @@
 
 mod chart;
 pub mod comparison;
-pub mod doctor;
-mod doctor_details;
-pub mod doctor_sum;
+pub mod explain;
+mod explain_details;
+pub mod explain_sum;
 mod frees;
 mod health;
 mod lines;

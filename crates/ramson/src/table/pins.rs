@@ -1,7 +1,7 @@
 //! What pins free memory, and what to do about it, as text.
 
 use super::{Table, most, push_prose, push_rest, size};
-use ramson_analysis::doctor::{Advice, Finding, Needs, Saving};
+use ramson_analysis::explain::{Advice, Finding, Needs, Saving};
 use ramson_analysis::rss::live_text;
 use ramson_process::Term;
 use ramson_profile::format::{

@@ -123,7 +123,7 @@ fn nothing(report: &Report, of: &StackTable) -> String {
     if samples > 0 {
         let samples = format_objects(samples as f64);
         return format!(
-            "none of the {samples} samples is live. --sample-index alloc_space shows what was allocated"
+            "none of the {samples} samples is live. --count alloc_space shows what was allocated"
         );
     }
     let next = match &report.subject {
@@ -171,7 +171,7 @@ pub fn pointers(out: &mut String, pointers: &Pointers, source: &str) {
             true => format_estimate(free, SampleUnit::Bytes),
             false => format_bytes(free.value),
         };
-        let line = format!("{free} free in the allocator{trim}: ramson doctor {source}");
+        let line = format!("{free} free in the allocator{trim}: ramson explain {source}");
         push_prose(out, "", &line);
     }
 }

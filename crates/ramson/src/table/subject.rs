@@ -133,13 +133,13 @@ pub fn nothing_sampled(report: &Report, sample_type: impl Display) -> String {
     let is_live = sample_type.to_string().starts_with("inuse");
     match (is_live && summary.live.is_none(), ago) {
         (true, ago) => format!(
-            "no {sample_type} is known: detached{}. --sample-index alloc_space shows what was allocated before",
+            "no {sample_type} is known: detached{}. --count alloc_space shows what was allocated before",
             ago.unwrap_or_default()
         ),
         (false, Some(ago)) => match summary.samples.0 {
             0 => format!("no {sample_type} was sampled; sampling ended{ago}"),
             samples => format!(
-                "none of the {} samples is live; sampling ended{ago}. --sample-index alloc_space shows what was allocated",
+                "none of the {} samples is live; sampling ended{ago}. --count alloc_space shows what was allocated",
                 format_objects(samples as f64)
             ),
         },

@@ -9,28 +9,28 @@ import { useDocument } from "../../state/documents";
 import { saved } from "../../state/offline";
 import { sources } from "../../state/live";
 import { pathOf } from "../../state/paths";
-import type { Advice, Doctor, SourceEntry } from "../../types";
+import type { Advice, Explained, SourceEntry } from "../../types";
 import { absolute, bytes, count, duration, relative, share } from "../../units";
 import { HeapMap } from "./map";
 import { TrimButton, TrimDialog, TrimOutcome, useTrim } from "./trim";
 
 export function Allocator({ entry }: { entry: SourceEntry }) {
   const isThere = entry.is_running || (saved !== null && entry.pid !== null);
-  const loaded = useDocument<Doctor>(isThere ? pathOf(entry, "doctor") : null, "doctor");
+  const loaded = useDocument<Explained>(isThere ? pathOf(entry, "explain") : null, "explain");
   const trim = useTrim(entry);
   if (entry.pid === null) return <Notice fact="Not in this file:">it holds nothing of the process or its allocator.</Notice>;
   if (!isThere) {
     return <Notice fact="The process is gone,">and with it its allocator. What the profile has of it is on the other screens.</Notice>;
   }
-  const doctor = loaded.value;
-  if (doctor === null) return loaded.failed === null ? <Skeleton height={400} /> : <Trouble failed={loaded.failed} />;
-  const { rss } = doctor;
+  const explained = loaded.value;
+  if (explained === null) return loaded.failed === null ? <Skeleton height={400} /> : <Trouble failed={loaded.failed} />;
+  const { rss } = explained;
   const free = rss.terms["free_in_allocator"] ?? { value: 0, half_width_95: 0 };
-  const releasable = doctor.statistics === null ? { value: 0, half_width_95: 0 } : releasableOf(doctor.statistics);
+  const releasable = explained.statistics === null ? { value: 0, half_width_95: 0 } : releasableOf(explained.statistics);
   const held = rss.terms["held_by_allocator"]?.value ?? 0;
   const kept = Math.max(0, (free.value ?? 0) - (releasable.value ?? 0));
-  const isGlibc = doctor.allocators.glibc !== null && doctor.statistics !== null;
-  const name = doctor.allocators.glibc?.name ?? rss.allocator;
+  const isGlibc = explained.allocators.glibc !== null && explained.statistics !== null;
+  const name = explained.allocators.glibc?.name ?? rss.allocator;
   const mayTrim = entry.is_running && sources.value?.allows_actions === true;
   return (
     <>
@@ -39,7 +39,7 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
       <div class="answers two-one">
         <div>
           <h2>Why isn’t it coming back?</h2>
-          {doctor.causes.map((cause, index) => (
+          {explained.causes.map((cause, index) => (
             <p key={cause.cause} class={index === 0 ? "verdict" : ""}>
               {cause.sentence}
             </p>
@@ -71,17 +71,17 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
             <p class="headline">{held > 0 ? bytes(held) : "–"}</p>
             <p>
               {held === 0 ? "" : rss.may_hold_live ? "allocated before the attach, or free. " : "beyond the live blocks: free, metadata and rounding. "}
-              {doctor.statistics_missing ?? ""}
+              {explained.statistics_missing ?? ""}
             </p>
           </div>
         )}
       </div>
-      {doctor.statistics !== null && doctor.statistics.map.length > 0 ? <HeapMap of={doctor.statistics.map} arenas={doctor.statistics.arenas} /> : null}
+      {explained.statistics !== null && explained.statistics.map.length > 0 ? <HeapMap of={explained.statistics.map} arenas={explained.statistics.arenas} /> : null}
       <div class="columns">
         <section>
           <Heading title="What to do" says="best first, with predicted bytes" />
           <ol class="steps">
-            {doctor.advice.map((advice, index) => (
+            {explained.advice.map((advice, index) => (
               <Step key={advice.action} of={advice} rank={index + 1} rss={rss.bytes}>
                 {mayTrim && /: ramson trim /.test(advice.action) ? <TrimButton of={trim} /> : null}
               </Step>
@@ -89,8 +89,8 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
           </ol>
         </section>
         <div>
-          {doctor.pins === null || doctor.pins.sites.length === 0 ? null : <Pins of={doctor.pins} />}
-          {doctor.statistics === null ? null : (
+          {explained.pins === null || explained.pins.sites.length === 0 ? null : <Pins of={explained.pins} />}
+          {explained.statistics === null ? null : (
             <section>
               <Heading title="Arenas" says={name} />
               <table>
@@ -112,7 +112,7 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
                   </tr>
                 </thead>
                 <tbody>
-                  {doctor.statistics.arenas.slice(0, 40).map((arena, index) => (
+                  {explained.statistics.arenas.slice(0, 40).map((arena, index) => (
                     <tr key={index}>
                       <td>{arena.is_main ? "main" : `arena ${index}`}</td>
                       <td class="n">{bytes(arena.system_bytes)}</td>
@@ -169,7 +169,7 @@ function Step({ of, rank, rss, children }: { of: Advice; rank: number; rss: numb
   );
 }
 
-function Pins({ of }: { of: NonNullable<Doctor["pins"]> }) {
+function Pins({ of }: { of: NonNullable<Explained["pins"]> }) {
   return (
     <section>
       <Heading title="What pins free memory" says="call sites of live blocks beside free memory" />

@@ -25,7 +25,7 @@ export function DiffGraph({ entry, compared, isSwapped }: { entry: SourceEntry; 
     at,
     width: Math.min(10_000, Math.max(200, Math.ceil(width / STEP) * STEP)),
     path,
-    "sample-index": sample(),
+    "count": sample(),
   };
   const loaded = useDocument<Flame>(width === 0 ? null : pathOf(entry, "flame", words), `diff flame ${old} ${at} ${sample() ?? ""}`);
   const flame = loaded.value;

@@ -96,7 +96,7 @@ function Pick({ windows, entry }: { windows: number[]; entry: SourceEntry }) {
           ))}
         </p>
       ) : (
-        <Notice fact="No history was recorded." command={entry.is_running ? `ramson record ${entry.pid}` : undefined}>
+        <Notice fact="No history was recorded." command={entry.is_running ? `ramson history ${entry.pid}` : undefined}>
           {entry.is_running ? "To keep moments from now on:" : ""}
         </Notice>
       )}

@@ -45,7 +45,7 @@ function useCompared(entry: SourceEntry): Compared | null {
 export function useDiff(entry: SourceEntry): { loaded: Loaded<Diff>; compared: Compared | null } {
   const compared = useCompared(entry);
   const isSwapped = param("swap") === "1";
-  const words = { ...compared, rows: 0, "sample-index": sample() };
+  const words = { ...compared, rows: 0, "count": sample() };
   const loaded = useDocument<Diff>(compared === null ? null : pathOf(entry, "diff", words), `diff ${compared?.old} ${compared?.at}`);
   return { loaded: isSwapped && loaded.value !== null ? { ...loaded, value: swapped(loaded.value) } : loaded, compared };
 }

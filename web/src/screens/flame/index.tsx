@@ -40,7 +40,7 @@ export function FlameScreen({ entry }: { entry: SourceEntry }) {
   const [direction, frames, around] = [param("dir", "callees"), param("lib", "own"), param("n")];
   const path = param("p");
   const asked = Math.min(10_000, Math.max(200, Math.ceil(width / STEP) * STEP));
-  const words = { direction: direction === "callees" ? "" : direction, frames: frames === "own" ? "" : frames, "sample-index": sample(), at: moment() };
+  const words = { direction: direction === "callees" ? "" : direction, frames: frames === "own" ? "" : frames, "count": sample(), at: moment() };
   const by = colouringOf(entry);
   const colour = by === "age" || by === "growth" ? by : "";
   const whole = saved === null ? { ...words, colour, width: asked, path, function: around, focus: search === "" ? "" : expression(search) } : { ...words, colour };

@@ -4,13 +4,13 @@ import { limitOf } from "../../parts/limit";
 import { Link } from "../../parts/link";
 import { beforeOf } from "../../parts/rss";
 import type { Whole } from "../../parts/rss";
-import type { Doctor, Estimate, Leaks, Rss, SourceEntry, Suspect, Top } from "../../types";
+import type { Explained, Estimate, Leaks, Rss, SourceEntry, Suspect, Top } from "../../types";
 import { absolute, amount, bytes, clock, duration, relative, share, shortName } from "../../units";
 
 interface Of {
   top: Top;
   leaks: Leaks | null;
-  doctor: Doctor | null;
+  explained: Explained | null;
   entry: SourceEntry;
   whole: Whole | null;
 }
@@ -49,8 +49,8 @@ function largest(top: Top) {
   return [...top.rows].sort((a, b) => (b.flat.value ?? 0) - (a.flat.value ?? 0)).find((row) => (row.flat.value ?? 0) > 0 && total > 0);
 }
 
-function What({ top, doctor, entry, whole }: Of) {
-  const rss = doctor?.rss ?? top.rss ?? null;
+function What({ top, explained, entry, whole }: Of) {
+  const rss = explained?.rss ?? top.rss ?? null;
   const row = largest(top);
   const isLive = top.sample_type.startsWith("inuse");
   if (isLive && isDetached(entry)) {
@@ -162,7 +162,7 @@ function When(of: Of) {
   );
 }
 
-function Since({ leaks, doctor, entry }: Of) {
+function Since({ leaks, explained, entry }: Of) {
   if (entry.processes) return <p class="verdict">Choose a process to see this.</p>;
   if (entry.pid === null) return <p class="verdict">The file does not say: it is one moment of a process.</p>;
   if (isDetached(entry)) return <p class="verdict">What has happened since recording ended is not known.</p>;
@@ -170,7 +170,7 @@ function Since({ leaks, doctor, entry }: Of) {
   const { answer } = leaks;
   if (answer.leak_suspects > 0) {
     const since = oldest(leaks.suspects);
-    const limit = doctor?.limit;
+    const limit = explained?.limit;
     const perHour = answer.growth_per_hour.value ?? 0;
     const room = limit ? limit.limit_bytes - limit.used_bytes : 0;
     const first = leaks.suspects.find((one) => one.verdict === "growing");
@@ -257,20 +257,20 @@ function titleOf(cause: string, rss: Rss, entry: SourceEntry): string {
   return cause === "held" && rss.may_hold_live ? "It is live or free: the allocator holds it" : (TITLES[cause] ?? "The largest part");
 }
 
-function Why({ doctor, entry, leaks }: Of) {
+function Why({ explained, entry, leaks }: Of) {
   if (entry.processes) return <p class="verdict">Choose a process: each has its own allocator.</p>;
   if (entry.pid === null) return <p class="verdict">The file holds nothing of the allocator.</p>;
   if (!entry.is_running) {
     return <p class="verdict">The process is gone, and its memory with it. {leaks && leaks.answer.leak_suspects > 0 ? "What grew until then is in Suspects." : ""}</p>;
   }
-  if (doctor === null) return <p class="dim">Reading the allocator’s own figures …</p>;
-  const cause = doctor.causes[0];
+  if (explained === null) return <p class="dim">Reading the allocator’s own figures …</p>;
+  const cause = explained.causes[0];
   if (cause === undefined) return <p class="verdict">There is nothing to explain.</p>;
   return (
     <>
       <p class="headline">
-        {titleOf(cause.cause, doctor.rss, entry)}
-        <span class="pm">{share(cause.bytes.value, doctor.rss.bytes)} of RSS</span>
+        {titleOf(cause.cause, explained.rss, entry)}
+        <span class="pm">{share(cause.bytes.value, explained.rss.bytes)} of RSS</span>
       </p>
       <p>{cause.sentence}</p>
     </>

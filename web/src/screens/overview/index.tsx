@@ -10,7 +10,7 @@ import { suspectCount } from "../../state/found";
 import { useDocument } from "../../state/documents";
 import { moment, pathOf } from "../../state/paths";
 import { useSeries } from "../../state/series";
-import type { Doctor, End, Leaks, SourceEntry, Subject, Top } from "../../types";
+import type { Explained, End, Leaks, SourceEntry, Subject, Top } from "../../types";
 import { absolute, base, bytes, clock, count, relative } from "../../units";
 import { Answers } from "./answers";
 import { Largest } from "./largest";
@@ -24,22 +24,22 @@ export function Overview({ entry }: { entry: SourceEntry }) {
   const top = useDocument<Top>(pathOf(entry, "report", { view: "top", rows: 10, at }), "top");
   const leaks = useDocument<Leaks>(isProcess ? pathOf(entry, "leaks", { at }) : null, "leaks");
   const isExamined = isProcess && entry.is_running && !at;
-  const doctor = useDocument<Doctor>(isExamined ? pathOf(entry, "doctor") : null, isExamined ? "doctor" : null);
+  const explained = useDocument<Explained>(isExamined ? pathOf(entry, "explain") : null, isExamined ? "explain" : null);
   const series = useSeries(entry);
   if (leaks.value) suspectCount.value = leaks.value.answer.leak_suspects;
   const subject = top.value ?? leaks.value;
   const atNs = subject?.history?.time_unix_ns ?? null;
-  const whole = wholeOf(doctor.value?.rss ?? subject?.rss ?? null, entry.is_running && atNs === null ? [] : series.points, atNs);
-  const statistics = doctor.value?.statistics ?? null;
+  const whole = wholeOf(explained.value?.rss ?? subject?.rss ?? null, entry.is_running && atNs === null ? [] : series.points, atNs);
+  const statistics = explained.value?.statistics ?? null;
   const releasable = statistics === null ? null : releasableOf(statistics);
   return (
     <>
-      <Who entry={entry} of={subject} doctor={doctor.value} />
+      <Who entry={entry} of={subject} explained={explained.value} />
       <Trouble failed={top.failed} />
       <Missing of={top.value} entry={entry} />
-      {top.value === null ? <Skeleton height={148} /> : <Answers top={top.value} leaks={leaks.value} doctor={doctor.value} entry={entry} whole={whole} />}
+      {top.value === null ? <Skeleton height={148} /> : <Answers top={top.value} leaks={leaks.value} explained={explained.value} entry={entry} whole={whole} />}
       {isProcess || entry.processes ? <RssBar of={whole} isComing={entry.is_running && atNs === null} /> : null}
-      <Trouble failed={doctor.failed} />
+      <Trouble failed={explained.failed} />
       <div class="columns">
         {entry.processes ? <Members of={top.value?.processes ?? null} all={entry.processes} /> : null}
         <section>
@@ -69,9 +69,9 @@ export function Overview({ entry }: { entry: SourceEntry }) {
           ) : null}
           {leaks.value === null ? null : <TopSuspect leaks={leaks.value} />}
           <Trouble failed={leaks.failed} />
-          {releasable === null || doctor.value === null ? null : (
+          {releasable === null || explained.value === null ? null : (
             <section>
-              <Heading title="What a trim returns now" says={`${bytes(releasable.value)} ${absolute(releasable)} of ${bytes(doctor.value.rss.terms["free_in_allocator"]?.value)} free`.replace("  ", " ")}>
+              <Heading title="What a trim returns now" says={`${bytes(releasable.value)} ${absolute(releasable)} of ${bytes(explained.value.rss.terms["free_in_allocator"]?.value)} free`.replace("  ", " ")}>
                 <Link to="allocator">Why not more</Link>
               </Heading>
               {(releasable.value ?? 0) < 1 << 20 ? null : <CommandLine text={`ramson trim ${entry.pid}`} />}
@@ -93,7 +93,7 @@ export function Overview({ entry }: { entry: SourceEntry }) {
   );
 }
 
-function Who({ entry, of, doctor }: { entry: SourceEntry; of: Subject | null; doctor: Doctor | null }) {
+function Who({ entry, of, explained }: { entry: SourceEntry; of: Subject | null; explained: Explained | null }) {
   const isDead = entry.pid !== null && !entry.is_running;
   const samples = of?.health?.["samples"];
   const kind = entry.is_running ? "ok" : isDead && /SIG|memory/.test(entry.state ?? "") ? "bad" : "";
@@ -110,7 +110,7 @@ function Who({ entry, of, doctor }: { entry: SourceEntry; of: Subject | null; do
         {samples === undefined ? null : <Fact name="samples" is={count(samples)} />}
         {isDead ? <Fact name="RSS" is={of?.end?.last_rss ? `${bytes(of.end.last_rss)} ${of.end.last_rss_is}` : entry.rss === null ? "not known" : `${bytes(entry.rss)} as last seen`} /> : null}
         {of?.end?.time_unix_ns ? <Fact name="ended" is={clock(of.end.time_unix_ns)} /> : null}
-        {doctor?.limit ? <Fact name="memory limit" is={bytes(doctor.limit.limit_bytes)} /> : null}
+        {explained?.limit ? <Fact name="memory limit" is={bytes(explained.limit.limit_bytes)} /> : null}
         {of?.live && (entry.pid !== null || entry.processes) ? <Fact name="live by the profile" is={`${bytes(of.live.value)} ${relative(of.live)}`} /> : null}
       </dl>
     </div>

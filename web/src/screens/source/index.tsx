@@ -9,7 +9,7 @@ import type { SourceEntry, SourceFile, Top, Unit } from "../../types";
 import { amount, base, relative, share } from "../../units";
 
 export function SourceScreen({ entry }: { entry: SourceEntry }) {
-  const words = { view: "lines", rows: 0, "sample-index": sample(), at: moment() };
+  const words = { view: "lines", rows: 0, "count": sample(), at: moment() };
   const lines = useDocument<Top>(pathOf(entry, "report", words), "lines");
   const top = lines.value;
   const files = new Map<string, number>();
@@ -42,7 +42,7 @@ export function SourceScreen({ entry }: { entry: SourceEntry }) {
 }
 
 function File({ entry, file, top }: { entry: SourceEntry; file: string; top: Top }) {
-  const loaded = useDocument<SourceFile>(pathOf(entry, "source", { file, "sample-index": sample() }), `source ${file}`);
+  const loaded = useDocument<SourceFile>(pathOf(entry, "source", { file, "count": sample() }), `source ${file}`);
   const own = top.rows.filter((row) => row.file === file && (row.flat.value ?? 0) !== 0);
   return (
     <>

@@ -8,7 +8,7 @@ import { amount, base, count, duration, relative, share, shortName } from "../..
 const MOST = 8;
 
 export function Expanded({ entry, row, unit, total }: { entry: SourceEntry; row: TopRow; unit: Unit; total: Estimate }) {
-  const words = { view: "stacks", rows: 60, focus: `^${literally(row.function)}$`, "sample-index": sample(), at: moment() };
+  const words = { view: "stacks", rows: 60, focus: `^${literally(row.function)}$`, "count": sample(), at: moment() };
   const isNamed = !/\+0x[0-9a-f]+$/.test(row.function);
   const loaded = useDocument<Stacks>(isNamed ? pathOf(entry, "report", words) : null, `stacks ${row.function}`);
   if (loaded.failed !== null || loaded.value === null) {

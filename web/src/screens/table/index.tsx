@@ -30,7 +30,7 @@ const ORDERS: Record<Order, (row: TopRow) => number | string> = {
 export function TableScreen({ entry }: { entry: SourceEntry }) {
   const isLines = param("g") === "lines";
   const isAll = param("lib") === "all";
-  const words = { view: "top", rows: 0, "sample-index": sample(), at: moment(), granularity: isLines ? "lines" : undefined, "all-frames": isAll ? "1" : undefined };
+  const words = { view: "top", rows: 0, "count": sample(), at: moment(), granularity: isLines ? "lines" : undefined, "all-frames": isAll ? "1" : undefined };
   const loaded = useDocument<Top>(pathOf(entry, "report", words), "table");
   const leaks = useDocument<Leaks>(entry.pid === null || isLines || isAll ? null : pathOf(entry, "leaks", { at: moment() }), "leaks");
   const top = loaded.value;

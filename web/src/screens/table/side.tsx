@@ -12,7 +12,7 @@ const MOST = 12;
 
 export function Side({ entry, row, unit, total, ages }: { entry: SourceEntry; row: TopRow; unit: Unit; total: Estimate; ages: Ages | null }) {
   const view = `peek ^${literally(row.function)}$`;
-  const loaded = useDocument<Peek>(pathOf(entry, "report", { view, "sample-index": sample(), at: moment() }), "peek");
+  const loaded = useDocument<Peek>(pathOf(entry, "report", { view, "count": sample(), at: moment() }), "peek");
   const found = loaded.value?.functions.find((one) => one.function === row.function && one.file === row.file);
   return (
     <aside class="side" aria-label="Selected function" tabIndex={0}>

@@ -33,9 +33,9 @@ export function TimelineScreen({ entry }: { entry: SourceEntry }) {
       <>
         <h1 class="hidden-label">Timeline</h1>
         {saved !== null ? (
-          <Notice fact="Not in this file:">it is one moment. To keep the past of a process: ramson record.</Notice>
+          <Notice fact="Not in this file:">it is one moment. To keep the past of a process: ramson history.</Notice>
         ) : (
-          <Notice fact="No history was recorded." command={entry.is_running ? `ramson record ${entry.pid}` : undefined}>
+          <Notice fact="No history was recorded." command={entry.is_running ? `ramson history ${entry.pid}` : undefined}>
             {entry.is_running ? "What this page sees appears here in a few seconds. To keep moments from now on: " : ""}
             {loaded.failed?.message ?? ""}
           </Notice>
@@ -114,7 +114,7 @@ function Presets({ entry, kept, last }: { entry: SourceEntry; kept: Kept | null;
     return (
       <>
         <p class="dim">No stacks are kept of the past.{entry.is_running ? " To keep them from now on:" : ""}</p>
-        {entry.is_running ? <CommandLine text={`ramson record ${entry.pid}`} /> : null}
+        {entry.is_running ? <CommandLine text={`ramson history ${entry.pid}`} /> : null}
       </>
     );
   }

@@ -1,4 +1,4 @@
-//! `ramson record`: keeps snapshots of processes in a history.
+//! `ramson history`: keeps snapshots of processes in a history.
 
 mod followed;
 mod lateness;
@@ -6,7 +6,7 @@ mod selection;
 mod writing;
 
 use crate::answers::{RecordEvent, Recorded};
-use crate::flags::{DEFAULT_KEEP_NS, RecordFlags};
+use crate::flags::{DEFAULT_KEEP_NS, HistoryFlags};
 use crate::output::{hint, print_json, remark};
 use crate::run::keeper::Keeper;
 use crate::run::prune::Bounds;
@@ -38,7 +38,7 @@ const MOST_POLL_NS: u64 = SECOND;
 /// Processes whose last snapshots take more than this together are read anew each time.
 const MOST_HELD_BYTES: usize = 128 << 20;
 
-pub fn record(flags: &RecordFlags) -> Result<(), Failure> {
+pub fn history(flags: &HistoryFlags) -> Result<(), Failure> {
     let path = match &flags.output {
         Some(path) => {
             check_directory(path)?;
@@ -116,7 +116,7 @@ pub fn mark(source: &Recording, name: &str) -> Result<bool, Failure> {
     Ok(true)
 }
 
-fn open(path: &Path, flags: &RecordFlags) -> Result<HistoryWriter, Failure> {
+fn open(path: &Path, flags: &HistoryFlags) -> Result<HistoryWriter, Failure> {
     // SQLite makes files that others may read.
     make(path)?;
     let levels = Levels::new(flags.every, flags.keep);
@@ -174,7 +174,7 @@ fn lock(path: &Path) -> Result<File, Failure> {
     match opened.try_lock() {
         Ok(()) => Ok(opened),
         Err(TryLockError::WouldBlock) => {
-            Err(elsewhere(path, "another \"ramson record\" writes to it"))
+            Err(elsewhere(path, "another \"ramson history\" writes to it"))
         }
         Err(TryLockError::Error(error)) => Err(elsewhere(path, error)),
     }
@@ -225,7 +225,7 @@ impl Session {
         }
         let (pid, name) = (of.pid(), of.name.clone());
         let (time_unix_ns, history) = (unix_ns(), self.path.clone());
-        print_json("record", &Recorded { event, pid, name, time_unix_ns, history })
+        print_json("history", &Recorded { event, pid, name, time_unix_ns, history })
     }
 
     /// Looks at every process once, and hands over what there is a reason to keep.

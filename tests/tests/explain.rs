@@ -1,4 +1,4 @@
-//! What `ramson doctor` says of a process: it adds up, agrees with the allocator's own numbers, and leaves the process as it was.
+//! What `ramson explain` says of a process: it adds up, agrees with the allocator's own numbers, and leaves the process as it was.
 
 use ramson_tests::keeping::*;
 use ramson_tests::servers::*;
@@ -8,7 +8,7 @@ use std::fs;
 fn survivors_that_hold_whole_arenas_are_told_and_trim_gives_what_was_said() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["survivors", "128"]);
-    let json = doctor(&scratch, keeping.pid());
+    let json = explain(&scratch, keeping.pid());
     assert_agrees(&keeping, &json);
     assert!(part(&json, "live") < 0.2 * MIB && part(&json, "free_whole_pages") > 120.0 * MIB);
     let (before, predicted) = (keeping.rss(), arenas(&json, "releasable_bytes"));
@@ -25,7 +25,7 @@ fn a_process_is_the_same_after_it_was_looked_at() {
     keeping.trim();
     let (rss, pages) = (keeping.rss(), keeping.present_pages());
     assert!(pages.iter().filter(|(_, is_present)| !is_present).count() > 10_000);
-    let json = doctor(&scratch, keeping.pid());
+    let json = explain(&scratch, keeping.pid());
     assert_agrees(&keeping, &json);
     assert_eq!(keeping.rss(), rss);
     assert!(keeping.present_pages() == pages, "pages came or went");
@@ -34,7 +34,7 @@ fn a_process_is_the_same_after_it_was_looked_at() {
         stat.rsplit_once(") ").unwrap().1.split(' ').nth(7).unwrap().to_owned()
     };
     let faults = minor_faults();
-    doctor(&scratch, keeping.pid());
+    explain(&scratch, keeping.pid());
     assert_eq!(minor_faults(), faults);
 }
 
@@ -42,7 +42,7 @@ fn a_process_is_the_same_after_it_was_looked_at() {
 fn fastbins_are_kept_memory_that_no_bin_shows() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["fastbins", "32"]);
-    let json = doctor(&scratch, keeping.pid());
+    let json = explain(&scratch, keeping.pid());
     assert_agrees(&keeping, &json);
     assert!(part(&json, "free_fastbins") > 31.0 * MIB && part(&json, "live") < 0.1 * MIB);
     let in_map: f64 =
@@ -54,7 +54,7 @@ fn fastbins_are_kept_memory_that_no_bin_shows() {
 fn arenas_with_free_chunks_of_every_size_are_known_as_such() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["bins", "1"]);
-    let json = doctor(&scratch, keeping.pid());
+    let json = explain(&scratch, keeping.pid());
     assert_agrees(&keeping, &json);
     assert_eq!(json.list("statistics.arenas").len(), 2);
 }
@@ -65,7 +65,7 @@ fn every_thread_s_arena_is_found() {
     // The last thread's share does not fit into one heap of 64 MiB.
     for (mib, threads) in [("64", "4"), ("160", "1")] {
         let keeping = Keeping::plain(&scratch, &["arenas", mib, threads]);
-        let json = doctor(&scratch, keeping.pid());
+        let json = explain(&scratch, keeping.pid());
         assert_agrees(&keeping, &json);
         assert_eq!(json.list("statistics.arenas").len(), 1 + threads.parse::<usize>().unwrap());
         let half = mib.parse::<f64>().unwrap() / 2.0 * MIB;
@@ -81,7 +81,7 @@ fn a_tcache_without_a_bound_is_told() {
     let keeping = Keeping::start(&scratch, &["tcache", "32"], |command| {
         command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=65535");
     });
-    let json = doctor(&scratch, keeping.pid());
+    let json = explain(&scratch, keeping.pid());
     assert_agrees(&keeping, &json);
     assert!(part(&json, "free_tcaches") > 31.0 * MIB && part(&json, "live") < 0.1 * MIB);
     assert_eq!(json.number("statistics.parameters.tcache_count"), 65535.0);
@@ -93,11 +93,11 @@ fn a_tcache_without_a_bound_is_told() {
 fn the_program_s_mmaps_are_not_its_heap_but_large_blocks_are() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["maps", "32"]);
-    let json = doctor(&scratch, keeping.pid());
+    let json = explain(&scratch, keeping.pid());
     assert_agrees(&keeping, &json);
     assert!(part(&json, "other_anonymous") >= 32.0 * MIB && part(&json, "live") == 0.0);
     let keeping = Keeping::plain(&scratch, &["large", "32"]);
-    let json = doctor(&scratch, keeping.pid());
+    let json = explain(&scratch, keeping.pid());
     assert_agrees(&keeping, &json);
     assert!(
         part(&json, "other_anonymous") < 0.1 * MIB && part(&json, "live") > 13.0 * MIB,
@@ -109,7 +109,7 @@ fn the_program_s_mmaps_are_not_its_heap_but_large_blocks_are() {
 fn a_leak_is_live_memory_and_nothing_is_kept() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["leak", "32"]);
-    let json = doctor(&scratch, keeping.pid());
+    let json = explain(&scratch, keeping.pid());
     assert_agrees(&keeping, &json);
     let live = part(&json, "live") + part(&json, "allocator_metadata");
     assert!(live > 31.9 * MIB && arenas(&json, "releasable_bytes") < 0.2 * MIB, "{json:?}");
@@ -120,7 +120,7 @@ fn a_large_heap_is_surveyed_within_one_percent_and_without_a_trace() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["scattered", "192"]);
     let (rss, pages) = (keeping.rss(), keeping.present_pages());
-    let json = doctor_with(&scratch, keeping.pid(), &[]);
+    let json = explain_with(&scratch, keeping.pid(), &[]);
     assert_eq!(*json.at("statistics.is_surveyed"), Json::Word("true".into()));
     let taken = keeping.said("arena ");
     assert_eq!(arenas(&json, "system_bytes"), taken);
@@ -129,7 +129,7 @@ fn a_large_heap_is_surveyed_within_one_percent_and_without_a_trace() {
     assert!(json.number("statistics.half_width_95") > 0.0);
     assert!(part(&json, "live") > 80.0 * MIB && part(&json, "free_in_used_pages") > 80.0 * MIB);
     assert!(keeping.rss() == rss && keeping.present_pages() == pages, "pages came or went");
-    assert_agrees(&keeping, &doctor(&scratch, keeping.pid()));
+    assert_agrees(&keeping, &explain(&scratch, keeping.pid()));
 }
 
 #[test]
@@ -137,9 +137,9 @@ fn a_survey_knows_large_free_chunks_and_thread_caches_to_the_byte() {
     let scratch = Scratch::new();
     for arguments in [&["survivors", "96"][..], &["leak", "160"], &["arenas", "160", "2"]] {
         let keeping = Keeping::plain(&scratch, arguments);
-        let json = doctor_with(&scratch, keeping.pid(), &[]);
+        let json = explain_with(&scratch, keeping.pid(), &[]);
         assert_eq!(*json.at("statistics.is_surveyed"), Json::Word("true".into()));
-        let exact = doctor(&scratch, keeping.pid());
+        let exact = explain(&scratch, keeping.pid());
         assert_agrees(&keeping, &exact);
         let free = |json: &Json| arenas(json, "free_bytes");
         let taken = arenas(&exact, "system_bytes");
@@ -157,7 +157,7 @@ fn a_heap_that_changes_meanwhile_is_walked_but_for_a_small_share() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["busy", "64", "4"]);
     for options in [&["--exact"][..], &[], &["--exact"], &[]] {
-        let json = doctor_with(&scratch, keeping.pid(), options);
+        let json = explain_with(&scratch, keeping.pid(), options);
         assert!(json.number("statistics.not_walked_share") < 0.05, "{json:?}");
         assert!(
             part(&json, "changed_during_measurement").abs() < 0.05 * json.number("rss.bytes"),
@@ -183,7 +183,7 @@ fn of_threads_that_allocate_all_the_time_the_books_agree_with_their_own_numbers(
     let allowed = 0.01 * said()[0];
     for options in [&["--exact"][..], &[], &["--exact"], &[]] {
         let before = said();
-        let json = doctor_with(&scratch, keeping.pid(), options);
+        let json = explain_with(&scratch, keeping.pid(), options);
         let after = said();
         let headers = 4096.0 * arenas(&json, "heaps");
         let found = [
@@ -209,7 +209,7 @@ fn the_profile_s_live_bytes_stand_beside_those_of_the_books() {
     let keeping = Keeping::start(&scratch, &["leak", "64"], |command| {
         ramson_tests::preload(command, "64K").env("RAMSON_DIR", scratch.open_directory("profiles"));
     });
-    let json = doctor(&scratch, keeping.pid());
+    let json = explain(&scratch, keeping.pid());
     let live = json.number("live_by_profile.value");
     assert!((live / part(&json, "live") - 1.0).abs() < 0.15, "{json:?}");
     assert!(part(&json, "ramson") > 0.0);

@@ -1,7 +1,7 @@
 //! What takes knowledge of the allocator: its settings, every part of RSS, its arenas, and what the words mean.
 
 use super::{Table, push_prose, size};
-use ramson_analysis::doctor::Finding;
+use ramson_analysis::explain::Finding;
 use ramson_analysis::rss::live_text;
 use ramson_process::Part;
 use ramson_process::allocators::{Allocator, Missing};

@@ -1,4 +1,4 @@
-//! Which processes `ramson doctor` looks at, and what it says where there is little or nothing to see.
+//! Which processes `ramson explain` looks at, and what it says where there is little or nothing to see.
 
 use ramson_tests::keeping::*;
 use ramson_tests::servers::*;
@@ -20,7 +20,7 @@ fn what_cannot_be_known_of_other_allocators_is_said() {
         let keeping = Keeping::start(&scratch, &["leak", "16"], |command| {
             command.env("LD_PRELOAD", &library);
         });
-        let json = doctor(&scratch, keeping.pid());
+        let json = explain(&scratch, keeping.pid());
         assert!(json.text("allocators.other.name").starts_with(name), "{json:?}");
         assert!(json.text("allocators.other.origin").starts_with("preloaded, "), "{json:?}");
         let why = json.text("statistics_missing");
@@ -28,7 +28,7 @@ fn what_cannot_be_known_of_other_allocators_is_said() {
         assert!(part(&json, "live") == 0.0 && part(&json, "other_anonymous") > 15.0 * MIB);
         // Before anything is changed, it can be asked.
         let action = json.list("advice")[0].text("action").to_owned();
-        let ask = format!("ramson doctor --ask {}", keeping.pid());
+        let ask = format!("ramson explain --ask {}", keeping.pid());
         assert_eq!(action.contains(&ask), name != "mimalloc", "{action}");
     }
 }
@@ -43,7 +43,7 @@ fn where_the_allocator_tells_nothing_the_profile_s_live_bytes_are_the_part_that_
         let command = ramson_tests::preload(command, "1K").env("LD_PRELOAD", preload);
         command.env("RAMSON_DIR", scratch.open_directory("profiles"));
     });
-    let json = doctor(&scratch, keeping.pid());
+    let json = explain(&scratch, keeping.pid());
     let live = json.number("live_by_profile.value");
     assert!((live / (31.0 * MIB) - 1.0).abs() < 0.15, "{json:?}");
     // What is left of the area within the error cannot be told from live memory, and counts as such.
@@ -51,7 +51,7 @@ fn where_the_allocator_tells_nothing_the_profile_s_live_bytes_are_the_part_that_
     assert!((part(&json, "live") - live).abs() <= error, "{json:?}");
     assert!(json.list("advice").iter().any(|advice| advice.text("cause") == "leaks"), "{json:?}");
     let pid = keeping.pid().to_string();
-    let text = finish(ramson(&scratch).args(["doctor", &pid])).good().text();
+    let text = finish(ramson(&scratch).args(["explain", &pid])).good().text();
     let line = text.lines().find(|line| line.starts_with("RSS ") && line.contains(" = live "));
     let line = line.unwrap_or_else(|| panic!("{text}"));
     assert!(line.contains("(±"), "{text}");
@@ -71,7 +71,7 @@ fn a_process_whose_name_and_path_are_no_text_is_looked_at_like_any_other() {
         command.env("RAMSON_DIR", scratch.open_directory("profiles"));
     });
     let pid = keeping.pid().to_string();
-    assert!(part(&doctor(&scratch, keeping.pid()), "live") > 15.0 * MIB);
+    assert!(part(&explain(&scratch, keeping.pid()), "live") > 15.0 * MIB);
     for command in ["report", "leaks", "trim"] {
         finish(ramson(&scratch).args([command, &pid])).good();
     }
@@ -96,7 +96,7 @@ fn allocators_in_static_programs_and_of_musl_are_named_and_not_taken_for_harmles
     finish(compiler.args(["-w", "-O1"]).arg(source).arg("-o").arg(&musl)).good();
     let musl = Keeping::start_program(&scratch, musl, &[], |_| {});
     for (keeping, name) in [(&fixed, "static glibc"), (&musl, "musl")] {
-        let json = doctor(&scratch, keeping.pid());
+        let json = explain(&scratch, keeping.pid());
         assert_eq!(json.text("allocators.other.name"), name, "{json:?}");
         assert_eq!(json.list("advice")[0].text("cause"), "unknown", "{json:?}");
     }
@@ -107,7 +107,7 @@ fn of_a_32_bit_program_nothing_is_said_of_its_malloc() {
     let scratch = Scratch::new();
     let narrow = program_with("keeps.c", "keeps-32", &["-m32", "-Wno-deprecated-declarations"]);
     let keeping = Keeping::start_program(&scratch, narrow, &["leak", "16"], |_| {});
-    let json = doctor(&scratch, keeping.pid());
+    let json = explain(&scratch, keeping.pid());
     assert!(json.text("statistics_missing").starts_with("a 32-bit program"), "{json:?}");
     let advice = &json.list("advice")[0];
     assert_eq!(advice.text("cause"), "unknown", "{json:?}");
@@ -127,7 +127,7 @@ fn without_the_right_to_trace_what_everybody_may_know_is_said_with_what_would_he
         fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"))
     });
     let pid = secret.0.id().to_string();
-    for command in ["doctor", "trim"] {
+    for command in ["explain", "trim"] {
         let mut look = clean(ramson_program());
         look.args([command, &pid]);
         let outcome = finish(&mut as_user("nobody", &scratch, &look));
@@ -143,7 +143,7 @@ fn without_the_right_to_trace_what_everybody_may_know_is_said_with_what_would_he
             command.args(["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", "--"]);
             finish(command.arg(ramson_program()).args(arguments).arg(keeping.pid().to_string()))
         };
-        let json = Json::parse(&restricted(&["doctor", "--json"]).good().text());
+        let json = Json::parse(&restricted(&["explain", "--json"]).good().text());
         assert_adds_up(&json);
         assert_eq!(json.list("advice")[0].text("cause"), "unknown", "{json:?}");
         let action = json.list("advice")[0].text("action").to_owned();
@@ -162,7 +162,7 @@ fn the_allocator_is_the_one_in_use_and_not_one_that_is_only_mapped() {
     let keeping = Keeping::start(&scratch, &["leak", "16"], |command| {
         command.env("LD_PRELOAD", &preload);
     });
-    let json = doctor(&scratch, keeping.pid());
+    let json = explain(&scratch, keeping.pid());
     assert_agrees(&keeping, &json);
     assert!(json.text("allocators.other.name").starts_with("jemalloc"), "{json:?}");
     assert!(part(&json, "live") > 15.0 * MIB, "{json:?}");
@@ -178,7 +178,7 @@ fn a_process_that_ends_meanwhile_is_a_line_and_no_more() {
             std::thread::sleep(std::time::Duration::from_millis(delay_ms));
             signal(pid, "KILL");
         });
-        let outcome = finish(ramson(&scratch).args(["doctor", &pid.to_string()]));
+        let outcome = finish(ramson(&scratch).args(["explain", &pid.to_string()]));
         end.join().unwrap();
         match outcome.status {
             0 => assert!(outcome.text().starts_with("RSS "), "{outcome:?}"),
@@ -194,7 +194,7 @@ fn any_user_may_look_at_a_process_of_its_own_only() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["leak", "16"]);
     let mut look = clean(ramson_program());
-    look.args(["doctor", &keeping.pid().to_string()]);
+    look.args(["explain", &keeping.pid().to_string()]);
     let outcome = finish(&mut as_user("nobody", &scratch, &look));
     if fs::read_to_string("/proc/self/status").unwrap().contains("Uid:\t0") {
         assert_eq!((outcome.status, outcome.remarks.len()), (1, 1), "{outcome:?}");
@@ -210,7 +210,7 @@ fn any_user_may_look_at_a_process_of_its_own_only() {
         fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"))
     });
     let mut look = clean(ramson_program());
-    look.args(["doctor", "--json", &running.0.id().to_string()]);
+    look.args(["explain", "--json", &running.0.id().to_string()]);
     let json = Json::parse(&finish(&mut as_user("nobody", &scratch, &look)).good().text());
     assert_adds_up(&json);
     assert!(part(&json, "live") > 7.0 * MIB, "{json:?}");
@@ -235,7 +235,7 @@ fn top_tells_what_malloc_keeps_free_as_a_part_of_rss() {
     assert_terms_add_up(&object);
     // One explanation for all: the process does nothing meanwhile.
     for arguments in
-        [&["report", &pid, "--json"][..], &["leaks", &pid, "--json"], &["doctor", &pid, "--json"]]
+        [&["report", &pid, "--json"][..], &["leaks", &pid, "--json"], &["explain", &pid, "--json"]]
     {
         let other = Json::parse(&finish(ramson(&scratch).args(arguments)).good().text());
         assert_terms_add_up(&other);
@@ -272,7 +272,7 @@ fn what_is_no_process_with_memory_is_refused_in_one_line() {
         cases.push(("2", 2, "a kernel thread"));
     }
     for (source, status, finding) in cases {
-        let outcome = finish(ramson(&scratch).args(["doctor", source]));
+        let outcome = finish(ramson(&scratch).args(["explain", source]));
         assert_eq!((outcome.status, outcome.remarks.len()), (status, 1), "{outcome:?}");
         assert!(outcome.remarks[0].contains(finding), "{outcome:?}");
         assert!(outcome.stdout.is_empty());
@@ -294,7 +294,7 @@ fn of_a_process_that_died_they_point_to_its_report() {
     let name = format!("name:{}", program.file_name().unwrap().to_str().unwrap());
     let listed = finish(ramson(&scratch).args(["list", "--json", &name[5..]])).good().text();
     let pid = Json::parse(&listed).list("profiles")[0].number("pid").to_string();
-    for (command, source) in [("doctor", &name), ("doctor", &pid), ("trim", &name), ("trim", &pid)]
+    for (command, source) in [("explain", &name), ("explain", &pid), ("trim", &name), ("trim", &pid)]
     {
         let outcome = finish(ramson(&scratch).args([command, source]));
         let next = format!("\"ramson report {source}\" shows what was live");
@@ -308,7 +308,7 @@ fn the_text_begins_with_what_the_memory_is_and_survives_a_closed_pipe() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["survivors", "16"]);
     let pid = keeping.pid().to_string();
-    let text = finish(ramson(&scratch).args(["doctor", &pid])).good().text();
+    let text = finish(ramson(&scratch).args(["explain", &pid])).good().text();
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with("RSS ") && lines[0].contains(&format!("(pid {pid})")), "{text}");
     let free = " is free memory that the program gave back to malloc; ";
@@ -318,7 +318,7 @@ fn the_text_begins_with_what_the_memory_is_and_survives_a_closed_pipe() {
     for word in of_experts {
         assert!(!text.contains(word), "{word}: {text}");
     }
-    let details = ["doctor", "--details", &pid];
+    let details = ["explain", "--details", &pid];
     let details = finish(ramson(&scratch).args(details)).good().text();
     assert!(
         details.contains("free whole pages (ramson trim returns these)")
@@ -329,13 +329,13 @@ fn the_text_begins_with_what_the_memory_is_and_survives_a_closed_pipe() {
         assert_eq!(details.matches(&format!("\n{word}")).count(), 1, "{word}: {details}");
     }
     let mut narrow = ramson(&scratch);
-    let narrow = finish(narrow.env("COLUMNS", "60").args(["doctor", &pid])).good().text();
+    let narrow = finish(narrow.env("COLUMNS", "60").args(["explain", &pid])).good().text();
     assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
     // Tables are cut, sentences are not.
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let prose = &text[..text.find("\nRSS ").unwrap()];
     assert!(words(&narrow).starts_with(&words(prose)), "{narrow}");
-    let shell = format!("{} doctor {pid} | head -1", ramson_program().display());
+    let shell = format!("{} explain {pid} | head -1", ramson_program().display());
     let outcome = finish(clean("bash").args(["-o", "pipefail", "-c", &shell])).good();
     assert_eq!(outcome.text().lines().count(), 1);
 }

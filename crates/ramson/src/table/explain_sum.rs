@@ -1,8 +1,8 @@
-//! What `doctor` finds in several processes as text: their sum, a row for each, and what saves most.
+//! What `explain` finds in several processes as text: their sum, a row for each, and what saves most.
 
-use super::doctor::Shown;
-use super::{Table, blocks, command, doctor, pins, push_prose, push_terms};
-use ramson_analysis::doctor::Findings;
+use super::explain::Shown;
+use super::{Table, blocks, command, explain, pins, push_prose, push_terms};
+use ramson_analysis::explain::Findings;
 use ramson_analysis::rss::Rss;
 use ramson_process::Term;
 use ramson_profile::format::format_bytes;
@@ -16,7 +16,7 @@ const MOST_ADVICE: usize = 10;
 pub fn text(findings: &Findings, shown: Shown, is_each: bool) -> String {
     let mut out = heading(findings);
     if is_each {
-        return blocks(&out, &findings.processes, |finding| doctor::text(finding, shown));
+        return blocks(&out, &findings.processes, |finding| explain::text(finding, shown));
     }
     push_advice(&mut out, findings);
     push_table(&mut out, findings);

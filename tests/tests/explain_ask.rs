@@ -1,12 +1,12 @@
-//! `ramson doctor --ask`: allocators whose books cannot be read say themselves what they have.
+//! `ramson explain --ask`: allocators whose books cannot be read say themselves what they have.
 
-use ramson_tests::keeping::{MIB, doctor_with, part};
+use ramson_tests::keeping::{MIB, explain_with, part};
 use ramson_tests::servers::*;
 use ramson_tests::trimming::{Talking, Waiting};
 use ramson_tests::{program, program_with, shared_library};
 
 fn asked(scratch: &Scratch, pid: u32) -> Json {
-    doctor_with(scratch, pid, &["--ask"])
+    explain_with(scratch, pid, &["--ask"])
 }
 
 /// What the allocator said; its names have dots in them.
@@ -77,7 +77,7 @@ fn an_allocator_inside_of_the_executable_is_asked_where_it_exports_how() {
     assert!(part(&json, "live") > 6.0 * MIB && part(&json, "free_in_used_pages") > 6.0 * MIB);
     assert_eq!(json.list("advice")[0].text("cause"), "scattered", "{json:?}");
     // Unasked, nobody knows.
-    let json = doctor_with(&scratch, talking.pid(), &[]);
+    let json = explain_with(&scratch, talking.pid(), &[]);
     assert_eq!(json.list("advice")[0].text("cause"), "unknown", "{json:?}");
 }
 

@@ -1,9 +1,9 @@
 //! What to do where the C library's statistics are known.
 
 use super::saving::{Advice, Needs, Saving};
-use crate::doctor::finding::Finding;
-use crate::doctor::pins::Site;
-use crate::doctor::words::{measured, share, site, size, with_half_width};
+use crate::explain::finding::Finding;
+use crate::explain::pins::Site;
+use crate::explain::words::{measured, share, site, size, with_half_width};
 use ramson_process::Part;
 use ramson_process::glibc::{Arena, Statistics};
 use ramson_profile::Estimate;

@@ -1,9 +1,9 @@
-//! `ramson doctor`: what a process's resident memory is, why it is there, and what to do.
+//! `ramson explain`: what a process's resident memory is, why it is there, and what to do.
 
-use crate::flags::DoctorFlags;
+use crate::flags::ExplainFlags;
 use crate::output::{print, print_json};
 use crate::table;
-use ramson_analysis::doctor::{Finding, Findings, Question, examine, examine_all};
+use ramson_analysis::explain::{Finding, Findings, Question, examine, examine_all};
 use ramson_process::glibc::{Effort, MOST_WALKED_BYTES};
 use ramson_source::{Failure, Targets, find_target, find_targets};
 use serde::Serialize;
@@ -16,18 +16,18 @@ pub enum Examined {
     Several(Box<Findings>),
 }
 
-pub fn doctor(flags: &DoctorFlags) -> Result<(), Failure> {
+pub fn explain(flags: &ExplainFlags) -> Result<(), Failure> {
     let examined = document(flags)?;
-    let shown = table::doctor::Shown { rows: flags.rows, details: flags.details };
+    let shown = table::explain::Shown { rows: flags.rows, details: flags.details };
     match &examined {
-        _ if flags.json => print_json("doctor", &examined),
-        Examined::One(finding) => print(&table::doctor::text(finding, shown)),
-        Examined::Several(findings) => print(&table::doctor_sum::text(findings, shown, flags.each)),
+        _ if flags.json => print_json("explain", &examined),
+        Examined::One(finding) => print(&table::explain::text(finding, shown)),
+        Examined::Several(findings) => print(&table::explain_sum::text(findings, shown, flags.each)),
     }
 }
 
 /// What `--json` prints. Stops no thread unless `--ask` is given.
-pub fn document(flags: &DoctorFlags) -> Result<Examined, Failure> {
+pub fn document(flags: &ExplainFlags) -> Result<Examined, Failure> {
     let effort = if flags.exact { Effort::Exact } else { Effort::Survey(MOST_WALKED_BYTES) };
     let (names, own_frames) = (flags.names.names(), flags.frames.own_frames());
     let question = Question { effort, names: &names, own_frames: own_frames.as_ref() };

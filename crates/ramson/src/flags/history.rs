@@ -1,4 +1,4 @@
-//! The flags of `ramson record`.
+//! The flags of `ramson history`.
 
 use super::values::{DAY_NS, size, time};
 use clap::Args;
@@ -17,12 +17,12 @@ Takes a snapshot of each process every 10 s, and another when the process reache
 Every reading command then takes moments and ranges: SRC@-1h, SRC@2026-11-20T17:00, SRC@peak, SRC@mark:NAME, SRC@-2h..-1h. They read the history in RAMSON_HISTORY, or the one that this command writes without -o: /var/lib/ramson/history.db for root, else history.db in $XDG_STATE_HOME/ramson (~/.local/state/ramson). docs/history.md has the tables.
 
 Examples:
-  ramson record --all
-  ramson record name:redis-server --every 1m -o redis.db
-  ramson record unit:postgresql.service
+  ramson history --all
+  ramson history name:redis-server --every 1m -o redis.db
+  ramson history unit:postgresql.service
   ramson diff name:redis-server@-1h name:redis-server
   ramson report redis.db@peak")]
-pub struct RecordFlags {
+pub struct HistoryFlags {
     /// Process IDs, profile files of running processes, or name:NAME, tree:PID, unit:NAME and cgroup:PATH, whose processes may
     /// come and go
     #[arg(value_name = "SRC", required_unless_present = "all")]

@@ -2,8 +2,8 @@
 //! that was asked.
 
 use super::saving::{Advice, Needs, Saving};
-use crate::doctor::finding::Finding;
-use crate::doctor::words::{measured, size};
+use crate::explain::finding::Finding;
+use crate::explain::words::{measured, size};
 use ramson_process::allocators::Missing;
 use ramson_process::identify::AllocatorKind;
 use ramson_process::{Part, Term};
@@ -28,7 +28,7 @@ pub fn advice(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
     let action = match kind {
         Some(AllocatorKind::Jemalloc | AllocatorKind::Tcmalloc) if finding.asked.is_none() => {
             format!(
-                "ask how much of it is free: ramson doctor --ask {}; {}",
+                "ask how much of it is free: ramson explain --ask {}; {}",
                 finding.pid, setting.action
             )
         }
@@ -48,7 +48,7 @@ fn question(finding: &Finding, kind: Option<AllocatorKind>) -> Option<Advice> {
         cause: "ask",
         needs: Needs::Command,
         action: format!(
-            "ask {allocator} how much of it is live: ramson doctor --ask {}",
+            "ask {allocator} how much of it is live: ramson explain --ask {}",
             finding.pid
         ),
         evidence: format!(

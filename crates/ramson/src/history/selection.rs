@@ -1,6 +1,6 @@
 //! Which processes are recorded, and how new ones are found.
 
-use crate::flags::RecordFlags;
+use crate::flags::HistoryFlags;
 use crate::output::remark;
 use ramson_paths::Entry;
 use ramson_process::clock::unix_ns;
@@ -31,7 +31,7 @@ pub struct Selection {
 
 impl Selection {
     /// What is named by ID or file must be there now.
-    pub fn new(flags: &RecordFlags) -> Result<Self, Failure> {
+    pub fn new(flags: &HistoryFlags) -> Result<Self, Failure> {
         let mut groups = Vec::new();
         let mut single = Vec::new();
         for wanted in &flags.sources {

@@ -80,7 +80,7 @@ fn each_cause_is_one_sentence_the_largest_first_and_a_leak_is_named() {
              serve:12 and 1 more call site. Nothing allocated here in 11 min has been freed.",
             "20.0 MiB (16.7 %) more is live: the program has not freed it. It is not known to grow.",
             "20.0 MiB (16.7 %) is held by malloc beyond the live blocks: free memory, metadata and rounding. Only malloc \
-             knows how much of it is free: ramson doctor --ask 42.",
+             knows how much of it is free: ramson explain --ask 42.",
         ]
     );
     // Before the rest of what is live, also where that is more.
@@ -179,7 +179,7 @@ fn what_an_allocator_held_before_an_attach_is_asked_for_and_saves_nothing_that_i
     let (causes, advice) = (causes::causes(&found), advice::advice(&found));
     let held = causes.iter().find(|cause| cause.cause == "held").unwrap();
     assert!(!held.sentence.contains("beyond the live blocks"), "{}", held.sentence);
-    assert!(held.sentence.contains("ramson doctor --ask 42"), "{}", held.sentence);
+    assert!(held.sentence.contains("ramson explain --ask 42"), "{}", held.sentence);
     assert_eq!(advice[0].cause, "ask");
     assert!(advice.iter().all(|advice| advice.saving.is_none()));
     // mimalloc has no function that tells.

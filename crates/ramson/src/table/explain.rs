@@ -1,8 +1,8 @@
 //! The finding for people: what the memory is, a sentence for each cause, then what to do, then the sum, what pins free memory
 //! and a map of the heap. What takes knowledge of the allocator is in the details.
 
-use super::{columns, cut_all, doctor_details, pins, push_prose, push_terms, size};
-use ramson_analysis::doctor::Finding;
+use super::{columns, cut_all, explain_details, pins, push_prose, push_terms, size};
+use ramson_analysis::explain::Finding;
 use ramson_process::Term;
 use ramson_process::allocators::Missing;
 use ramson_process::glibc::{Cell, HeapMap};
@@ -41,7 +41,7 @@ pub fn text(finding: &Finding, shown: Shown) -> String {
     push_terms(&mut out, "", &finding.rss.line(), 2);
     let _ = writeln!(out, "{}", bar(finding));
     if shown.details {
-        doctor_details::push_details(&mut out, finding);
+        explain_details::push_details(&mut out, finding);
     }
     // Where next to nothing is free, nothing is pinned that is worth a table.
     let free = finding.rss.term(Term::Free).value;

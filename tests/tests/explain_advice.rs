@@ -31,14 +31,14 @@ fn trim_is_the_advice_where_free_pages_or_fastbins_are_kept_and_gives_what_was_s
     for arguments in [["survivors", "64"], ["fastbins", "32"]] {
         let keeping = Keeping::plain(&scratch, &arguments);
         for options in [&[][..], &["--exact"]] {
-            let json = doctor_with(&scratch, keeping.pid(), options);
+            let json = explain_with(&scratch, keeping.pid(), options);
             let (cause, predicted) = first_advice(&json);
             assert!(cause == "trim" && predicted > 30.0 * MIB, "{json:?}");
         }
-        let (json, before) = (doctor(&scratch, keeping.pid()), keeping.rss());
+        let (json, before) = (explain(&scratch, keeping.pid()), keeping.rss());
         keeping.trim();
         assert_saves(&json, "trim", before, keeping.rss());
-        let (cause, _) = first_advice(&doctor(&scratch, keeping.pid()));
+        let (cause, _) = first_advice(&explain(&scratch, keeping.pid()));
         assert_ne!(cause, "trim");
     }
 }
@@ -47,7 +47,7 @@ fn trim_is_the_advice_where_free_pages_or_fastbins_are_kept_and_gives_what_was_s
 fn fewer_arenas_are_the_advice_where_each_thread_keeps_its_own() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["turns", "64", "4"]);
-    let json = doctor(&scratch, keeping.pid());
+    let json = explain(&scratch, keeping.pid());
     let with = Keeping::start(&scratch, &["turns", "64", "4"], |command| {
         command.env("MALLOC_ARENA_MAX", "1");
     });
@@ -59,7 +59,7 @@ fn fewer_arenas_are_the_advice_where_each_thread_keeps_its_own() {
 fn fixed_thresholds_are_the_advice_where_they_moved() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["drift", "32"]);
-    let json = doctor(&scratch, keeping.pid());
+    let json = explain(&scratch, keeping.pid());
     let with = Keeping::start(&scratch, &["drift", "32"], |command| {
         command.env("MALLOC_MMAP_THRESHOLD_", "131072");
     });
@@ -68,7 +68,7 @@ fn fixed_thresholds_are_the_advice_where_they_moved() {
     let set = Keeping::start(&scratch, &["drift", "32"], |command| {
         command.env("MALLOC_TRIM_THRESHOLD_", "99999999").env("MALLOC_MMAP_THRESHOLD_", "33554432");
     });
-    let json = doctor(&scratch, set.pid());
+    let json = explain(&scratch, set.pid());
     let with = Keeping::start(&scratch, &["drift", "32"], |command| {
         command.env("MALLOC_TRIM_THRESHOLD_", "131072").env("MALLOC_MMAP_THRESHOLD_", "33554432");
     });
@@ -84,7 +84,7 @@ fn smaller_caches_are_the_advice_where_threads_hoard() {
         })
     };
     let hoarding = start("65535");
-    let json = doctor(&scratch, hoarding.pid());
+    let json = explain(&scratch, hoarding.pid());
     assert!(json.list("advice")[0].text("action").ends_with("tcache_count=7"), "{json:?}");
     assert_saves(&json, "tcache", hoarding.rss(), start("7").rss());
 }
@@ -99,7 +99,7 @@ fn a_pool_for_the_survivors_is_the_advice_where_one_site_s_small_blocks_hold_eve
         })
     };
     let keeping = start(&["between", "48"]);
-    let json = doctor(&scratch, keeping.pid());
+    let json = explain(&scratch, keeping.pid());
     let advice = json.list("advice");
     // What an operator can do comes first.
     assert_eq!(advice[0].text("cause"), "other_allocator", "{json:?}");
@@ -118,7 +118,7 @@ fn a_pool_for_the_survivors_is_the_advice_where_one_site_s_small_blocks_hold_eve
 fn another_allocator_is_the_advice_where_nobody_knows_whose_small_blocks_hold_every_page() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["between", "48"]);
-    let json = doctor(&scratch, keeping.pid());
+    let json = explain(&scratch, keeping.pid());
     let action = json.list("advice")[0].text("action").to_owned();
     let settings = "MALLOC_CONF=background_thread:true,dirty_decay_ms:1000";
     assert!(
@@ -143,13 +143,13 @@ fn no_huge_pages_are_the_advice_where_they_are_mostly_zeros() {
     if enabled.is_ok_and(|enabled| !enabled.contains("[never]")) {
         let scratch = Scratch::new();
         let keeping = Keeping::plain(&scratch, &["huge", "64"]);
-        let json = doctor(&scratch, keeping.pid());
+        let json = explain(&scratch, keeping.pid());
         let plain = Keeping::plain(&scratch, &["huge", "64", "off"]);
         // The kernel may have found no room for some of them.
         if part(&json, "huge_page_padding") + part(&json, "other_anonymous") > 63.0 * MIB {
             assert_saves(&json, "thp", keeping.rss(), plain.rss());
         }
-        assert_eq!(part(&doctor(&scratch, plain.pid()), "huge_page_padding"), 0.0);
+        assert_eq!(part(&explain(&scratch, plain.pid()), "huge_page_padding"), 0.0);
     }
 }
 
@@ -164,7 +164,7 @@ fn what_is_not_kept_is_told_apart() {
         (&["file", "32", &path], "files", "nothing to do"),
     ] {
         let keeping = Keeping::plain(&scratch, arguments);
-        let json = doctor(&scratch, keeping.pid());
+        let json = explain(&scratch, keeping.pid());
         assert_eq!(first_advice(&json).0, cause, "{json:?}");
         assert!(json.list("advice")[0].text("action").contains(words), "{json:?}");
     }
@@ -178,7 +178,7 @@ fn the_site_whose_blocks_hold_memory_back_is_named_with_what_it_holds() {
             let command = ramson_tests::preload(command, interval);
             command.env("RAMSON_DIR", scratch.open_directory("profiles"));
         });
-        let json = doctor(&scratch, keeping.pid());
+        let json = explain(&scratch, keeping.pid());
         let sites = json.list("pins.sites");
         let frames = sites[0].list("frames");
         let is_session = |frame: &Json| format!("{frame:?}").contains("session");
@@ -193,7 +193,7 @@ fn the_site_whose_blocks_hold_memory_back_is_named_with_what_it_holds() {
         assert!(evidence.contains("session"), "{evidence}");
         assert!(sites[0].number("oldest_age_ns") > 0.0);
         let mut command = ramson(&scratch);
-        let text = finish(command.args(["doctor", &keeping.pid().to_string()])).good().text();
+        let text = finish(command.args(["explain", &keeping.pid().to_string()])).good().text();
         assert!(text.contains("free memory pinned by") && text.contains("session"), "{text}");
         assert!(text.contains("heap map, ") && text.contains("░ free"), "{text}");
         let trim = format!("1. trim now: ramson trim {}", keeping.pid());
@@ -206,7 +206,7 @@ fn the_cells_of_the_map_add_up_to_the_arenas() {
     let scratch = Scratch::new();
     for options in [&[][..], &["--exact"]] {
         let keeping = Keeping::plain(&scratch, &["turns", "96", "3"]);
-        let json = doctor_with(&scratch, keeping.pid(), options);
+        let json = explain_with(&scratch, keeping.pid(), options);
         let cells = json.list("statistics.map");
         let sum = |key: &str| cells.iter().map(|cell| cell.number(key)).sum::<f64>();
         assert!(sum("bytes") >= arenas(&json, "system_bytes"), "{json:?}");

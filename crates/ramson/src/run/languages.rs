@@ -1,4 +1,4 @@
-//! `--frames`: language run times that publish what they call the code that they compile or interpret, in a perf map.
+//! `--languages`: language run times that publish what they call the code that they compile or interpret, in a perf map.
 
 use ramson_profile::Language;
 use std::env;
@@ -87,7 +87,7 @@ fn with_user_s(options: &[&str], user_s: Option<OsString>) -> OsString {
     value
 }
 
-/// What `--frames` costs and loses with this run time, after what it sets.
+/// What `--languages` costs and loses with this run time, after what it sets.
 pub fn price(run_time: Option<Language>) -> &'static str {
     match run_time {
         Some(Language::Python) => {

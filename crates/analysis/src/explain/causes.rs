@@ -69,7 +69,7 @@ const OTHERS: [(&str, &[Part], &str); 13] = [
     (
         "changed",
         &[Part::Moved],
-        "changed during the measurement; run doctor again for a better figure",
+        "changed during the measurement; run explain again for a better figure",
     ),
     (
         "other",
@@ -268,7 +268,7 @@ fn next_question(finding: &Finding) -> String {
     );
     match (can_be_asked, &finding.asked) {
         (true, None) => format!(
-            " Only {} knows how much of it is free: ramson doctor --ask {}.",
+            " Only {} knows how much of it is free: ramson explain --ask {}.",
             finding.rss.allocator, finding.pid
         ),
         _ => String::new(),

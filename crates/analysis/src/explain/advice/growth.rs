@@ -1,8 +1,8 @@
 //! What to do about memory that grows: a leak comes before everything else.
 
 use super::saving::{Advice, Needs, Saving};
-use crate::doctor::finding::Finding;
-use crate::doctor::words::{site, size};
+use crate::explain::finding::Finding;
+use crate::explain::words::{site, size};
 use ramson_process::cgroup::Limit;
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_duration, format_per_hour, format_percent};
@@ -106,7 +106,7 @@ fn time_left(limit: &Limit, per_hour: Estimate) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::words::with_half_width;
+    use crate::explain::words::with_half_width;
 
     #[test]
     fn the_time_until_the_limit_is_as_uncertain_as_the_growth() {

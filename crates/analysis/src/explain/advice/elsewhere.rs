@@ -1,9 +1,9 @@
 //! Memory that is not free in the allocator: live, mapped, shared, of files, and the padding of huge pages.
 
 use super::saving::{Advice, Needs, Saving};
-use crate::doctor::finding::Finding;
-use crate::doctor::leaks::Leaks;
-use crate::doctor::words::size;
+use crate::explain::finding::Finding;
+use crate::explain::leaks::Leaks;
+use crate::explain::words::size;
 use ramson_process::Part;
 use ramson_profile::format::format_percent;
 

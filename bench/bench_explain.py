@@ -1,4 +1,4 @@
-"""What a look at a process costs: `ramson doctor` on heaps of 100-byte blocks, and what the process looks like afterwards."""
+"""What a look at a process costs: `ramson explain` on heaps of 100-byte blocks, and what the process looks like afterwards."""
 
 import os
 import pathlib
@@ -28,7 +28,7 @@ def tables(plan):
     empty = look_at([program, "0", "0", "0"], plan)
     rows = []
     for name, (freed, in_runs) in HEAPS.items():
-        say(f"doctor: {gib} GiB, {name}")
+        say(f"explain: {gib} GiB, {name}")
         found = look_at([program, gib * GIB // 112, freed, in_runs], plan)
         walked = look_at([program, gib * GIB // 112, freed, in_runs], plan, "--exact")
         cpu = Series((a - b) / gib * 1000 for a, b in zip(found.cpu.values, empty.cpu.values, strict=True))
@@ -41,7 +41,7 @@ def tables(plan):
                         is_met=max(found.grown, walked.grown) == 0, is_gate=True))
         rows.append(Row(f"{name}: free bytes, off mallinfo2's, of the heap", ramson=f"{found.error:.3%}", peers=f"--exact {walked.error:.3%}",
                         target="≤ 1 %", is_met=max(found.error, walked.error) <= 0.01, is_gate=True))
-    yield Table("A look at a process (`ramson doctor`)", rows,
+    yield Table("A look at a process (`ramson explain`)", rows,
                 f"blocks of 100 bytes, {gib} GiB of them; user and system time of the whole command, less that of a look at an empty "
                 "program; --exact walks every chunk.")
 
@@ -66,7 +66,7 @@ def look_at(command, plan, *options):
             before = rss_bytes(program.pid)
             seconds = []
             for _ in range(plan.rounds(7, 3)):
-                text, spent, own = doctor(program.pid, options, environment)
+                text, spent, own = explain(program.pid, options, environment)
                 seconds.append(spent)
                 look.own_bytes = max(look.own_bytes, own)
             look.cpu = Series(seconds)
@@ -78,15 +78,15 @@ def look_at(command, plan, *options):
     return look
 
 
-def doctor(pid, options, environment):
+def explain(pid, options, environment):
     """The object that it prints, its CPU seconds and its peak RSS."""
-    output = machine.BUILT / "doctor.json"
+    output = machine.BUILT / "explain.json"
     with open(output, "w") as standard_output:
-        child = subprocess.Popen([str(machine.RAMSON), "doctor", str(pid), "--json", *options], env=environment, stdout=standard_output)
+        child = subprocess.Popen([str(machine.RAMSON), "explain", str(pid), "--json", *options], env=environment, stdout=standard_output)
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode != 0:
-        raise MeasurementError(f"ramson doctor {pid}: exit {child.returncode}")
+        raise MeasurementError(f"ramson explain {pid}: exit {child.returncode}")
     return output.read_text(), usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
 
 
