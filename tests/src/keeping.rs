@@ -179,7 +179,8 @@ pub fn explain(scratch: &Scratch, pid: u32) -> Json {
 #[track_caller]
 pub fn explain_with(scratch: &Scratch, pid: u32, options: &[&str]) -> Json {
     let mut command = ramson(scratch);
-    let outcome = finish(command.args(["explain", "--json", &pid.to_string()]).args(options)).good();
+    let outcome =
+        finish(command.args(["explain", "--json", &pid.to_string()]).args(options)).good();
     let json = Json::parse(&outcome.text());
     assert_adds_up(&json);
     json

@@ -52,10 +52,10 @@ fn what_is_live_is_not_known_after_a_detach_and_nothing_is_judged() {
     told(&scratch, "detach", pid, &[]);
     assert_eq!(told(&scratch, "list", pid, &[]).list("profiles")[0].at("live"), &null());
     let report = said(&scratch, &["report"], pid);
-    has(&report, "no inuse_space is known: detached ");
+    has(&report, "live is not known: detached ");
     lacks(&report, "sampled yet");
     // What it names works, and has counts that stay.
-    has(&report, " --count alloc_space ");
+    has(&report, " --count allocated ");
     let counted = told(&scratch, "report", pid, &["--count", "alloc_space"]);
     assert!(counted.number("whole.value") >= 200.0 * 100_000.0, "{counted:?}");
     lacks(&report, "outside malloc");
@@ -80,7 +80,7 @@ fn what_was_live_when_a_detached_process_ended_is_not_known() {
     let report = said(&scratch, &["report"], pid);
     has(&report, "; live at exit not known\n");
     has(&report, "not complete: detached before it ended: ");
-    has(&report, "no inuse_space is known: detached. --count alloc_space ");
+    has(&report, "live is not known: detached. --count allocated ");
     lacks(&report, "Wait");
     has(&said(&scratch, &["leaks"], pid), "cannot be judged: ");
 }

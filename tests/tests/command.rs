@@ -473,8 +473,7 @@ fn names_of_c_plus_plus_are_readable() {
     let path = scratch.path("names.ramson");
     let arguments = ["run", "--interval", "1", "-o", text(&path), "--", text(&program)];
     say(&scratch, &arguments).good();
-    let arguments =
-        ["report", text(&path), "--count", "alloc_space", "-n", "0", "--view", "top"];
+    let arguments = ["report", text(&path), "--count", "alloc_space", "-n", "0", "--view", "top"];
     let table = say(&scratch, &arguments).good().text();
     assert!(table.contains("storage::Shelf<std::"), "{table}");
     assert!(table.contains(">::put"), "{table}");
@@ -581,12 +580,14 @@ fn help_is_given_where_it_is_asked_for() {
     }
     let page = say(&scratch, &["man"]).good().text();
     assert!(page.contains(".TH ramson 1") && page.contains("ramson run"), "{page:.300}");
-    let wrong: [(&[&str], &str); 6] = [
+    assert!(say(&scratch, &["doctor", "--help"]).good().text().contains("ramson explain"));
+    let wrong: [(&[&str], &str); 7] = [
         (&["frobnicate"], "frobnicate"),
+        (&["record", "./server"], "did you mean run?"),
         (&["run"], "CMD"),
         (&["report"], "SRC>. \"ramson report --help\" explains"),
         (&["report", "1", "--view", "sideways"], "top, tree, peek"),
-        (&["report", "1", "--count", "rss"], "inuse_space"),
+        (&["report", "1", "--count", "rss"], "live-objects"),
         (&["export", "1", "-f", "xml"], "collapsed"),
     ];
     for (arguments, part) in wrong {

@@ -294,7 +294,8 @@ fn of_a_process_that_died_they_point_to_its_report() {
     let name = format!("name:{}", program.file_name().unwrap().to_str().unwrap());
     let listed = finish(ramson(&scratch).args(["list", "--json", &name[5..]])).good().text();
     let pid = Json::parse(&listed).list("profiles")[0].number("pid").to_string();
-    for (command, source) in [("explain", &name), ("explain", &pid), ("trim", &name), ("trim", &pid)]
+    for (command, source) in
+        [("explain", &name), ("explain", &pid), ("trim", &name), ("trim", &pid)]
     {
         let outcome = finish(ramson(&scratch).args([command, source]));
         let next = format!("\"ramson report {source}\" shows what was live");

@@ -337,7 +337,7 @@ fn our_own_exports_come_back_as_they_went() {
     objects.args(["report", text(&scratch.path("collapsed")), "--count", "inuse_objects"]);
     let refused = finish(&mut objects);
     assert_eq!(refused.status, 2);
-    assert!(refused.remarks[0].contains("--count inuse_space"), "{refused:?}");
+    assert!(refused.remarks[0].contains("--count live"), "{refused:?}");
     // Through a pipe, and what google/pprof makes of it.
     let go = finish(
         clean(installed("go", "golang-go"))

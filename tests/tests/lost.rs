@@ -33,7 +33,7 @@ fn what_is_left_of_lost_records_is_a_lower_bound_wherever_it_is_shown() {
     let mut keeping = start(&scratch);
     let pid = keeping.pid().to_string();
     let report = say(&scratch, &["report", &pid]);
-    assert!(report.contains("\ninuse_space, total ≥ "), "{report}");
+    assert!(report.contains("\nlive, total ≥ "), "{report}");
     assert!(report.contains("samples are not among the live ones"), "{report}");
     assert!(!report.contains("±0 %"), "{report}");
     let json = Json::parse(&say(&scratch, &["report", &pid, "--json"]));

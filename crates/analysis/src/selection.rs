@@ -76,8 +76,9 @@ fn nothing_left(step: &Step, profile: &Profile, sample_type: SampleType) -> Stri
         names.push("none".into());
     }
     format!(
-        "{step} leaves nothing of {} {sample_type} in {} stacks. The {kind}: {}",
+        "{step} leaves nothing of {} {} in {} stacks. The {kind}: {}",
         format_value(profile.total(sample_type).value, sample_type.unit()),
+        sample_type.word(),
         format_objects(profile.samples.len() as f64),
         names.join(", "),
     )

@@ -85,7 +85,8 @@ pub fn of_live(
 ) -> Result<Tinted, Failure> {
     if !matches!(counted, SampleType::InuseSpace | SampleType::InuseObjects) {
         return Err(Failure::usage(format!(
-            "{counted}: has no age and no growth. Colour what is live: inuse_space or inuse_objects"
+            "{}: has no age and no growth. Count live or live-objects",
+            counted.word()
         )));
     }
     let (mut all, mut figures) = (Vec::new(), Vec::new());

@@ -136,7 +136,7 @@ impl SampleType {
         SampleType::InuseSpace,
     ];
 
-    /// pprof's name, as in `--count`.
+    /// Returns pprof's name, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
             SampleType::AllocObjects => "alloc_objects",
@@ -146,9 +146,19 @@ impl SampleType {
         }
     }
 
-    /// The sample type of that pprof name; `None` for any other word.
+    /// Returns the word for people, as in `--count`.
+    pub fn word(self) -> &'static str {
+        match self {
+            SampleType::AllocObjects => "allocations",
+            SampleType::AllocSpace => "allocated",
+            SampleType::InuseObjects => "live-objects",
+            SampleType::InuseSpace => "live",
+        }
+    }
+
+    /// Returns the sample type of that pprof name or word; `None` for any other text.
     pub fn from_name(name: &str) -> Option<SampleType> {
-        SampleType::ALL.into_iter().find(|sample_type| sample_type.name() == name)
+        SampleType::ALL.into_iter().find(|of| of.name() == name || of.word() == name)
     }
 
     /// What one unit of the value is.
@@ -278,6 +288,7 @@ mod tests {
         for (index, sample_type) in SampleType::ALL.into_iter().enumerate() {
             assert_eq!(sample_type as usize, index);
             assert_eq!(SampleType::from_name(sample_type.name()), Some(sample_type));
+            assert_eq!(SampleType::from_name(sample_type.word()), Some(sample_type));
         }
         assert_eq!(SampleType::from_name("space"), None);
     }

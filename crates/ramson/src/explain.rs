@@ -22,7 +22,9 @@ pub fn explain(flags: &ExplainFlags) -> Result<(), Failure> {
     match &examined {
         _ if flags.json => print_json("explain", &examined),
         Examined::One(finding) => print(&table::explain::text(finding, shown)),
-        Examined::Several(findings) => print(&table::explain_sum::text(findings, shown, flags.each)),
+        Examined::Several(findings) => {
+            print(&table::explain_sum::text(findings, shown, flags.each))
+        }
     }
 }
 

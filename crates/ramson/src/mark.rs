@@ -2,9 +2,9 @@
 
 use crate::answers::Marked;
 use crate::flags::MarkFlags;
+use crate::history;
 use crate::output::{print, print_json, remark};
 use crate::output_file::{refuse_terminal, write_file};
-use crate::history;
 use ramson_process::clock::unix_ns;
 use ramson_source::{Failure, Recording, marks, open_recording};
 use std::path::{Path, PathBuf};

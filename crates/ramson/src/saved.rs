@@ -29,8 +29,8 @@ const MOST_STACKS: usize = 300;
 const MOST_PEEKS: usize = 30;
 /// As the application asks for them.
 const FRAMES: [(Shown, &str); 3] =
-    [(Shown::Own, ""), (Shown::NoStandard, "frames=nostd&"), (Shown::All, "frames=all&")];
-const DIRECTIONS: [(Walk, &str); 2] = [(Walk::Callees, ""), (Walk::Callers, "direction=callers&")];
+    [(Shown::Own, ""), (Shown::NoStandard, "nostd"), (Shown::All, "all")];
+const DIRECTIONS: [(Walk, &str); 2] = [(Walk::Callees, ""), (Walk::Callers, "callers")];
 
 /// What there is to save.
 pub struct Saving<'a> {
@@ -199,17 +199,13 @@ impl Saving<'_> {
         let mut own = self.profile.clone();
         let is_folded = OwnFrames::default().fold(&mut own);
         for (of, word) in self.types() {
-            let index =
-                if word.is_empty() { String::new() } else { format!("count={word}&") };
             let table = self.table(&own, of, most_rows, page, word.is_empty());
-            put(page, &format!("report?{index}view=top"), Some("report"), &self.rows(&table, of))?;
             let all = self.table(self.profile, of, most_rows, page, false);
-            put(
-                page,
-                &format!("report?all-frames=1&{index}view=top"),
-                Some("report"),
-                &self.rows(&all, of),
-            )?;
+            for (all_frames, table) in [("", table), ("1", all)] {
+                let parameters = [("all-frames", all_frames), ("count", word), ("view", "top")];
+                let key = key("report", &parameters);
+                put(page, &key, Some("report"), &self.rows(&table, of))?;
+            }
             if !word.is_empty() {
                 continue;
             }
@@ -297,13 +293,9 @@ impl Saving<'_> {
                             format_value(graph.merged.value.value, of.unit())
                         );
                     }
-                    let index = if word.is_empty() {
-                        String::new()
-                    } else {
-                        format!("count={word}&")
-                    };
-                    let key = format!("flame?{direction}{frames}{index}");
-                    put(page, key.trim_end_matches(['&', '?']), Some("flame"), &graph)?;
+                    let parameters =
+                        [("count", word), ("direction", direction), ("frames", frames)];
+                    put(page, &key("flame", &parameters), Some("flame"), &graph)?;
                 }
             }
         }
@@ -323,15 +315,16 @@ impl Saving<'_> {
             for (shown, frames) in FRAMES {
                 let wanted =
                     Wanted { names: &names, sample_type: Some(of), shown, tint: Some(tint) };
-                // What is counted has no age, as after --count alloc_space.
+                // What is counted has no age, as after --count allocated.
                 let Ok(tinted) = of_live(self.members, tint, &wanted, of) else {
                     return Ok(());
                 };
                 let read = Graph::of_tinted(&tinted, of);
                 for (walk, direction) in DIRECTIONS {
                     let graph = read.flame(&whole(walk, least_share), Some);
-                    let key = format!("flame?colour={colour}&{direction}{frames}");
-                    put(page, key.trim_end_matches('&'), Some("flame"), &graph)?;
+                    let parameters =
+                        [("colour", colour), ("direction", direction), ("frames", frames)];
+                    put(page, &key("flame", &parameters), Some("flame"), &graph)?;
                 }
             }
         }
@@ -342,6 +335,14 @@ impl Saving<'_> {
 /// The tree as a page shows it first.
 pub fn whole(walk: Walk, least_share: f64) -> Question<'static> {
     Question { walk, path: &[], around: None, search: None, least_share }
+}
+
+/// Names a document as the application asks for it: `parameters` are in the order of their names, and an empty one is left out.
+pub fn key(document: &str, parameters: &[(&str, &str)]) -> String {
+    let set = parameters.iter().filter(|(_, value)| !value.is_empty());
+    let set: Vec<String> = set.map(|(name, value)| format!("{name}={value}")).collect();
+    let separator = if set.is_empty() { "" } else { "?" };
+    format!("{document}{separator}{}", set.join("&"))
 }
 
 /// Adds a document.

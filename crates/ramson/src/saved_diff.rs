@@ -1,7 +1,7 @@
 //! The comparison in a page that is one file: the table of `ramson diff`, and the call tree of either side, coloured by what changed.
 
 use crate::flags::ExportFlags;
-use crate::saved::{put, whole};
+use crate::saved::{key, put, whole};
 use ramson_analysis::comparison::{Question, compare};
 use ramson_analysis::flame::{Graph, Shown, Wanted};
 use ramson_analysis::selection::Selection;
@@ -47,7 +47,7 @@ impl Comparing<'_> {
         (most_rows, least_share): (usize, f64),
     ) -> Result<(), Failure> {
         let names = self.flags.source.names.names();
-        let index = if is_first { String::new() } else { format!("&count={of}") };
+        let word = if is_first { "" } else { of.name() };
         let question = Question {
             names: &names,
             sample_type: Some(of),
@@ -67,10 +67,10 @@ impl Comparing<'_> {
             let count = format_objects(left_out as f64);
             page.note += &format!("The comparison lacks the {count} smallest changes. ");
         }
-        put(page, &format!("diff?old=saved{index}"), Some("diff"), &table)?;
+        put(page, &key("diff", &[("count", word), ("old", "saved")]), Some("diff"), &table)?;
         let tint = Some(Tint::Change);
         let wanted = Wanted { names: &names, sample_type: Some(of), shown: Shown::Own, tint };
-        for (is_swapped, moments) in [(false, "old=saved"), (true, "at=saved&old=now")] {
+        for (is_swapped, at, before) in [(false, "", "saved"), (true, "saved", "now")] {
             self.read_again()?;
             let (old, new) = match is_swapped {
                 false => (&mut *self.old, &mut *self.new),
@@ -78,7 +78,12 @@ impl Comparing<'_> {
             };
             let graph = Graph::read(new, Some(old), &wanted)?;
             let flame = graph.flame(&whole(Walk::Callees, least_share), Some);
-            put(page, &format!("flame?{moments}{index}"), Some("flame"), &flame)?;
+            put(
+                page,
+                &key("flame", &[("at", at), ("count", word), ("old", before)]),
+                Some("flame"),
+                &flame,
+            )?;
         }
         Ok(())
     }

@@ -42,13 +42,13 @@ impl Asked {
         const KNOWN: [&str; 10] = [
             "at",
             "colour",
+            "count",
             "direction",
             "focus",
             "frames",
             "function",
             "old",
             "path",
-            "count",
             "width",
         ];
         if let Some(name) = query.names().find(|name| !KNOWN.contains(name)) {
@@ -67,10 +67,7 @@ impl Asked {
         let path = path.filter(|path| path.len() <= MOST_PATH);
         Ok(Self {
             sample_type: sample_type(query).ok_or_else(|| {
-                wrong(
-                    "count",
-                    "one of inuse_space, inuse_objects, alloc_space, alloc_objects",
-                )
+                wrong("count", "one of live, live-objects, allocated, allocations")
             })?,
             width: width.ok_or_else(|| wrong("width", "a number of pixels from 100 to 10000"))?,
             walk: match query.get("direction") {

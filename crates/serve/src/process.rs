@@ -102,13 +102,12 @@ fn source(parts: &Parts, entry: &Entry, query: &Query) -> Result<Reply, Failure>
         Failure::usage("file: missing. Pass ?file= with a path as \"report --view lines\" shows it")
     })?;
     let of = query.get("count").unwrap_or(SampleType::InuseSpace.name());
-    let sample_type = SampleType::ALL.into_iter().find(|sample_type| sample_type.name() == of);
+    let sample_type = SampleType::from_name(of);
     let question = Question {
         names: &parts.names,
         file,
         roots: &parts.source_roots,
-        sample_type: sample_type
-            .ok_or_else(|| Failure::usage("count: no such sample type"))?,
+        sample_type: sample_type.ok_or_else(|| Failure::usage("count: no such sample type"))?,
         most_bytes: MOST_SOURCE_BYTES,
     };
     document("source", &source_lines(&mut open_all(&[&entry.source])?, &question)?)

@@ -53,11 +53,12 @@ impl Foreign {
         if self.imported.sample_types.contains(&wanted) {
             return Ok(wanted);
         }
-        let there = self.imported.sample_types.iter().map(|there| there.name());
+        let there = self.imported.sample_types.iter().map(|there| there.word());
         let there: Vec<&str> = there.collect();
         Err(Failure::usage(format!(
-            "{}: it does not count {wanted}. Pass --count {}",
+            "{}: it does not count {}. Pass --count {}",
             self.origin,
+            wanted.word(),
             there.join(" or ")
         )))
     }

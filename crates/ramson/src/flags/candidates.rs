@@ -32,7 +32,7 @@ pub fn granularities() -> Vec<CompletionCandidate> {
 
 /// Words of `--count`.
 pub fn sample_types() -> Vec<CompletionCandidate> {
-    SampleType::ALL.into_iter().map(|of| CompletionCandidate::new(of.to_string())).collect()
+    SampleType::ALL.into_iter().map(|of| CompletionCandidate::new(of.word())).collect()
 }
 
 /// Profiled processes, dead ones too, and files.

@@ -2,6 +2,7 @@
 
 use super::Cli;
 use super::candidates::{granularities, processes, sample_types, sources, views};
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command, CommandFactory, ValueHint};
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 
@@ -32,6 +33,11 @@ fn with_short_help(command: Command) -> Command {
 
 /// What is wrong with the words of a command, in one line without its full stop.
 pub fn line_of(error: &clap::Error) -> String {
+    // perf and heaptrack record a program; here, run does.
+    let word = error.get(ContextKind::InvalidSubcommand);
+    if matches!(word, Some(ContextValue::String(word)) if word == "record") {
+        return "no command \"record\": did you mean run? Snapshots over time are history".into();
+    }
     let text = error.render().to_string();
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let what =

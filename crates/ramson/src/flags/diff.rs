@@ -27,8 +27,8 @@ pub struct DiffFlags {
     pub new: String,
     #[command(flatten)]
     pub names: NameFlags,
-    /// What to count: inuse_space, inuse_objects, alloc_space or alloc_objects. Default:
-    /// inuse_space, or the default of a pprof file
+    /// What to count: live (bytes), live-objects, allocated (bytes since the start) or allocations.
+    /// Default: live, or the default of a pprof file. pprof's words are accepted, too
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
     pub count: Option<SampleType>,
     /// Exit with 3 if the total grew significantly, and by more than a percentage of OLD or a size

@@ -42,7 +42,7 @@ pub struct ExportFlags {
     #[arg(long, value_parser = one_of(KINDS))]
     pub kind: Option<Kinds>,
     /// What collapsed, svg and html count, and what pprof and speedscope show first.
-    /// Default: inuse_space, or the default of a pprof file
+    /// Default: live, or the default of a pprof file
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
     pub count: Option<SampleType>,
     /// html: also compare with OLD, the earlier profile, as "ramson diff OLD SRC" does

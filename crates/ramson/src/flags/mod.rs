@@ -5,11 +5,11 @@ mod command;
 mod diff;
 mod export;
 mod filters;
+mod history;
 mod leaks;
 mod mcp;
 mod processes;
 mod profiles;
-mod history;
 mod report;
 mod run;
 mod serve;
@@ -20,11 +20,11 @@ pub mod values;
 pub use command::{command, line_of};
 pub use diff::DiffFlags;
 pub use export::{ExportFlags, ExportView, Format, SymbolizeFlags};
+pub use history::{DEFAULT_KEEP_NS, HistoryFlags};
 pub use leaks::{Gate, LeaksFlags};
 pub use mcp::McpFlags;
 pub use processes::{AttachFlags, DetachFlags, ExplainFlags, SetFlags, TrimFlags};
 pub use profiles::{ListFlags, MarkFlags, TimelineFlags, When};
-pub use history::{DEFAULT_KEEP_NS, HistoryFlags};
 pub use report::{ReportFlags, join_peek};
 pub use run::{RunFlags, ScheduleFlags};
 pub use serve::ServeFlags;
@@ -76,6 +76,7 @@ pub enum Command {
     /// Keep one moment of a process, under a name or in a file, to compare with it later
     Mark(MarkFlags),
     /// Explain a process's RSS, and why freed memory is not returned
+    #[command(alias = "doctor")]
     Explain(ExplainFlags),
     /// Record a running process from now on, without a restart
     Attach(AttachFlags),

@@ -26,7 +26,7 @@ Examples:
   ramson report 4711 --view callers --focus networking.c
   ramson report 4711 --view sizes --tagfocus thread=bio_
   ramson report crashed.ramson --view frees --address 0x55d0c3a2f2a0
-  ramson report old.ramson --count alloc_space --view top --sort cum -n 40")]
+  ramson report old.ramson --count allocated --view top --sort cum -n 40")]
 pub struct ReportFlags {
     #[command(flatten)]
     pub source: SourcesFlags,
@@ -34,8 +34,8 @@ pub struct ReportFlags {
     /// Default: heap; for another tool's file, all
     #[arg(long, value_parser = one_of(KINDS))]
     pub kind: Option<Kinds>,
-    /// What to count: inuse_space, inuse_objects, alloc_space or alloc_objects. Default:
-    /// inuse_space, or the default of a pprof file
+    /// What to count: live (bytes), live-objects, allocated (bytes since the start) or allocations.
+    /// Default: live, or the default of a pprof file. pprof's words are accepted, too
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
     pub count: Option<SampleType>,
     /// stacks: the largest, each with its age and growth; top: functions; lines: lines of functions;

@@ -72,8 +72,7 @@ pub fn time(
 }
 
 pub fn parse_sample_type(text: &str) -> Result<SampleType, &'static str> {
-    SampleType::from_name(text)
-        .ok_or("one of inuse_space, inuse_objects, alloc_space, alloc_objects")
+    SampleType::from_name(text).ok_or("one of live, live-objects, allocated, allocations")
 }
 
 /// `500ms`, `30s`, `10m`, `6h`, `7d`, in nanoseconds.

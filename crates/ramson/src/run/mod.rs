@@ -4,8 +4,8 @@ mod absent;
 pub mod compact;
 mod confined;
 mod end_note;
-mod languages;
 pub mod keeper;
+mod languages;
 pub mod library;
 pub mod prune;
 mod roots;
@@ -157,7 +157,9 @@ fn say_frames(program: &Path, flags: &RunFlags, command: &mut Command) {
     } else if let Some(run_time) = run_time
         && !languages::is_set_by_user(run_time, &flags.command[1..])
     {
-        remark(format_args!("{shown}: \"ramson run --languages\" shows its functions by name, too"));
+        remark(format_args!(
+            "{shown}: \"ramson run --languages\" shows its functions by name, too"
+        ));
     }
 }
 

@@ -59,15 +59,16 @@ fn block(report: &Report, rows: usize) -> String {
     out
 }
 
-/// `inuse_space, total 4.05 GiB`, or how much of it passed the filters.
+/// `live, total 4.05 GiB`, or how much of it passed the filters.
 pub fn title(report: &Report, shown: Estimate) -> String {
     let (sample_type, unit) = (report.sample_type, report.sample_type.unit());
     let total = format_estimate(report.whole, unit);
     // Sums in another order differ in their last bits.
     match (shown.value - report.whole.value).abs() <= 1e-9 * report.whole.value.abs() {
-        true => format!("{sample_type}, total {total}"),
+        true => format!("{}, total {total}", sample_type.word()),
         false => format!(
-            "{sample_type}, {}, {} of total {total}",
+            "{}, {}, {} of total {total}",
+            sample_type.word(),
             format_estimate(shown, unit),
             format_percent(shown.value, report.magnitude),
         ),

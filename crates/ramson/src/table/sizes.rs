@@ -16,7 +16,8 @@ pub fn sizes(out: &mut String, of: &Report, table: &SizeTable) {
         let _ = writeln!(out, "{}", nothing_sampled(of, sample_type));
         return;
     }
-    let _ = writeln!(out, "{sample_type} by block size, {}", format_bytes(table.space.value));
+    let _ =
+        writeln!(out, "{} by block size, {}", sample_type.word(), format_bytes(table.space.value));
     let heads = "block size:>23|bytes:>10|bytes%:>7|±:>8|objects:>13@100|±:>8@110|";
     let mut lines = Table::new(out, heads);
     let largest = table.rows.iter().map(|row| row.space.value).fold(0.0, f64::max);
@@ -44,7 +45,7 @@ pub fn threads(out: &mut String, of: &Report, table: &ThreadTable, rows: usize) 
         return;
     }
     let total = format_value(table.total.value, unit);
-    let _ = writeln!(out, "{sample_type} by allocating thread, {total}");
+    let _ = writeln!(out, "{} by allocating thread, {total}", sample_type.word());
     let mut lines = Table::new(out, "value:>10|value%:>7|±:>8|objects:>13|thread");
     for row in table.rows.iter().take(most(rows)) {
         lines.row([

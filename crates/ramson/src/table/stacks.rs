@@ -123,7 +123,7 @@ fn nothing(report: &Report, of: &StackTable) -> String {
     if samples > 0 {
         let samples = format_objects(samples as f64);
         return format!(
-            "none of the {samples} samples is live. --count alloc_space shows what was allocated"
+            "none of the {samples} samples is live. --count allocated shows what was allocated"
         );
     }
     let next = match &report.subject {

@@ -7,13 +7,13 @@ use ramson_analysis::report::Report;
 use ramson_analysis::rss::{Rss, live_text};
 use ramson_analysis::summary::{ForeignSummary, Subject, Summary};
 use ramson_process::clock::unix_ns;
-use ramson_profile::SampleUnit;
 use ramson_profile::format::{
     format_bytes, format_duration, format_estimate, format_local_time, format_objects,
     format_relative_error,
 };
+use ramson_profile::{SampleType, SampleUnit};
 use ramson_source::Past;
-use std::fmt::{Display, Write};
+use std::fmt::Write;
 
 /// Processes that get a line.
 const MOST_ROWS: usize = 20;
@@ -122,28 +122,28 @@ fn of_recording(summary: &Summary) -> String {
 }
 
 /// Instead of a table that has no rows.
-pub fn nothing_sampled(report: &Report, sample_type: impl Display) -> String {
+pub fn nothing_sampled(report: &Report, sample_type: SampleType) -> String {
     if report.is_of_mmap {
         return "no mappings of 1 MiB or more".into();
     }
     let Subject::Recording(summary) = &report.subject else {
-        return format!("no {sample_type} sampled yet");
+        return "nothing sampled yet".into();
     };
     let ago = summary.ended_ago_ns.map(|ns| format!(" {} ago", format_duration(ns)));
-    let is_live = sample_type.to_string().starts_with("inuse");
+    let is_live = matches!(sample_type, SampleType::InuseSpace | SampleType::InuseObjects);
     match (is_live && summary.live.is_none(), ago) {
         (true, ago) => format!(
-            "no {sample_type} is known: detached{}. --count alloc_space shows what was allocated before",
+            "live is not known: detached{}. --count allocated shows what was allocated before",
             ago.unwrap_or_default()
         ),
         (false, Some(ago)) => match summary.samples.0 {
-            0 => format!("no {sample_type} was sampled; sampling ended{ago}"),
+            0 => format!("nothing was sampled; sampling ended{ago}"),
             samples => format!(
-                "none of the {} samples is live; sampling ended{ago}. --count alloc_space shows what was allocated",
+                "none of the {} samples is live; sampling ended{ago}. --count allocated shows what was allocated",
                 format_objects(samples as f64)
             ),
         },
-        (false, None) => format!("no {sample_type} sampled yet"),
+        (false, None) => "nothing sampled yet".into(),
     }
 }
 
