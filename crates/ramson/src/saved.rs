@@ -201,10 +201,10 @@ impl Saving<'_> {
         for (of, word) in self.types() {
             let table = self.table(&own, of, most_rows, page, word.is_empty());
             let all = self.table(self.profile, of, most_rows, page, false);
-            for (all_frames, table) in [("", table), ("1", all)] {
+            for (all_frames, table) in [("", &table), ("1", &all)] {
                 let parameters = [("all-frames", all_frames), ("count", word), ("view", "top")];
                 let key = key("report", &parameters);
-                put(page, &key, Some("report"), &self.rows(&table, of))?;
+                put(page, &key, Some("report"), &self.rows(table, of))?;
             }
             if !word.is_empty() {
                 continue;
