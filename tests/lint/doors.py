@@ -13,7 +13,6 @@ EXCEPTIONS = {
     "crates/symbols/src/folder.rs": "the user's own cache",
     "crates/process/src/allocators.rs": OWN_PROC,
     "crates/process/src/forked.rs": OWN_PROC,
-    "crates/process/src/ports.rs": OWN_PROC,
     "crates/process/src/process_memory.rs": OWN_PROC,
     "crates/process/src/processes.rs": OWN_PROC + ", and control groups that the user names",
     "crates/process/src/watched.rs": OWN_PROC,

@@ -3,7 +3,7 @@
 use crate::profiles::{at, by_hand, random, stack};
 use ramson_encode::html::Page;
 use ramson_encode::{csv, html, json, speedscope, svg};
-use ramson_profile::{Estimate, FrameTable, Location, LookupAddress, Profile, SampleType};
+use ramson_profile::{Estimate, Profile, SampleType};
 use serde_json::Value;
 use std::io::Write;
 
