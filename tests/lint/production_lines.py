@@ -1,6 +1,6 @@
-"""How many lines of production code each crate has, comments and blank lines included.
+"""Lines of production code by crate.
 
-`production_lines.py [BEFORE [AFTER]]`: two commits, or "." for the files here.
+`production_lines.py [--code] [BEFORE [AFTER]]`: two commits, or "." for the files here. `--code` leaves out comments and blank lines.
 """
 
 import collections
@@ -28,16 +28,18 @@ def files(commit):
             if SOURCE.match(name) and not name.startswith(NOT_THE_PRODUCT)}
 
 
-def lines_by_crate(commit):
+def lines_by_crate(commit, is_code_only):
     lines = collections.Counter()
     for name, file in production(files(commit)).items():
-        lines[SOURCE.match(name).group(1)] += file.lines
+        code = sum(1 for line in file.code.splitlines() if line.strip())
+        lines[SOURCE.match(name).group(1)] += code if is_code_only else file.lines
     return lines
 
 
 def main():
-    commits = (sys.argv[1:] + ["5602829", "."][len(sys.argv) - 1:])[:2]
-    before, after = map(lines_by_crate, commits)
+    arguments = [argument for argument in sys.argv[1:] if argument != "--code"]
+    commits = (arguments + ["5602829", "."][len(arguments):])[:2]
+    before, after = (lines_by_crate(commit, "--code" in sys.argv) for commit in commits)
     print(f"{'':12}{commits[0]:>10}{commits[1]:>10}{'change':>8}{'share':>7}")
     for crate in sorted(before | after, key=lambda crate: -after[crate]):
         print(f"{crate:12}{before[crate]:10}{after[crate]:10}{after[crate] - before[crate]:+8}"
