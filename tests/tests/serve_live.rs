@@ -1,6 +1,8 @@
 //! What `ramson serve` has beside documents: what it has seen, source code, actions, a browser; and what stands for a process.
 
 use ramson_tests::forged::{Forged, STRANGER, give};
+use ramson_tests::keeping::Keeping;
+use ramson_tests::preload;
 use ramson_tests::servers::*;
 use ramson_tests::serving::{Serving, holding, pid_of_only};
 use ramson_tests::several::say;
@@ -161,8 +163,10 @@ fn post(serving: &Serving, path: &str, lines: &str) -> ramson_tests::serving::Re
 #[test]
 fn a_trim_is_asked_for_by_post_with_its_header_from_the_own_page_and_where_that_is_allowed() {
     let scratch = Scratch::new();
-    let _held = holding(&scratch, "holds-trimmed");
-    let pid = pid_of_only(&scratch);
+    let keeping = Keeping::start(&scratch, &["survivors", "16"], |command| {
+        preload(command, "64K").env("RAMSON_DIR", scratch.open_directory("profiles"));
+    });
+    let pid = keeping.pid().to_string();
     let path = format!("/api/v1/p/{pid}/trim");
     let action = "X-Ramson-Action: trim\r\n";
     let off = Serving::start(&scratch, &[&pid]);
@@ -190,6 +194,9 @@ fn a_trim_is_asked_for_by_post_with_its_header_from_the_own_page_and_where_that_
     let trimmed = json(&trimmed.text());
     assert_eq!(trimmed["kind"].as_str(), Some("trim"));
     assert_eq!(trimmed["pid"].to_string(), pid);
+    let again = post(&serving, &path, action);
+    assert_eq!(again.status, 409);
+    assert!(again.text().contains("malloc has no free page"), "{}", again.text());
     for (server, allows) in [(&off, false), (&serving, true)] {
         let sources = json(&server.get("/api/v1/sources").good().text());
         assert_eq!(sources["allows_actions"].as_bool(), Some(allows));

@@ -64,7 +64,7 @@ fn a_process_whose_malloc_has_nothing_to_return_is_not_stopped() {
     finish(ramson(&scratch).args(["trim", &pid])).good();
     let again = finish(ramson(&scratch).args(["trim", &pid]));
     assert_eq!((again.status, again.text().as_str()), (1, ""), "{again:?}");
-    let why = "malloc has no free page that a trim would return. --force trims it all the same";
+    let why = "malloc has no free page that a trim would return. \"ramson trim --force ";
     assert!(again.remarks[0].contains(why), "{again:?}");
     assert!(trim(&scratch, waiting.pid()).number("stopped_ms") > 0.0);
 }
