@@ -87,7 +87,7 @@ def cpu_of_recorder(plan):
         for server in servers:
             if server.stdout.readline() != b"ready\n":
                 raise MeasurementError(f"{program} did not start")
-        command = [str(machine.RAMSON), "record", *(str(server.pid) for server in servers), "-o", str(SCRATCH / "real.db")]
+        command = [str(machine.RAMSON), "history", *(str(server.pid) for server in servers), "-o", str(SCRATCH / "real.db")]
         recorder = subprocess.Popen(command, env=machine.environment(RAMSON_DIR=profiles))
         # The first round makes everything known.
         time.sleep(15)

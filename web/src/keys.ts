@@ -42,6 +42,8 @@ const SAMPLE: Record<string, string> = {
   alloc_objects: "inuse_objects",
 };
 
+const WORDS: Record<string, string> = { inuse_space: "live", inuse_objects: "live-objects", alloc_space: "allocated", alloc_objects: "allocations" };
+
 /** The command line that shows the same. */
 export function commandOf(): string {
   const source = current()?.source ?? "SRC";
@@ -49,7 +51,7 @@ export function commandOf(): string {
   const moment = param("t");
   const of = /^[\w./:@-]+$/.test(source) ? source : `'${source.replaceAll("'", "'\\''")}'`;
   const at = moment === "" ? of : `${of}@${moment}`;
-  const filters = (focus === "" ? "" : ` --focus '${focus.replaceAll("'", "'\\''")}'`) + (param("si") === "" ? "" : ` --count ${param("si")}`);
+  const filters = (focus === "" ? "" : ` --focus '${focus.replaceAll("'", "'\\''")}'`) + (param("si") === "" ? "" : ` --count ${WORDS[param("si")] ?? param("si")}`);
   switch (place.value.screen) {
     case "flame":
       return `ramson report ${at} --view ${param("dir") === "callers" ? "callers" : "tree"}${filters}${param("lib", "own") === "own" ? "" : " --all-frames"}`;

@@ -11,7 +11,7 @@ try {
   const program = await place.compile("shop.cc", "shop");
   await place.profiled(program, "1500", "60");
   const shop = String(await place.pid("shop"));
-  place.ramsonInBackground("record", shop, "--every", "1s");
+  place.ramsonInBackground("history", shop, "--every", "1s");
   await new Promise((wake) => setTimeout(wake, GROWS_MS / 2));
   await place.ramson("mark", shop, "deploy");
   await new Promise((wake) => setTimeout(wake, GROWS_MS / 2));

@@ -21,7 +21,7 @@ before(async () => {
   shop = await place.pid("shop");
   const grows = await place.profiled(program, "500", "200");
   const both = (await place.profiles()).map((entry) => String(entry.pid));
-  const recorder = place.ramsonInBackground("record", ...both, "--every", "1s");
+  const recorder = place.ramsonInBackground("history", ...both, "--every", "1s");
   await place.ramson("export", String(shop), "-f", "pprof", "-o", place.path("shop.pb.gz"));
   await new Promise((wake) => setTimeout(wake, 1500));
   await place.ramson("mark", String(shop), "deploy");

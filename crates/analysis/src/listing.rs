@@ -28,9 +28,9 @@ pub struct Listing {
 /// One profile.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Entry {
-    /// As the process is called here while it runs, as it called itself afterwards; of a sum 0.
+    /// As the process is called here while it runs, as it called itself afterwards; 0 for a sum.
     pub pid: u32,
-    /// Of a sum of ended processes: how many they are; else null.
+    /// How many ended processes a sum adds up; null if the profile is not a sum.
     pub processes: Option<u64>,
     /// The program's name.
     pub name: String,

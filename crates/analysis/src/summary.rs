@@ -45,9 +45,9 @@ impl Subject {
 /// Of a profile that libramson wrote.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Summary {
-    /// As the process is called here while it runs, as it called itself afterwards; of a sum 0.
+    /// As the process is called here while it runs, as it called itself afterwards; 0 for a sum.
     pub pid: u32,
-    /// Of a sum of ended processes: how many they are; else null.
+    /// How many ended processes a sum adds up; null if the profile is not a sum.
     pub processes: Option<u64>,
     /// The program's.
     pub name: String,

@@ -85,7 +85,7 @@ pub fn of_live(
 ) -> Result<Tinted, Failure> {
     if !matches!(counted, SampleType::InuseSpace | SampleType::InuseObjects) {
         return Err(Failure::usage(format!(
-            "{}: has no age and no growth. Count live or live-objects",
+            "{}: no age or growth to colour by. Use count=live or count=live-objects",
             counted.word()
         )));
     }

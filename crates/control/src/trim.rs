@@ -48,7 +48,7 @@ pub fn trim_here(target: &Target, accepts: Accepts) -> Result<Trimmed, Failure> 
     let (mut callee, lever) = prepare(target)?;
     if lever.returns_nothing && !accepts.no_gain {
         let why = "malloc has no free page that a trim would return";
-        let next = format!("\"ramson trim --force {}\" trims it all the same", target.pid);
+        let next = format!("\"ramson trim --force {}\" trims the process anyway", target.pid);
         return Err(refused(target, why, &next));
     }
     callee.suspends_seccomp = accepts.suspended_seccomp;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Of `mark`.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Marked {
-    /// Of the mark; null for a file.
+    /// The mark's name; null with `-o`.
     pub mark: Option<String>,
     /// The process.
     pub pid: u32,

@@ -90,7 +90,7 @@ fn say_what_counts_twice(sources: &[Opened]) {
         };
         if let Some(other) = sources[..index].iter().find(is_again) {
             hint(&format!(
-                "{} and {} are of one process: what both hold counts twice",
+                "{} and {} are profiles of the same process: memory in both is counted twice",
                 other.origin(),
                 source.origin()
             ));

@@ -1,7 +1,7 @@
 import type { Verdict } from "../types";
 
 const WORDS: Record<Verdict, [string, string]> = {
-  growing: ["▲ growing without bound", "up"],
+  growing: ["▲ leak suspect", "up"],
   "not-enough-data": ["not enough data yet", ""],
   plateau: ["looks like a cache", "down"],
   "start-up": ["built once", ""],

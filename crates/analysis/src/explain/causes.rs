@@ -69,7 +69,7 @@ const OTHERS: [(&str, &[Part], &str); 13] = [
     (
         "changed",
         &[Part::Moved],
-        "changed during the measurement; run explain again for a better figure",
+        "changed during the measurement; run \"ramson explain\" again for a better figure",
     ),
     (
         "other",
@@ -133,7 +133,9 @@ fn live(finding: &Finding) -> Option<Cause> {
             "It is too early to tell whether it grows".into()
         }
         Some(Leaks { limit: Some(limit), .. }) => format!("No leak was found; {limit:#}"),
-        Some(_) => "Nothing tells whether it grows: it was recorded for too short a time, or samples were lost".into(),
+        Some(_) => {
+            "Whether it grows is not known: the recording is too short, or samples were lost".into()
+        }
     };
     let more = if growing.value > 0.0 { " more" } else { "" };
     let sentence = format!(

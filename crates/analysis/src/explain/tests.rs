@@ -96,7 +96,7 @@ fn each_cause_is_one_sentence_the_largest_first_and_a_leak_is_named() {
         ),
         (
             Some(Leaks { limit: None, ..leaks(10.0, &[]) }),
-            "Nothing tells whether it grows: it was recorded for too short a time, or samples were lost.",
+            "Whether it grows is not known: the recording is too short, or samples were lost.",
         ),
         (Some(leaks(70.0, &[])), "It is too early to tell whether it grows."),
     ] {

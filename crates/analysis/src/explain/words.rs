@@ -1,4 +1,4 @@
-//! How explain writes amounts: each estimate with its ±, and with its share of RSS.
+//! How `ramson explain` writes amounts: each estimate with its ±, and with its share of RSS.
 
 use ramson_profile::format::{
     format_bytes, format_half_width, format_percent, format_relative_error, format_share,

@@ -17,11 +17,11 @@ pub enum CannotTell {
     LiveNotKnown,
     /// Samples were lost: a leak may be among these.
     SamplesLost,
-    /// Recorded for no longer than the least age of what is judged.
+    /// The recording is not older than `--min-age`.
     TooShort,
     /// Functions that hold 1 % of live memory or more cannot be judged yet.
     Undecided,
-    /// Fewer samples are live than a leak has that would be found.
+    /// Too few samples are live to find a leak.
     TooFewSamples,
 }
 
@@ -54,7 +54,7 @@ pub struct Answer {
     pub judged_in_ns: Option<u64>,
     /// Whether more can still be learnt: a process runs, and is sampled.
     pub is_running: bool,
-    /// Sampling of a process that runs ended so long ago; the answer is as of then.
+    /// Nanoseconds since sampling of a running process ended; the answer is as of then.
     pub sampling_ended_ns: Option<u64>,
     /// The smallest leak that would have been found by now; null if none would.
     pub limit: Option<DetectionLimit>,

@@ -36,7 +36,8 @@ pub fn line_of(error: &clap::Error) -> String {
     // perf and heaptrack record a program; here, run does.
     let word = error.get(ContextKind::InvalidSubcommand);
     if matches!(word, Some(ContextValue::String(word)) if word == "record") {
-        return "no command \"record\": did you mean run? Snapshots over time are history".into();
+        return "no command \"record\": did you mean run? To keep snapshots over time, use history"
+            .into();
     }
     let text = error.render().to_string();
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

@@ -28,7 +28,7 @@ pub struct DiffFlags {
     #[command(flatten)]
     pub names: NameFlags,
     /// What to count: live (bytes), live-objects, allocated (bytes since the start) or allocations.
-    /// Default: live, or the default of a pprof file. pprof's words are accepted, too
+    /// Default: live, or the pprof file's own. pprof's names, such as inuse_space, work too
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
     pub count: Option<SampleType>,
     /// Exit with 3 if the total grew significantly, and by more than a percentage of OLD or a size

@@ -23,7 +23,7 @@ pub struct ExportFlags {
     pub source: SourcesFlags,
     /// pprof: gzipped profile.proto; collapsed, csv: one line per stack; svg: a flame graph; html: the
     /// page of ramson serve with one profile in it, for any browser; json: all stacks as one object;
-    /// speedscope: for this viewer; openmetrics: totals, for Prometheus
+    /// speedscope: for speedscope.app; openmetrics: totals, for Prometheus
     #[arg(short, long, value_enum)]
     pub format: Format,
     /// profile: stacks; timeline: RSS and live bytes over time, from a history (svg, csv, openmetrics)
@@ -41,8 +41,8 @@ pub struct ExportFlags {
     /// Default: heap; for another tool's file, all
     #[arg(long, value_parser = one_of(KINDS))]
     pub kind: Option<Kinds>,
-    /// What collapsed, svg and html count, and what pprof and speedscope show first.
-    /// Default: live, or the default of a pprof file
+    /// Count live (bytes), live-objects, allocated (bytes since the start) or allocations in collapsed,
+    /// svg and html, and show it first in pprof and speedscope. Default: live, or the pprof file's own
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
     pub count: Option<SampleType>,
     /// html: also compare with OLD, the earlier profile, as "ramson diff OLD SRC" does

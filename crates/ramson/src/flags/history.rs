@@ -27,7 +27,7 @@ pub struct HistoryFlags {
     /// come and go
     #[arg(value_name = "SRC", required_unless_present = "all")]
     pub sources: Vec<String>,
-    /// Record every profiled process of this user (for root, of all users), including those that start later
+    /// Take snapshots of every profiled process of this user (for root, of all users), including those that start later
     #[arg(long, conflicts_with = "sources")]
     pub all: bool,
     /// Time between two snapshots of a process (ms, s, m, h or d)

@@ -14,7 +14,7 @@ Each function of the program is one finding: leak suspect (old memory is kept, a
 
 If there is no leak suspect, the first line says which leak would not show yet.
 
-Exit status: 3 if --fail-on found a leak, 4 if it lists \"unknown\" and there may be a leak that cannot be found yet: the recording is not older than --min-age, samples were lost, functions with 1 % of live memory or more cannot be judged yet, fewer samples are live than a leak needs to be found, or the given rate is below what would show.
+Exit status: 3 if a gate of --fail-on found a leak, 4 if \"unknown\" is among the gates and a leak may be hidden. Reasons: which blocks are live is not known, the recording is not older than --min-age, samples were lost, functions with 1 % of live memory or more cannot be judged yet, too few samples are live to find a leak, or a leak at the gate's rate would not show yet.
 
 Examples:
   ramson leaks name:redis-server
@@ -45,7 +45,7 @@ pub struct LeaksFlags {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub rows: usize,
     /// Exit with 3 if there is a leak suspect (growing), or if all suspects together grow faster than
-    /// a rate (10MiB/h); with 4 if nobody can tell yet (unknown). Several: growing,unknown
+    /// a rate (10MiB/h); with 4 if it is too early to tell (unknown). Separate several with commas
     #[arg(long, value_name = "GATE", value_parser = parse_gate, value_delimiter = ',')]
     pub fail_on: Vec<Gate>,
     #[command(flatten)]

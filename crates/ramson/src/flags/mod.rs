@@ -73,7 +73,7 @@ pub enum Command {
     History(HistoryFlags),
     /// Show RSS and live bytes of a process over time, from its history
     Timeline(TimelineFlags),
-    /// Keep one moment of a process, under a name or in a file, to compare with it later
+    /// Save a process's profile at one moment, under a name or in a file, for later comparison
     Mark(MarkFlags),
     /// Explain a process's RSS, and why freed memory is not returned
     #[command(alias = "doctor")]

@@ -10,7 +10,7 @@ use ramson_profile::Pattern;
 #[command(after_help = "\
 The first lines say what the memory is, one sentence per cause. Then comes advice: first what an operator can do, then what requires a code change, each with its evidence, the bytes it saves, and its risk.
 
-Works on any process that this user may trace, profiled or not, and does not stop it, except with --ask. glibc's arenas are read from outside. Only --ask can tell how much another allocator keeps free: it reads the statistics of jemalloc and tcmalloc. For processes under ramson, explain also looks for leaks, and shows the call sites that pin free memory.
+Works on any process that this user may trace, profiled or not, and does not stop it, except with --ask. glibc's arenas are read from outside. Only --ask can tell how much another allocator keeps free: it reads the statistics of jemalloc and tcmalloc. For processes under ramson, this command also looks for leaks and shows the call sites that pin free memory.
 
 Examples:
   ramson explain 4711

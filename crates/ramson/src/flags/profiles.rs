@@ -38,8 +38,8 @@ pub struct ListFlags {
     /// One JSON object instead of a table
     #[arg(long)]
     pub json: bool,
-    /// First remove profiles of processes that ended more than --max-age ago, then sum the smaller
-    /// ones of those that do not fit --max-total
+    /// First remove profiles of processes that ended more than --max-age ago, then, if the rest
+    /// exceeds --max-total, keep the newest and the largest and sum the others
     #[arg(long)]
     pub prune: bool,
     /// Oldest profile to keep: a number with d, h, m or s, or off. Default: RAMSON_PRUNE_AGE, or 30d
@@ -52,7 +52,7 @@ pub struct ListFlags {
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints the path of the file. ramson never removes it; you may at any time. Every command reads it, on any machine with the same binaries. \"leaks --since\" and \"leaks --baseline\" find a mark by its NAME, other commands by its path. If \"ramson history\" keeps a history of the process, the history has the mark too: SRC@mark:NAME.
+Prints the path of the file. ramson never removes it; you can, at any time. Every command reads it, on any machine with the same binaries. \"leaks --since\" and \"leaks --baseline\" find a mark by its NAME, other commands by its path. If \"ramson history\" keeps a history of the process, the history has the mark too: SRC@mark:NAME.
 
 Examples:
   ramson mark name:redis-server deploy; sleep 3600; ramson leaks name:redis-server --since deploy
@@ -61,10 +61,10 @@ Examples:
 pub struct MarkFlags {
     #[command(flatten)]
     pub source: SourceFlags,
-    /// The name of the present moment: letters, digits, dots, dashes and underscores
+    /// The mark's name: letters, digits, dots, dashes and underscores
     #[arg(value_parser = parse_name, required_unless_present = "output")]
     pub name: Option<String>,
-    /// Write to FILE, without a name; with a history, SRC may be a moment of the past
+    /// Write the profile to FILE instead of marking it; SRC may be a past moment, such as 4711@-1h
     #[arg(short, long, value_name = "FILE", conflicts_with = "name")]
     pub output: Option<PathBuf>,
     /// Replace the mark or FILE if it exists

@@ -35,7 +35,7 @@ pub struct ReportFlags {
     #[arg(long, value_parser = one_of(KINDS))]
     pub kind: Option<Kinds>,
     /// What to count: live (bytes), live-objects, allocated (bytes since the start) or allocations.
-    /// Default: live, or the default of a pprof file. pprof's words are accepted, too
+    /// Default: live, or the pprof file's own. pprof's names, such as inuse_space, work too
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
     pub count: Option<SampleType>,
     /// stacks: the largest, each with its age and growth; top: functions; lines: lines of functions;

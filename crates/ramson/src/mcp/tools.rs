@@ -69,7 +69,7 @@ pub const ALL: [Tool; 7] = [
             optional(
                 "words",
                 Form::Operands,
-                "Each must occur in the name, command line or path, or be the process ID or a TCP port",
+                "Each must occur in the name, command line or path, or be the process ID",
             ),
             optional("running", Form::Flag, "Only running processes"),
             optional("user", Form::Text, "Only this user's processes"),

@@ -271,7 +271,7 @@ fn say_summed(profiles: u64) {
     if profiles > 0 {
         let (count, s) = (format_objects(profiles as f64), if profiles == 1 { "" } else { "s" });
         remark(format_args!(
-            "{count} profile{s} of ended processes were summed, as RAMSON_PRUNE_SIZE allows no more: ramson list sum-"
+            "{count} profile{s} of ended processes were summed, because they exceeded RAMSON_PRUNE_SIZE: ramson list sum-"
         ));
     }
 }

@@ -70,7 +70,7 @@ pub struct Pruned {
     pub removed: u64,
     /// How many were added to sums, and then removed.
     pub summed: u64,
-    /// Bytes that the directory's profiles take less on disk.
+    /// Disk space that this freed, in bytes.
     pub bytes: u64,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Pruned {
         let (directory, bytes) = (self.directory.display(), format_bytes(self.bytes as f64));
         let profiles = |count| if count == 1 { "old profile" } else { "old profiles" };
         match (self.removed, self.summed) {
-            (0, 0) => write!(f, "{directory}: no profile is older or larger than the bounds allow"),
+            (0, 0) => write!(f, "{directory}: no profile exceeds the limits on age and size"),
             (count, 0) => write!(f, "{directory}: removed {count} {}, {bytes}", profiles(count)),
             (0, count) => write!(f, "{directory}: summed {count} {}, {bytes}", profiles(count)),
             (removed, count) => write!(

@@ -52,7 +52,7 @@ pub fn answer(found: &Suspects) -> String {
     let answer = &found.answer;
     match (answer.sampling_ended_ns.map(format_duration), answer.cannot_tell) {
         (None, Some(CannotTell::LiveNotKnown)) => {
-            "cannot be judged: which blocks were live when it ended is not known".into()
+            "cannot be judged: frees after the detach were not recorded, so live blocks at the end are not known".into()
         }
         (Some(ago), Some(CannotTell::LiveNotKnown)) => format!(
             "cannot be judged: sampling ended {ago} ago, and nothing that was sampled is known to be live"
@@ -105,11 +105,11 @@ fn no_leak(found: &Suspects) -> String {
                 "no leak found yet: {} of live memory, in {}, cannot be judged yet{}",
                 format_share(answer.undecided_share),
                 functions(answer.undecided),
-                more_time(time, ", the largest in about "),
+                more_time(time, "; the largest can be judged in about "),
             )
         }
         Some(CannotTell::TooFewSamples) => {
-            "no leak found, but fewer samples are live than a leak needs to be found".into()
+            "no leak found, but too few samples are live to find one".into()
         }
         _ => "no leak found".into(),
     }

@@ -36,7 +36,7 @@ pub fn tree(out: &mut String, report: &Report, tree: &Tree, rows: usize, order: 
 pub fn peek(out: &mut String, report: &Report, table: &PeekTable) {
     let sample_type = table.sample_type;
     if table.functions.is_empty() {
-        let _ = writeln!(out, "no function matches that has anything {}", sample_type.word());
+        let _ = writeln!(out, "no matching function (--count {})", sample_type.word());
     }
     let (columns, unit) = (columns(), sample_type.unit());
     let value = |value: f64| {

@@ -224,7 +224,7 @@ function Since({ leaks, explained, entry }: Of) {
       <p class="headline">{answer.cannot_tell === null ? "No leak found" : "No leak found yet"}</p>
       <p>
         {limitOf(leaks)}
-        {answer.undecided === 0 ? "" : ` ${answer.undecided} of ${answer.findings} functions, with ${share(answer.undecided_share, 1)} of live, cannot be judged yet.`}
+        {answer.undecided === 0 ? "" : ` ${answer.undecided} of ${answer.findings} functions, with ${share(answer.undecided_share, 1)} of live memory, cannot be judged yet.`}
         {largest ? ` The oldest block of the largest function is ${duration(largest.oldest_ns)} old.` : ""}
       </p>
     </>

@@ -8,7 +8,7 @@ export function TopSuspect({ leaks }: { leaks: Leaks }) {
   const { answer } = leaks;
   const top = leaks.suspects[0];
   const judged = answer.findings - answer.undecided;
-  const grow = `${answer.leak_suspects} of ${judged} function${judged === 1 ? "" : "s"} judged grow${answer.leak_suspects === 1 ? "s" : ""} without bound`;
+  const grow = `${answer.leak_suspects} leak suspect${answer.leak_suspects === 1 ? "" : "s"} among ${judged} function${judged === 1 ? "" : "s"} judged`;
   const found = answer.leak_suspects === 0 ? `no leak found in ${judged} function${judged === 1 ? "" : "s"}` : grow;
   const says = answer.findings === 0 ? "nothing to judge" : found + (answer.undecided === 0 ? "" : `; ${answer.undecided} not judged yet`);
   return (
