@@ -1,7 +1,9 @@
 //! Holds a directory of profiles to its bounds while programs put profiles there.
 
 use super::prune::{Bounds, prune};
-use ramson_source::places::open_directory;
+use crate::output::remark;
+use ramson_profile::format::format_objects;
+use ramson_source::places::{open_directory, own_profile_directory};
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
@@ -21,6 +23,12 @@ pub struct Keeper {
 }
 
 impl Keeper {
+    /// Of the usual directory, while the program, whose own profile stays, and its descendants put profiles there.
+    pub fn of_program(pid: u32) -> Self {
+        let bounds = Bounds { spared: Some(pid), ..Bounds::from_environment() };
+        Self::start(own_profile_directory(), bounds)
+    }
+
     /// Where there may be no further thread, nothing is done before the end.
     pub fn start(directory: PathBuf, bounds: Bounds) -> Self {
         let (stop, stopped) = channel::<()>();
@@ -45,10 +53,17 @@ impl Keeper {
         Self { stop, thread: Builder::new().spawn(looks).ok() }
     }
 
-    /// Looks once more, and ends. How many profiles were summed.
-    pub fn end(self) -> u64 {
+    /// Looks once more, ends, and says how many profiles were summed, if any were.
+    pub fn end(self) {
         let Self { stop, thread } = self;
         drop(stop);
-        thread.and_then(|thread| thread.join().ok()).unwrap_or(0)
+        let profiles = match thread.and_then(|thread| thread.join().ok()).unwrap_or(0) {
+            0 => return,
+            1 => "1 profile of an ended process was".into(),
+            count => format!("{} profiles of ended processes were", format_objects(count as f64)),
+        };
+        remark(format_args!(
+            "{profiles} summed, because they exceeded RAMSON_PRUNE_SIZE: ramson list sum-"
+        ));
     }
 }

@@ -28,7 +28,6 @@ use ramson_control::Schedule;
 use ramson_format::{Health, state};
 use ramson_process::clock::unix_ns;
 use ramson_process::program;
-use ramson_profile::format::format_objects;
 use ramson_reader::{Header, Way};
 use ramson_source::{Failure, Recording, files_in, files_since, places};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -102,17 +101,16 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
     };
     say_obstacle(&found);
     ramson_launch::let_go(&inherited);
-    let keeper = library.is_some().then(|| keep_bounds(output.as_deref(), child.id())).flatten();
+    let keeper = (library.is_some() && output.is_none()).then(|| Keeper::of_program(child.id()));
     let trim = |child: &Child| trims.into_iter().for_each(|trims| trim_until_end(trims, child));
     let ended = watch
         .wait(child, trim)
         .map_err(|error| fail(format!("cannot wait for the program: {error}")))?;
     let _ = its_end.set(ended.end.way);
-    let summed = keeper.map_or(0, Keeper::end);
+    keeper.into_iter().for_each(Keeper::end);
     if library.is_some() {
         report_profiles(run_id, output.as_deref(), is_kept, flags.languages, &ended);
     }
-    say_summed(summed);
     Ok(signals::end_alike(ended.end.way))
 }
 
@@ -258,22 +256,6 @@ fn prepare_output(path: &Path, force: bool) -> Result<std::path::PathBuf, Failur
             .map_err(|error| fail(format!("{shown}: cannot be replaced: {error}")))?;
     }
     Ok(absolute)
-}
-
-/// Holds the directory to its bounds while the program, whose own profile stays, and its descendants put profiles there.
-fn keep_bounds(output: Option<&Path>, program: u32) -> Option<Keeper> {
-    let bounds = Bounds { spared: Some(program), ..Bounds::from_environment() };
-    let is_bound = output.is_none() && (bounds.age_ns, bounds.total_bytes) != (u64::MAX, u64::MAX);
-    is_bound.then(|| Keeper::start(places::own_profile_directory(), bounds))
-}
-
-fn say_summed(profiles: u64) {
-    if profiles > 0 {
-        let (count, s) = (format_objects(profiles as f64), if profiles == 1 { "" } else { "s" });
-        remark(format_args!(
-            "{count} profile{s} of ended processes were summed, because they exceeded RAMSON_PRUNE_SIZE: ramson list sum-"
-        ));
-    }
 }
 
 /// Removes old profiles where a new one will be, and says so if there is no place for it all the
