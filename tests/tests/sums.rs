@@ -91,7 +91,7 @@ fn children_without_number_stay_within_the_limit_and_in_the_totals() {
     assert!(say(&scratch, &["leaks", sum, "--min-age", "1ms"]).contains("site_child"));
     assert!(say(&scratch, &["export", sum, "-f", "collapsed"]).contains("main;site_child"));
     let listed = Json::parse(&say(&scratch, &["list", "--json", sum]));
-    assert_eq!(listed.list("profiles")[0].number("processes") as u64, summed);
+    assert_eq!(listed.list("profiles")[0].number("sum_of") as u64, summed);
 }
 
 /// Profiles of ended processes, copied to a place of their own, which `list --prune` summed, and their sum.

@@ -31,7 +31,7 @@ pub struct Entry {
     /// As the process is called here while it runs, as it called itself afterwards; 0 for a sum.
     pub pid: u32,
     /// How many ended processes a sum adds up; null if the profile is not a sum.
-    pub processes: Option<u64>,
+    pub sum_of: Option<u64>,
     /// The program's name.
     pub name: String,
     /// The user ID of the process, or of the file that it left; null: unknown.
@@ -136,7 +136,7 @@ impl Entry {
         let end_ns = end.as_ref().and_then(|end| end.time_unix_ns);
         Self {
             pid: recording.pid(),
-            processes: Some(header.processes).filter(|&count| count > 0),
+            sum_of: Some(header.processes).filter(|&count| count > 0),
             name: recording.name().to_owned(),
             user: match recording.running {
                 Some(pid) => processes::user(pid),
@@ -173,7 +173,7 @@ impl Entry {
     /// What short-lived processes have in common that are one row. A death for a lack of memory is like no other.
     fn likeness(&self) -> Option<(&str, &str, Option<u32>)> {
         let life_ns = self.last_unix_ns.saturating_sub(self.start_unix_ns);
-        let is_short = !self.is_running && self.processes.is_none() && life_ns < SHORT_LIFE_NS;
+        let is_short = !self.is_running && self.sum_of.is_none() && life_ns < SHORT_LIFE_NS;
         (is_short && !self.cause.is_memory()).then_some((&self.name, &self.state, self.user))
     }
 }
@@ -185,7 +185,7 @@ mod tests {
     fn entry(name: &str, state: &str, life_s: u64) -> Entry {
         Entry {
             pid: 7,
-            processes: None,
+            sum_of: None,
             name: name.into(),
             user: Some(0),
             state: state.into(),

@@ -48,7 +48,7 @@ pub struct Summary {
     /// As the process is called here while it runs, as it called itself afterwards; 0 for a sum.
     pub pid: u32,
     /// How many ended processes a sum adds up; null if the profile is not a sum.
-    pub processes: Option<u64>,
+    pub sum_of: Option<u64>,
     /// The program's.
     pub name: String,
     /// Its arguments as it began.
@@ -117,7 +117,7 @@ impl Summary {
         let own_bytes = rss.as_ref().map(|rss| rss.explained.part(ramson_process::Part::Ramson));
         Self {
             pid: recording.pid(),
-            processes: Some(header.processes).filter(|&count| count > 0),
+            sum_of: Some(header.processes).filter(|&count| count > 0),
             name: recording.name().to_owned(),
             command: header.command.clone(),
             history: recording.past.as_deref().cloned(),

@@ -57,7 +57,7 @@ mod tests {
     fn profile(pid: u32, user: u32, is_running: bool, profile: &str) -> listing::Entry {
         listing::Entry {
             pid,
-            processes: None,
+            sum_of: None,
             name: "x".into(),
             user: Some(user),
             state: String::new(),

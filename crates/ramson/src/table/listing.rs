@@ -42,7 +42,7 @@ pub fn text(listing: &Listing, rows: usize) -> String {
             command(row),
             entry.profile.clone(),
         ];
-        let pid = or_dash(entry.processes.is_none().then(|| entry.pid.to_string()));
+        let pid = or_dash(entry.sum_of.is_none().then(|| entry.pid.to_string()));
         let cells = [pid].into_iter().chain(user).chain(others);
         // A program may call itself anything.
         table.row(cells.map(|cell| cell.replace(char::is_control, "\u{fffd}")));
@@ -100,7 +100,7 @@ mod tests {
     fn entry(command: &[&str]) -> Entry {
         Entry {
             pid: 7,
-            processes: None,
+            sum_of: None,
             name: "redis-server".into(),
             user: Some(getuid().as_raw()),
             state: "running".into(),

@@ -100,7 +100,7 @@ fn of_recording(summary: &Summary) -> String {
         (None, false) => summary.fate.clone(),
     };
     let (samples, live_samples) = summary.samples;
-    let pid = match summary.processes {
+    let pid = match summary.sum_of {
         None => format!(" (pid {})", summary.pid),
         Some(_) => String::new(),
     };
