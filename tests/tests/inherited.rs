@@ -152,6 +152,29 @@ fn sigint_sent_to_ramson_alone_reaches_the_program() {
 }
 
 #[test]
+fn sigint_to_the_whole_group_comes_once() {
+    let scratch = Scratch::new();
+    let log = scratch.path("log");
+    let said = || fs::read_to_string(&log).unwrap_or_default();
+    let script = format!("exec $R {}", hearing(""));
+    let mut running =
+        Running::start(&mut shell(&scratch, true, &script), &log, || said().contains("ready"));
+    let group = format!("-{}", running.0.id());
+    for name in ["2", "3"] {
+        finish(clean("kill").args(["-s", name, "--", &group])).good();
+        wait_until(name, || said().contains(&format!("<{name}>")));
+        // One that is sent to ramson alone still arrives afterwards.
+        running.signal("12");
+        wait_until("12", || said().matches("<12>").count() == 1);
+        running.signal(name);
+        wait_until(name, || said().matches(&format!("<{name}>")).count() == 2);
+        fs::write(&log, "").unwrap();
+    }
+    running.signal("TERM");
+    assert_eq!(code(running.wait()), 9);
+}
+
+#[test]
 fn the_first_process_of_a_container_hears_sigint_alone() {
     let scratch = Scratch::new();
     let log = scratch.path("log");

@@ -233,6 +233,34 @@ pub fn send(pid: u32, signal: i32) {
     }
 }
 
+/// Starts a process in our process group that does nothing, with every signal blocked: a signal to the whole group stays pending there.
+/// It ends with the thread that calls this.
+pub fn start_witness() -> io::Result<u32> {
+    /// Descriptors that are closed one by one before Linux 5.9.
+    const MOST_DESCRIPTORS: i32 = 1 << 16;
+    let parent = std::process::id() as i32;
+    // SAFETY: after the fork of a process with threads only system calls are allowed. The child makes no others, and never returns.
+    let child = unsafe { libc::fork() };
+    if child != 0 {
+        return if child > 0 { Ok(child as u32) } else { Err(io::Error::last_os_error()) };
+    }
+    set_blocked(u64::MAX);
+    // SAFETY: numbers only. Nothing of this process is used any more, so every descriptor may go: pipes and locks are the program's.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) != 0 {
+            for fd in 0..MOST_DESCRIPTORS {
+                libc::close(fd);
+            }
+        }
+        // It may have ended before its end was to be told.
+        while libc::getppid() == parent {
+            libc::pause();
+        }
+        libc::_exit(0)
+    }
+}
+
 /// Ends this process by `signal`, as its default is. Returns if that ends nothing: the first process of a PID namespace, say.
 pub fn end_by(signal: i32) {
     treat(signal, libc::SIG_DFL);

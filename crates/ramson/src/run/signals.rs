@@ -1,5 +1,6 @@
 //! What `ramson run` does with signals: it passes them on to the program, and ends as the program ended.
 
+use ramson_process::{stat, text};
 use ramson_reader::Way;
 use rustix::process::{DumpableBehavior, Pid, getpgid, getpgrp, set_dumpable_behavior};
 use signal_hook::consts::signal::*;
@@ -11,6 +12,7 @@ use std::process;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// What would end `ramson run` and leave its program behind, and what programs are told by signal. A timer that was set before exec, as by
 /// `perl -e 'alarm 5; exec …'`, rings here, too.
@@ -25,9 +27,11 @@ const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 /// What a person or a supervisor sends to be rid of a process.
 const TO_END: [i32; 3] = [SIGINT, SIGQUIT, SIGTERM];
 
-/// The terminal sends these to every process of the foreground process group, so the program gets them
-/// without us. Programs count them: redis exits without saving at a second SIGINT.
-const FROM_TERMINAL: [i32; 2] = [SIGINT, SIGQUIT];
+/// Programs count these: redis exits without saving at a second SIGINT. A terminal sends them to the whole
+/// foreground process group, and so does timeout(1), beside one to us: then the program gets them without us.
+const COUNTED: [i32; 2] = [SIGINT, SIGQUIT];
+/// A sender of one to us and one to the group sends them this close together.
+const TOGETHER: Duration = Duration::from_millis(20);
 
 fn caught() -> impl Iterator<Item = i32> {
     PASSED_ON.into_iter().chain(REAL_TIME)
@@ -49,10 +53,13 @@ pub fn catch() -> io::Result<(Sender<u32>, Arc<OnceLock<Way>>)> {
 
 fn pass_on(mut signals: SignalsInfo<WithOrigin>, started: &Receiver<u32>, end: &OnceLock<Way>) {
     let Ok(pid) = started.recv() else { return };
+    let mut group = Group::new();
     ramson_launch::unblock_signals(caught());
     for origin in signals.forever() {
         match end.get() {
-            None if is_for_program(&origin, pid) => ramson_launch::send(pid, origin.signal),
+            None if is_for_program(&origin, pid, &mut group) => {
+                ramson_launch::send(pid, origin.signal);
+            }
             Some(&way) if TO_END.contains(&origin.signal) => {
                 process::exit(end_alike(way).into());
             }
@@ -61,16 +68,48 @@ fn pass_on(mut signals: SignalsInfo<WithOrigin>, started: &Receiver<u32>, end: &
     }
 }
 
-/// Not what the program has sent, nor what we raise ourselves when we fail, nor what it hears without us.
-fn is_for_program(origin: &Origin, pid: u32) -> bool {
+/// Not what the program has sent, nor what we raise ourselves when we fail, nor what it gets without us.
+fn is_for_program(origin: &Origin, pid: u32, group: &mut Group) -> bool {
     let is_from = |pid: u32| origin.process.as_ref().is_some_and(|sender| sender.pid as u32 == pid);
     if is_from(pid) || is_from(process::id()) {
         return false;
     }
-    let group = Pid::from_raw(pid as i32).and_then(|pid| getpgid(Some(pid)).ok());
-    let is_in_our_group = group == Some(getpgrp());
-    let is_typed = FROM_TERMINAL.contains(&origin.signal) && origin.cause == Cause::Kernel;
-    !(is_typed && is_in_our_group)
+    let its_group = Pid::from_raw(pid as i32).and_then(|pid| getpgid(Some(pid)).ok());
+    let is_in_ours = its_group == Some(getpgrp());
+    !(COUNTED.contains(&origin.signal) && is_in_ours && group.has_got(origin))
+}
+
+/// Tells which signals went to our whole process group: those that a process got that nobody knows of.
+struct Group {
+    witness: Option<u32>,
+    last: Option<(i32, Instant)>,
+}
+
+impl Group {
+    fn new() -> Self {
+        Self { witness: ramson_launch::start_witness().ok(), last: None }
+    }
+
+    fn has_got(&mut self, origin: &Origin) -> bool {
+        let Some(witness) = self.witness else { return origin.cause == Cause::Kernel };
+        // The one to the group may come second.
+        thread::sleep(TOGETHER / 4);
+        let is_pending = pending(witness).is_some_and(|set| set >> (origin.signal - 1) & 1 == 1);
+        if is_pending {
+            self.last = Some((origin.signal, Instant::now()));
+            // It stays pending there, so the next one needs another witness.
+            ramson_launch::send(witness, SIGKILL);
+            let _ = ramson_launch::reap(witness);
+            self.witness = ramson_launch::start_witness().ok();
+        }
+        self.last.is_some_and(|(signal, at)| signal == origin.signal && at.elapsed() < TOGETHER)
+    }
+}
+
+/// The signals that wait for a process, signal 1 in the lowest bit.
+fn pending(pid: u32) -> Option<u64> {
+    let status = text::read(format!("/proc/{pid}/status")).ok()?;
+    u64::from_str_radix(stat::line(&status, "ShdPnd")?, 16).ok()
 }
 
 /// Ends this process by the signal that ended the program, so that the process that waits for us
