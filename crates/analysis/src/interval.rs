@@ -36,7 +36,9 @@ impl Intervals {
         let present_bytes = present_bytes(header, now_ns);
         let configured_bytes = header.configured_interval_bytes;
         let most_bytes = live.iter().filter_map(taken_under).max().unwrap_or(0);
-        let widening = if configured_bytes == 0 { 0.0 } else { widening(live, configured_bytes) };
+        // A sum has fewer live samples, of larger weights, but no interval was raised for that.
+        let is_known = configured_bytes > 0 && header.processes == 0;
+        let widening = if is_known { widening(live, configured_bytes) } else { 0.0 };
         let was_set = header.interval_orders > 0;
         Self { configured_bytes, present_bytes, most_bytes, widening, was_set }
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Between two looks at the directory …
 const LEAST_PAUSE: Duration = Duration::from_millis(250);
 /// … and so many times as long as the last look took.
-const PAUSE_PER_LOOK: u32 = 20;
+const PAUSE_PER_LOOK: u32 = 3;
 /// Files grow, and processes end, without a change of the directory.
 const MOST_UNSEEN: Duration = Duration::from_secs(10);
 
