@@ -95,7 +95,7 @@ impl Recorded {
     /// Starts a recorder and waits for its first snapshot.
     pub fn record(&self, words: &str) -> Running {
         let every = if words.contains("--every") { "" } else { "--every 100ms " };
-        let mut command = self.ramson(&format!("record {every}{words}"));
+        let mut command = self.ramson(&format!("history {every}{words}"));
         let before = self.moments().len();
         let has_more = || self.moments().len() > before;
         Running::start(&mut command, &self.scratch.path("recorder"), has_more)

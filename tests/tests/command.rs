@@ -10,6 +10,8 @@ use std::process::Stdio;
 use std::sync::OnceLock;
 
 const SAMPLE_TYPES: [&str; 4] = ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"];
+/// ramson's words for them.
+const WORDS: [&str; 4] = ["allocations", "allocated", "live-objects", "live"];
 
 /// Runs `ramson` with these arguments.
 #[track_caller]
@@ -380,7 +382,7 @@ fn every_output_gives_the_same_totals() {
     say(&scratch, &["export", text(&path), "-f", "pprof", "-o", text(&pprof)]).good();
     let exported =
         Json::parse(&say(&scratch, &["export", text(&path), "-f", "json"]).good().text());
-    for of in SAMPLE_TYPES {
+    for (of, word) in SAMPLE_TYPES.into_iter().zip(WORDS) {
         let report = report(&scratch, text(&path), &["--count", of]);
         let total = report.number("total.value");
         assert!(total > 1000.0, "{of}: {total}");
@@ -405,7 +407,8 @@ fn every_output_gives_the_same_totals() {
             top.split_once("% of ").and_then(|(_, rest)| rest.split_once(" total")).unwrap().0;
         let sum: f64 = sum.trim_end_matches('B').parse().unwrap();
         assert!((sum - total).abs() <= slack, "{of}: {sum} in pprof, {total}");
-        assert_eq!(shown_total(&scratch, &path, of), rounded(total, of.ends_with("space")), "{of}");
+        let shown = shown_total(&scratch, &path, word);
+        assert_eq!(shown, rounded(total, of.ends_with("space")), "{of}");
     }
 }
 
