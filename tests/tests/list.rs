@@ -110,7 +110,10 @@ fn pruning_says_what_it_removed_also_where_nobody_types() {
     let directory = scratch.path("profiles");
     let shown = directory.to_str().unwrap();
     let nothing = say(&scratch, &["list", "--prune", shown]).good();
-    assert!(nothing.remarks[0].contains(&format!("{shown}: no profile exceeds the limits")), "{nothing:?}");
+    assert!(
+        nothing.remarks[0].contains(&format!("{shown}: no profile exceeds the limits")),
+        "{nothing:?}"
+    );
     let age = |path: &Path| {
         finish(clean("touch").args(["-d", "-31 days"]).arg(path)).good();
     };
