@@ -39,7 +39,7 @@ static double now_ns(clockid_t clock) {
 // The compiler must neither remove a pair nor know that it is one.
 #define ESCAPE(pointer) __asm__ volatile("" : "+r"(pointer) : : "memory")
 
-// What others left in the data cache is no longer there, and so much time has gone by that a slow path looks after its file.
+// Empties the data cache, and takes so long that a slow path checks its file.
 static void cool(void) {
     static volatile char memory[COLD_BYTES];
     for (int i = 0; i < COLD_BYTES; i += LINE_BYTES)

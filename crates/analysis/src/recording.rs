@@ -10,7 +10,7 @@ use ramson_source::Recording;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What ramson aims to take at most of the program's memory, without enforcing it: this much, and this part of its heap.
+/// The goal for ramson's own memory in the program, which nothing enforces: this much, and this part of the program's heap.
 const BOUND_BYTES: f64 = (4 << 20) as f64;
 const BOUND_SHARE: f64 = 0.0005;
 
@@ -76,7 +76,7 @@ pub struct Cost {
     pub own_resident_bytes: Option<u64>,
     /// The address space that it has: the most that can have been resident.
     pub own_most_bytes: u64,
-    /// What ramson aims to have resident at most at the default interval: nothing enforces it.
+    /// The goal for ramson's resident bytes at the default interval. Nothing enforces it.
     pub own_bound_bytes: u64,
     /// Frees that are remembered, and how many can be.
     #[serde(skip)]

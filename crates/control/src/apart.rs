@@ -18,7 +18,7 @@ pub const ASK: u8 = 0x51;
 pub struct Order {
     pub pid: u32,
     pub name: String,
-    /// Of a trim.
+    /// The risks that a trim may take.
     pub accepts: Accepts,
 }
 

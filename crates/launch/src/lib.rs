@@ -239,7 +239,8 @@ pub fn start_witness() -> io::Result<u32> {
     /// Descriptors that are closed one by one before Linux 5.9.
     const MOST_DESCRIPTORS: i32 = 1 << 16;
     let parent = std::process::id() as i32;
-    // SAFETY: after the fork of a process with threads only system calls are allowed. The child makes no others, and never returns.
+    // SAFETY: after the fork of a process with threads only system calls are allowed. The child makes no others and never returns; a lock or
+    // an allocation there could wait for a thread that the child does not have.
     let child = unsafe { libc::fork() };
     if child != 0 {
         return if child > 0 { Ok(child as u32) } else { Err(io::Error::last_os_error()) };

@@ -193,7 +193,8 @@ impl Stack {
     pub fn add_counters(&mut self, mut other: Self) {
         self.flags |= other.flags;
         self.first_monotonic_ns = self.first_monotonic_ns.min(other.first_monotonic_ns);
-        self.lifetimes.iter_mut().zip(other.lifetimes).for_each(|(to, from)| *to += from);
+        let lifetimes = self.lifetimes.iter_mut().zip(other.lifetimes);
+        lifetimes.for_each(|(to, from)| *to = to.saturating_add(from));
         let ((sampled, weighted), (more_sampled, more_weighted)) =
             (self.counters_mut(), other.counters_mut());
         for (to, from) in sampled.into_iter().zip(more_sampled) {

@@ -40,7 +40,7 @@ pub fn running_elsewhere(header: &Header, identity: &MapIdentity) -> Option<u32>
     })
 }
 
-/// What all processes are called, each in its own namespace.
+/// The process IDs of all processes, each in its own namespace.
 pub fn own_pids() -> HashSet<u32> {
     processes::all().into_iter().filter_map(own_pid).collect()
 }

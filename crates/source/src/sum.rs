@@ -140,24 +140,30 @@ impl Sum {
         }
         let before_ns = to.last_monotonic_ns - to.start_monotonic_ns;
         let life_ns = from.last_monotonic_ns.saturating_sub(from.start_monotonic_ns);
-        let ended_ns = from.unix_ns(from.last_monotonic_ns).max(to.start_realtime_ns + before_ns);
+        let last_ns = to.start_realtime_ns.saturating_add(before_ns);
+        let ended_ns = from.unix_ns(from.last_monotonic_ns).max(last_ns);
         let longest_ns = life_ns.max(before_ns).min(END_NS);
         to.start_monotonic_ns = END_NS - longest_ns;
         to.start_realtime_ns = ended_ns.saturating_sub(longest_ns);
         to.flags |= from.flags & flags::UNSTEADY_CYCLES;
-        to.processes += from.processes.max(1);
+        to.processes = to.processes.saturating_add(from.processes.max(1));
         to.interval_bytes = to.interval_bytes.max(from.interval_bytes);
         to.configured_interval_bytes =
             to.configured_interval_bytes.max(from.configured_interval_bytes);
         to.max_overhead_ppm = to.max_overhead_ppm.max(from.max_overhead_ppm);
-        // Only their differences count.
-        to.last_cycles += from.last_cycles.saturating_sub(from.start_cycles);
-        to.last_cycles_ns += from.last_cycles_ns.saturating_sub(from.start_cycles_ns);
-        to.cpu_ns += from.cpu_ns;
-        to.failures += from.failures;
-        to.aborts += from.aborts;
-        to.unsampled_ns += from.unsampled_ns;
-        to.health.iter_mut().zip(&from.health).for_each(|(to, from)| *to += from);
+        // The differences of cycles count. A program can write any number into its profile.
+        for (to, from) in [
+            (&mut to.last_cycles, from.last_cycles.saturating_sub(from.start_cycles)),
+            (&mut to.last_cycles_ns, from.last_cycles_ns.saturating_sub(from.start_cycles_ns)),
+            (&mut to.cpu_ns, from.cpu_ns),
+            (&mut to.failures, from.failures),
+            (&mut to.aborts, from.aborts),
+            (&mut to.unsampled_ns, from.unsampled_ns),
+        ] {
+            *to = to.saturating_add(from);
+        }
+        let counts = to.health.iter_mut().zip(&from.health);
+        counts.for_each(|(to, from)| *to = to.saturating_add(*from));
     }
 
     /// Where a mapping begins in the sum.
@@ -214,7 +220,7 @@ impl Sum {
             }
             None => {
                 let dropped = &mut self.snapshot.header.health[Health::DroppedStacks as usize];
-                *dropped += stack.sampled_alloc_objects;
+                *dropped = dropped.saturating_add(stack.sampled_alloc_objects);
                 overflow
             }
         };

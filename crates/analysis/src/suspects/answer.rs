@@ -25,7 +25,7 @@ pub enum CannotTell {
     TooFewSamples,
 }
 
-/// What else an answer depends on.
+/// Facts beside the findings on which an answer depends.
 pub struct Circumstances {
     /// Which leak would not show yet, if nothing was lost.
     pub limit: Option<DetectionLimit>,

@@ -249,7 +249,7 @@ fn judged(
     Ok(Judged { answer, stacks: left, ages, suppressed, known: before - left, suspects })
 }
 
-/// Of several processes: since the first of them was recorded, as their stacks are judged together.
+/// Returns the limit since the first process was recorded, because the stacks of several processes are judged together.
 fn limit<'a>(
     courses: &[Course],
     histories: impl IntoIterator<Item = &'a StackHistory>,

@@ -1,6 +1,6 @@
-//! Bounds of a directory of profiles, by age and by size: what is too old is removed; of what is too much, the newest and the largest
-//! stay, and the rest is summed, one profile for each command line. Never that of a process that runs, never a file that is no profile
-//! or not ours.
+//! Keeps a directory of profiles within bounds. Profiles that are too old are removed. If the others take too much space, the newest and
+//! the largest stay, and the rest become one sum for each command line. Profiles of running processes and files that are no profiles of
+//! ours are never touched.
 
 use super::summing::{self, is_sum};
 use crate::flags::values::{DAY_NS, parse_age, parse_total};
@@ -61,7 +61,7 @@ fn setting(name: &str, default: u64, parse: fn(&str) -> Result<u64, &'static str
     })
 }
 
-/// What was taken away from a directory.
+/// The result of one pass over a directory.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Pruned {
     /// The directory.
@@ -119,7 +119,7 @@ pub fn prune(path: &Path, bounds: Bounds) -> Option<Pruned> {
     Some(Pruned { directory: path.to_owned(), removed, summed, bytes })
 }
 
-/// What may be taken away if it turns out to be a profile that is not in use.
+/// Files that a pass may take away, once they turn out to be profiles that are not in use.
 fn candidates(directory: &Directory) -> Vec<Entry> {
     let mut entries = directory.entries().unwrap_or_default();
     entries.retain(|Entry { name, facts }| {
