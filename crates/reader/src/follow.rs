@@ -47,7 +47,7 @@ impl Follower {
         let goes_on = self.goes_on(&header);
         let entries = reading.region(RegionKind::Stacks)?;
         let frames = match goes_on && self.numbers.has_all(&entries) {
-            true => Region::new(RegionKind::Frames),
+            true => reading.unread(RegionKind::Frames)?,
             false => reading.region(RegionKind::Frames)?,
         };
         let mappings = reading.mappings()?;

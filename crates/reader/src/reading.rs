@@ -131,6 +131,11 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         self.copy(kind, |rest| source.next_present(rest))
     }
 
+    /// None of its entries, and whether the source is cut there.
+    pub fn unread(&mut self, kind: RegionKind) -> Result<Region, ReadError> {
+        self.copy(kind, |_| None)
+    }
+
     /// The same of those parts that `next` finds in what is left of the region.
     fn copy(
         &mut self,
