@@ -1,8 +1,5 @@
 use super::*;
-use crate::counters::unit;
-use crate::state::{Block, Counters};
-use ramson_format::LIFETIME_BUCKETS;
-use ramson_profile::{Estimate, SampleUnit, sampling_probability};
+use crate::columns::COLUMNS;
 
 /// A fixed sequence that looks random.
 struct Sequence(u64);
@@ -98,7 +95,7 @@ fn nothing_new_is_some_tens_of_bytes() {
     run_on(&mut now, &mut sequence, 2000, 5000);
     let (first, second, third) = (trail.append(&now), trail.append(&now), trail.append(&now));
     assert!(first.len() > 10_000, "{}", first.len());
-    assert!(second.len() < 64 && third.len() < 16, "{} {}", second.len(), third.len());
+    assert!(second.len() < 64 && third.len() < 64, "{} {}", second.len(), third.len());
 }
 
 #[test]
@@ -164,10 +161,15 @@ fn damaged_bytes_are_refused_or_read_and_never_a_panic() {
         refused += usize::from(Trail::default().read(&bytes[at + 1..]).is_err());
     }
     assert!(tried > 100 && refused + 2 > tried, "{refused} of {tried}");
-    // Bytes whose check is right.
-    for round in 0..150 {
-        let mut any: Vec<u8> = (0..round % 100).map(|_| sequence.next(256) as u8).collect();
-        any.extend(check(&any));
-        let _ = before.clone().read(&any);
+    // Whole frames of columns with any numbers.
+    for _ in 0..300 {
+        let mut columns = Written::default();
+        for column in COLUMNS {
+            for _ in 0..sequence.next(40) {
+                let any = sequence.next(u64::MAX) >> sequence.next(64);
+                columns.number(column, any).unwrap();
+            }
+        }
+        let _ = before.clone().read(&columns.finish());
     }
 }

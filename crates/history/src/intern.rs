@@ -2,6 +2,7 @@
 //! address in its file for each frame), which processes of one program share.
 
 use crate::guard::Budget;
+use crate::leb128::{push_number, take_number};
 use crate::schema::{HistoryError, rows, unsigned};
 use hashbrown::{Equivalent, HashMap};
 use ramson_format::{Kind, Root, mix};
@@ -164,27 +165,6 @@ fn runtime_addresses(
         addresses.push(LookupAddress(address));
     }
     Some(addresses)
-}
-
-fn push_number(to: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        to.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    to.push(number as u8);
-}
-
-fn take_number(from: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let (&byte, rest) = from.split_first()?;
-        *from = rest;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 impl Known {

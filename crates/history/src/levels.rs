@@ -8,7 +8,7 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 /// Snapshots of one chain at most: what has to be read for one of them, and what goes at once.
-pub const CHAIN_LENGTH: u32 = 96;
+pub const CHAIN_LENGTH: u32 = 160;
 /// A chain ends when its bytes are this many times those of its first snapshot, which stands for itself.
 const MOST_OF_FIRST: u64 = 7;
 /// So many are read in no time.

@@ -1,22 +1,20 @@
 //! The history: snapshots of many processes over a month in one SQLite database (docs/history.md has its tables).
 //!
-//! `state` is what of a snapshot changes, `difference` one state as its difference from another: `blocks` and `counters`, as `numbers` that a `coder` writes.
+//! `state` is what of a snapshot changes, `difference` one state as its difference from another, in `columns` of numbers.
 //! `intern` keeps once what does not change, `writer` appends, `thinning` removes, `levels` says what is kept how long, `trigger` when a
 //! snapshot is taken, `query` reads, `moment` is how people name moments, `schema` has the tables, `guard` bounds what a stranger's database costs.
 #![forbid(unsafe_code)]
 
 mod apart;
-mod blocks;
-mod coder;
-mod counters;
+mod columns;
 mod database;
 mod difference;
 mod guard;
 mod image;
 mod intern;
+mod leb128;
 mod levels;
 mod moment;
-mod numbers;
 mod query;
 mod question;
 mod schema;

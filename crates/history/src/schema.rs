@@ -14,7 +14,7 @@ use std::time::Duration;
 /// `PRAGMA application_id`: "RMSH".
 const APPLICATION_ID: i32 = 0x524d_5348;
 /// `PRAGMA user_version`.
-pub const VERSION: i32 = 5;
+pub const VERSION: i32 = 6;
 /// How many terms of RSS there are. Their columns have the names and the order that they have elsewhere.
 pub const TERM_COUNT: usize = 15;
 /// The first bytes of every SQLite database.

@@ -148,6 +148,12 @@ impl Block {
 }
 
 impl Counters {
+    /// Whether the whole numbers are the same.
+    pub fn has_counts_of(&self, other: &Counters) -> bool {
+        let counts = |of: &Counters| (of.sampled_objects, of.sampled_bytes, of.lifetimes);
+        counts(self) == counts(other)
+    }
+
     fn of(stack: &Stack) -> Self {
         Self {
             sampled_objects: stack.sampled_alloc_objects,

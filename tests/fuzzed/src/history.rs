@@ -2,18 +2,11 @@
 
 use crate::choices::{Choices, sized};
 use crate::seed::Seed;
-use ramson_format::mix;
 use ramson_history::{History, HistoryWriter, Levels};
 use rusqlite::{Connection, params};
 use std::cell::LazyCell;
 use std::path::Path;
 use tempfile::TempDir;
-
-/// As it stands behind a difference.
-fn check(bytes: &[u8]) -> [u8; 2] {
-    let hash = bytes.iter().fold(bytes.len() as u64, |hash, &byte| mix(hash, u64::from(byte)));
-    (hash as u16).to_le_bytes()
-}
 
 const ROWS: &str = "
 INSERT INTO processes VALUES (1, 7, 1, 1, 1, 1, 1, 1, 524288, 10000, 'a', 'a', '/a', 'a', NULL);
@@ -76,7 +69,7 @@ pub fn read_history(bytes: &[u8]) {
             tables.connection.execute(query, params![data, id]).expect("a row");
         };
         for (id, difference) in [(1, first_difference), (2, second_difference)] {
-            let data = [difference, &check(difference)].concat();
+            let data = zstd::bulk::compress(difference, 1).expect("the level is a known one");
             set("UPDATE differences SET data = ?1 WHERE snapshot = ?2", id, &data);
         }
         set("UPDATE stacks SET frames = ?1 WHERE id = ?2", 1, frames);
