@@ -11,6 +11,7 @@ use ramson_profile::view::{Neighbour, peek};
 use ramson_profile::{Filters, Pattern, Profile, SampleType, TagFilter};
 use std::collections::BTreeMap;
 
+/// Without `\w`, `\d` and `\b`: pprof's know ASCII only, ours know Unicode.
 const EXPRESSIONS: [&str; 14] = [
     "^ns::f3",
     "f[0-5]",
@@ -19,8 +20,8 @@ const EXPRESSIONS: [&str; 14] = [
     "lib0",
     "so$",
     "größe|日",
-    r"\w+\.cc",
-    r"\bä",
+    r"[a-z0-9]+\.cc",
+    "[^a-z]ä",
     r"\(x\)\[y]\*",
     "not recorded",
     "^$",

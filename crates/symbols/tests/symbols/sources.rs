@@ -1,10 +1,8 @@
 //! Which source is used, and what is said about the missing ones.
 
-mod support;
-
+use crate::support::*;
 use ramson_symbols::SymbolDefect::BuildIdDiffers;
 use ramson_symbols::{Binary, FileAddress, Options, SymbolDefect, SymbolSource, Symbolizer};
-use support::*;
 
 /// An address inside `hidden`, after its inlined call has begun.
 fn inside(folder: &Folder, file: &str, name: &str) -> u64 {

@@ -96,7 +96,7 @@ fn offers(shell: &Terminal, typed: &str, offered: &[&str]) {
 fn complete_all(shell: &Terminal, pid: u32) {
     offers(shell, "ramson time\t", &["timeline"]);
     offers(shell, "ramson report --view \t\t", &["callers", "health", "threads"]);
-    offers(shell, "ramson report --count liv\t\t", &["live", "live-objects"]);
+    offers(shell, "ramson report --count \t\t", &["live", "live-objects"]);
     offers(shell, "ramson diff --granularity \t\t", &["filefunctions", "mappings"]);
     offers(shell, "ramson export --format open\t", &["openmetrics"]);
     offers(shell, "ramson report --kind \t\t", &["heap", "mmap"]);

@@ -1,9 +1,7 @@
 //! Mini debug information: `.gnu_debugdata`, made here as Fedora's find-debuginfo makes it.
 
-mod support;
-
+use crate::support::*;
 use ramson_symbols::{SymbolDefect, SymbolSource};
-use support::*;
 
 /// A stripped library whose `.gnu_debugdata` has the symbols that `.dynsym` lacks. Returns addresses in `visible` (in
 /// `.dynsym`) and `hidden` (not in it).

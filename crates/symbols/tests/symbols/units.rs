@@ -1,9 +1,7 @@
 //! Many addresses are looked up by several threads, few by one.
 
-mod support;
-
+use crate::support::*;
 use ramson_symbols::{Options, Symbolizer};
-use support::*;
 
 const UNITS: usize = 24;
 

@@ -1,7 +1,5 @@
 //! Debug files from servers: Debian's debuginfod, and small ones that misbehave.
 
-mod support;
-
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::support::*;
 use ramson_symbols::{
     Binary, FileAddress, Options, ServerOptions, SymbolSource, Symbolized, Symbolizer,
 };
-use support::*;
 
 /// A stripped program, its debug file elsewhere, and what it says unstripped.
 struct Setup {

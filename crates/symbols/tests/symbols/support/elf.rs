@@ -1,5 +1,4 @@
 //! ELF files made by hand, as no compiler makes them.
-#![allow(dead_code)]
 
 use std::fs::File;
 use std::io::Write;

@@ -144,7 +144,10 @@ fn a_thread_that_does_not_stop_is_left_as_it_was_and_nobody_waits_for_it() {
 fn it_is_reported(scratch: &Scratch, inside: Option<u32>, source: &str, pid: u32) {
     let one = answer_within(scratch, inside, &["report", "--json", source]);
     assert_eq!(one.status, Some(0), "{source}: {one:?}");
-    assert!(one.text.contains(&format!("\"pid\":{pid},\"name\":\"mute\"")), "{source}: {one:?}");
+    assert!(
+        one.text.contains(&format!("\"pid\":{pid},\"sum_of\":null,\"name\":\"mute\"")),
+        "{source}: {one:?}"
+    );
     let missing = "mounted/file: cannot read symbols (it did not answer in ";
     assert!(one.text.contains(missing), "{source}: {one:?}");
 }

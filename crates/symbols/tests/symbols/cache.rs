@@ -1,11 +1,9 @@
 //! Answers kept from run to run.
 
-mod support;
-
 use std::path::PathBuf;
 
+use crate::support::*;
 use ramson_symbols::{Binary, Options, SymbolSource, Symbolized, Symbolizer};
-use support::*;
 
 struct Setup {
     folder: Folder,

@@ -1,11 +1,9 @@
 //! Binaries of running processes that nobody finds at their paths any more.
 
-mod support;
-
+use crate::support::*;
 use ramson_symbols::{Binary, SymbolDefect};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use support::*;
 
 /// A process of `a`, which `gcc -g FLAGS` made, with its binary and an address in it. It waits for its input to end.
 struct Waiting {

@@ -1,13 +1,11 @@
 //! Files that take all memory, all time or all stack of who reads them.
 
-mod support;
-
+use crate::support::dwarf::*;
+use crate::support::elf::*;
+use crate::support::*;
 use ramson_symbols::{Binary, Options, Symbolized, Symbolizer};
 use std::os::unix::fs::chown;
 use std::path::Path;
-use support::dwarf::*;
-use support::elf::*;
-use support::*;
 
 const STRANGER: u32 = 1501;
 

@@ -1,9 +1,7 @@
 //! Files that are cut, damaged or made to harm.
 
-mod support;
-
+use crate::support::*;
 use ramson_symbols::{SymbolDefect, demangle};
-use support::*;
 
 fn small_program() -> (Folder, Vec<u64>, String) {
     let folder = Folder::new();

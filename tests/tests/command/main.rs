@@ -1,0 +1,36 @@
+//! What the commands print and write.
+
+mod after_death;
+mod command;
+mod explain;
+mod explain_advice;
+mod explain_ask;
+mod explain_targets;
+mod exports;
+mod extents_command;
+mod follower;
+mod health_view;
+mod history;
+mod history_pressure;
+mod hostile_budgets;
+mod hostile_imports;
+mod import;
+mod installed_paths;
+mod json;
+mod languages;
+mod leaks;
+mod leaks_labelled;
+mod leaks_simulated;
+mod list;
+mod outputs;
+mod roots;
+mod rss;
+mod selectors;
+mod shells;
+mod stacks_view;
+mod sums;
+mod survey;
+mod symbols;
+mod timeline;
+mod widths;
+mod working_on_profiles;
