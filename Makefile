@@ -11,11 +11,12 @@ TEST_PACKAGES := $(DEMO_PACKAGES) memcached nginx-light postgresql postgresql-co
   man-db zsh fish python3-pip python3-venv npm bubblewrap gdb valgrind
 BENCH_PACKAGES := $(TEST_PACKAGES) llvm stress-ng mariadb-server ffmpeg firefox-esr apache2-utils wrk
 
-.PHONY: help build dist wheel distros demo test tutorials surveys model sanitize soak hostile hostile-attached hostile-sources lint bench fuzz install install-pages schemas web web-dev web-check web-pictures clean
+.PHONY: help build dist wheel distros demo test test-long tutorials surveys model sanitize soak hostile hostile-attached hostile-sources lint bench fuzz install install-pages schemas web web-dev web-check web-pictures clean
 help:
 	@echo 'make demo   profile a real redis-server under load and show the result'
-	@echo 'make test   run every test (9 to 14 minutes on 2 cores)'
-	@echo 'make tutorials  run the commands of docs/tutorials, and write what they print into the pages (make test compares)'
+	@echo 'make test   run every test that may run beside other work'
+	@echo 'make test-long  the others: other releases, hostile programs, distributions of draws, the tutorials, what needs an idle machine'
+	@echo 'make tutorials  run the commands of docs/tutorials, and write what they print into the pages (make test-long compares)'
 	@echo 'make hostile  run hostile programs plain and under ramson over four allocators, and compare'
 	@echo 'make hostile-attached  the same programs, attached to and detached from while they run'
 	@echo 'make hostile-sources  the malloc tests of glibc, jemalloc and mimalloc, plain and under ramson'
@@ -66,9 +67,12 @@ demo: packages-demo build
 test: packages-test build lint web-check
 	tests/run
 
+test-long: packages-test build
+	tests/run-long
+
 tutorials: packages-test build
 	RAMSON_LIBRARY=$(CURDIR)/target/guest/libramson.so RAMSON_TUTORIALS=write \
-	  cargo test --quiet --locked --package ramson-tests --test tutorials
+	  cargo test --quiet --locked --package ramson-tests --test long tutorials::
 
 # SURVEYS heaps from seed 1 on.
 SURVEYS ?= 1000

@@ -15,6 +15,7 @@ BUNDLED = {
     "libsqlite3-sys": ("SQLite", "in the public domain", None),
     "ring": ("code of BoringSSL, OpenSSL and fiat-crypto", "Apache-2.0 AND ISC AND (MIT OR Apache-2.0 OR BSD-1-Clause)", "LICENSE-BoringSSL"),
     "signal-hook": ("one file of C", "the crate's own", "LICENSE-MIT"),
+    "zstd-sys": ("Zstandard", "BSD-3-Clause", "zstd/LICENSE"),
 }
 
 

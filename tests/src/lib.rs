@@ -39,4 +39,4 @@ pub use run::{
     Directory, Finished, Run, preload, private_snapshot, profiles_in, read, read_bytes,
     wait_until_ready,
 };
-pub use sites::{Site, Symbols, health, live_of_size, sites, total};
+pub use sites::{ESTIMATES, Site, Symbols, estimates, health, live_of_size, sites, total};

@@ -158,3 +158,25 @@ pub fn live_of_size(snapshot: &Snapshot, size: u64) -> u64 {
 pub fn health(snapshot: &Snapshot, counter: Health) -> u64 {
     snapshot.header.health[counter as usize]
 }
+
+/// The quantities of [`estimates`].
+pub const ESTIMATES: [&str; 4] = ["inuse_space", "inuse_objects", "alloc_space", "alloc_objects"];
+
+/// Value and variance of each of `ESTIMATES`.
+pub fn estimates(snapshot: &Snapshot) -> [(f64, f64); 4] {
+    let mut sums = [(0.0, 0.0); 4];
+    let mut add = |index: usize, value: f64, variance: f64| {
+        sums[index] = (sums[index].0 + value, sums[index].1 + variance);
+    };
+    for sample in &snapshot.live {
+        let (objects, size) = (sample.inverse_probability, sample.size as f64);
+        let variance = objects * (objects - 1.0);
+        add(0, objects * size, variance * size * size);
+        add(1, objects, variance);
+    }
+    for stack in &snapshot.stacks {
+        add(2, stack.alloc_space, stack.alloc_space_variance);
+        add(3, stack.alloc_objects, stack.alloc_objects_variance);
+    }
+    sums
+}

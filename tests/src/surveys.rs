@@ -141,3 +141,23 @@ impl Figures {
         [0, 1, 2].map(|index| off[index].abs() <= self.half_widths[index] + 1.0)
     }
 }
+
+/// Smaller than the default survey's, as if the heaps were larger.
+pub const PIECES: usize = 256;
+
+/// Fails unless a walk agrees with what the program says, and a survey of it, within twice its interval, with the walk.
+#[track_caller]
+pub fn assert_covers(heap: &Heap, what: &str) {
+    let walked = heap.read(Effort::Exact);
+    heap.assert_agrees(&walked);
+    let surveyed = Figures::of(&heap.read(Effort::Sample(PIECES)));
+    let off = surveyed.off(&Figures::of(&walked));
+    for index in 0..3 {
+        let allowed = 2.0 * surveyed.half_widths[index] + 1.0;
+        assert!(
+            off[index].abs() <= allowed,
+            "{what}: {index}, {off:?}, {surveyed:?}, {}",
+            heap.said
+        );
+    }
+}

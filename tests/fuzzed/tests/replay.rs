@@ -2,6 +2,9 @@
 
 use ramson_fuzzed::{OPEN, TARGETS};
 use std::process::{Command, Output};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
 use tempfile::TempDir;
 
 /// What `replay` says with these arguments. One arena: address space, which is bounded, is then about what is used. One that is
@@ -24,8 +27,19 @@ fn failure(output: &Output) -> Option<String> {
 
 #[test]
 fn no_seed_and_no_mutation_breaks_a_reader_or_its_bounds() {
-    let failures: Vec<String> =
-        TARGETS.iter().filter_map(|target| failure(&replay(&[target.name]))).collect();
+    // Each is a process of one thread.
+    let next = AtomicUsize::new(0);
+    let failures = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(target) = TARGETS.get(next.fetch_add(1, Relaxed)) {
+            failures.lock().unwrap().extend(failure(&replay(&[target.name])));
+        }
+    };
+    thread::scope(|scope| {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        (0..cores).for_each(|_| drop(scope.spawn(work)));
+    });
+    let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 

@@ -4,14 +4,8 @@
 use ramson_process::glibc::{Effort, MOST_WALKED_BYTES};
 use ramson_tests::keeping::{MIB, explain_with};
 use ramson_tests::program_with;
-use ramson_tests::releases::{RELEASES, Release};
 use ramson_tests::servers::*;
-use ramson_tests::surveys::{Figures, Heap};
-
-/// Smaller than the default survey's, as if the heaps were larger.
-const PIECES: usize = 256;
-/// 2.x.
-const NEWEST_KNOWN: u32 = 44;
+use ramson_tests::surveys::{Figures, Heap, PIECES, assert_covers};
 
 #[test]
 fn the_truth_is_in_the_intervals_of_heaps_of_all_kinds() {
@@ -98,32 +92,5 @@ fn the_settings_of_malloc_make_no_difference() {
             command.env("GLIBC_TUNABLES", &tunables);
         });
         assert_covers(&heap, setting);
-    }
-}
-
-#[test]
-fn other_versions_of_glibc_are_surveyed_as_this_one() {
-    for release in RELEASES.into_iter().map(Release::of).filter(|of| of.minor() <= NEWEST_KNOWN) {
-        for seed in [5501, 5502, 5503] {
-            let heap = Heap::start_program(release.program("heaps.c"), seed, (16, 48), |_| {});
-            assert_covers(&heap, &format!("2.{}", release.minor()));
-        }
-    }
-}
-
-/// Fails unless a walk agrees with what the program says, and a survey of it, within twice its interval, with the walk.
-#[track_caller]
-fn assert_covers(heap: &Heap, what: &str) {
-    let walked = heap.read(Effort::Exact);
-    heap.assert_agrees(&walked);
-    let surveyed = Figures::of(&heap.read(Effort::Sample(PIECES)));
-    let off = surveyed.off(&Figures::of(&walked));
-    for index in 0..3 {
-        let allowed = 2.0 * surveyed.half_widths[index] + 1.0;
-        assert!(
-            off[index].abs() <= allowed,
-            "{what}: {index}, {off:?}, {surveyed:?}, {}",
-            heap.said
-        );
     }
 }

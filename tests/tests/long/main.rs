@@ -1,5 +1,11 @@
-//! What `make test-long` runs: other releases of the C library, hostile programs, the tutorials.
+//! What `make test-long` runs: other releases of the C library, hostile programs, distributions of draws, programs that need an idle machine, waits of
+//! the real length, the tutorials.
 
+mod estimates;
+mod governed;
 mod hostile;
+mod leaks;
 mod releases;
+mod roots;
+mod slow_names;
 mod tutorials;

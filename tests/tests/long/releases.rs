@@ -5,6 +5,7 @@
 use ramson_tests::keeping::*;
 use ramson_tests::releases::{RELEASES, Release};
 use ramson_tests::servers::*;
+use ramson_tests::surveys::{Heap, assert_covers};
 use ramson_tests::trimming::{Talking, Waiting, refusal, trim};
 use ramson_tests::{Run, Site, library, program, sites};
 use std::fs;
@@ -214,6 +215,16 @@ fn a_coroutine_beside_a_guard_that_no_mapping_shows_is_walked_without_a_fault() 
         for run in [Run::new(&beside).without("LD_PRELOAD"), Run::new(&beside), filtered] {
             let finished = run.succeed();
             assert_eq!(finished.stdout, "survived\n", "2.{}", release.minor());
+        }
+    }
+}
+
+#[test]
+fn other_versions_of_glibc_are_surveyed_as_this_one() {
+    for release in known() {
+        for seed in [5501, 5502, 5503] {
+            let heap = Heap::start_program(release.program("heaps.c"), seed, (16, 48), |_| {});
+            assert_covers(&heap, &format!("2.{}", release.minor()));
         }
     }
 }

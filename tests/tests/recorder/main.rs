@@ -2,7 +2,6 @@
 
 mod busy;
 mod coverage;
-mod estimates;
 mod extents;
 mod first_samples;
 mod format;

@@ -1,4 +1,5 @@
 //! Debug information (DWARF 4) made by hand: one function from `START` on, and what is in it.
+#![allow(dead_code)]
 
 use super::elf::{Content, uleb128};
 

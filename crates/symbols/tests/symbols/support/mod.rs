@@ -1,4 +1,5 @@
 //! Small programs compiled by the tests, and what binutils say about them.
+#![allow(dead_code)]
 
 pub mod dwarf;
 pub mod elf;

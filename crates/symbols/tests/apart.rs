@@ -1,8 +1,8 @@
 //! Names that a helper reads. The helper is this very program: it runs the one test whose name has its argument in it.
 
-use crate::support::dwarf::*;
-use crate::support::elf::*;
-use crate::support::*;
+#[path = "symbols/support/mod.rs"]
+mod support;
+
 use ramson_apart::{Budget, serve_if_asked};
 use ramson_paths::RegularFile;
 use ramson_symbols::{NameReader, address_of_offset};
@@ -10,6 +10,9 @@ use std::env::current_exe;
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
+use support::dwarf::*;
+use support::elf::*;
+use support::*;
 
 #[test]
 fn read_apart_is_what_a_helper_runs() {

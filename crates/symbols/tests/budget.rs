@@ -1,11 +1,14 @@
 //! Files that take all memory, all time or all stack of who reads them.
 
-use crate::support::dwarf::*;
-use crate::support::elf::*;
-use crate::support::*;
+#[path = "symbols/support/mod.rs"]
+mod support;
+
 use ramson_symbols::{Binary, Options, Symbolized, Symbolizer};
 use std::os::unix::fs::chown;
 use std::path::Path;
+use support::dwarf::*;
+use support::elf::*;
+use support::*;
 
 const STRANGER: u32 = 1501;
 

@@ -1,12 +1,15 @@
 //! Files that another user put where root looks.
 
-use crate::support::*;
+#[path = "symbols/support/mod.rs"]
+mod support;
+
 use ramson_symbols::{
     Binary, NotedRoot, Options, SymbolDefect, SymbolSource, Symbolized, Symbolizer,
 };
 use std::os::unix::fs::chown;
 use std::sync::mpsc::channel;
 use std::time::Duration;
+use support::*;
 
 /// What is said of the file at `path`, at once.
 #[track_caller]

@@ -4,7 +4,7 @@
 //! these tests less than once in 5,000 times.
 
 use ramson_reader::Snapshot;
-use ramson_tests::{Run, program, total};
+use ramson_tests::{ESTIMATES, Run, estimates, program, total};
 use std::sync::OnceLock;
 
 const INTERVAL: u64 = 64 << 10;
@@ -21,13 +21,11 @@ struct Estimate {
     truth: f64,
 }
 
-/// For each of `NAMES`, the estimates of all runs; and the snapshots.
+/// For each of `ESTIMATES`, the estimates of all runs; and the snapshots.
 struct Runs {
     estimates: Vec<[Estimate; 4]>,
     snapshots: Vec<Snapshot>,
 }
-
-const NAMES: [&str; 4] = ["inuse_space", "inuse_objects", "alloc_space", "alloc_objects"];
 
 fn runs() -> &'static Runs {
     static RUNS_ONCE: OnceLock<Runs> = OnceLock::new();
@@ -38,7 +36,7 @@ fn runs() -> &'static Runs {
             let finished = run.env("RAMSON_INTERVAL", INTERVAL.to_string()).succeed();
             let snapshot = finished.snapshot();
             let estimates = estimates(&snapshot);
-            let truth = NAMES.map(|name| finished.number(&format!("{name} ")) as f64);
+            let truth = ESTIMATES.map(|name| finished.number(&format!("{name} ")) as f64);
             runs.estimates.push(std::array::from_fn(|index| {
                 let (value, variance) = estimates[index];
                 Estimate { value, variance, truth: truth[index] }
@@ -49,30 +47,10 @@ fn runs() -> &'static Runs {
     })
 }
 
-/// Value and variance of each of `NAMES`.
-fn estimates(snapshot: &Snapshot) -> [(f64, f64); 4] {
-    let mut sums = [(0.0, 0.0); 4];
-    for sample in &snapshot.live {
-        let (objects, size) = (sample.inverse_probability, sample.size as f64);
-        let variance = objects * (objects - 1.0);
-        sums[0].0 += objects * size;
-        sums[0].1 += variance * size * size;
-        sums[1].0 += objects;
-        sums[1].1 += variance;
-    }
-    for stack in &snapshot.stacks {
-        sums[2].0 += stack.alloc_space;
-        sums[2].1 += stack.alloc_space_variance;
-        sums[3].0 += stack.alloc_objects;
-        sums[3].1 += stack.alloc_objects_variance;
-    }
-    sums
-}
-
 #[test]
 fn the_mean_of_many_runs_is_the_truth_within_four_standard_errors() {
     let runs = runs();
-    for (index, name) in NAMES.iter().enumerate() {
+    for (index, name) in ESTIMATES.iter().enumerate() {
         let values: Vec<Estimate> = runs.estimates.iter().map(|run| run[index]).collect();
         let mean = values.iter().map(|run| run.value).sum::<f64>() / RUNS as f64;
         let spread = values.iter().map(|run| (run.value - mean).powi(2)).sum::<f64>();
@@ -92,7 +70,7 @@ fn the_mean_of_many_runs_is_the_truth_within_four_standard_errors() {
 #[test]
 fn the_interval_of_95_percent_covers_the_truth_in_at_least_85_of_100_runs() {
     let runs = runs();
-    for (index, name) in NAMES.iter().enumerate() {
+    for (index, name) in ESTIMATES.iter().enumerate() {
         let covers = |run: &&[Estimate; 4]| {
             let Estimate { value, variance, truth } = run[index];
             (value - truth).abs() <= 1.96 * variance.sqrt()

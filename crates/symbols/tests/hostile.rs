@@ -1,7 +1,10 @@
 //! Files that are cut, damaged or made to harm.
 
-use crate::support::*;
+#[path = "symbols/support/mod.rs"]
+mod support;
+
 use ramson_symbols::{SymbolDefect, demangle};
+use support::*;
 
 fn small_program() -> (Folder, Vec<u64>, String) {
     let folder = Folder::new();
