@@ -2,8 +2,7 @@
 import assert from "node:assert/strict";
 import { stat } from "node:fs/promises";
 import { after, afterEach, before, test } from "node:test";
-import { Firefox } from "./firefox.mjs";
-import { Browser, Place, settled, violations, violationsInBothThemes } from "./serving.mjs";
+import { Browser, Place, bytes, settled, violations, violationsInBothThemes } from "./serving.mjs";
 
 const SCREENS = ["overview", "flame", "table", "timeline", "diff", "suspects", "allocator", "source"];
 
@@ -28,7 +27,7 @@ before(async () => {
   await new Promise((wake) => setTimeout(wake, 2000));
   recorder.kill("SIGINT");
   grows.kill("SIGTERM");
-  grown = await ended();
+  grown = await place.ended();
   server = await place.serve(String(shop), place.path("shop.pb.gz"), grown);
   const list = await ask("sources");
   ids = {
@@ -45,16 +44,6 @@ after(async () => {
   await browser?.close();
   await place?.end();
 });
-
-/** The profile of a program that is gone. */
-async function ended() {
-  for (let tries = 0; tries < 50; tries += 1) {
-    const dead = (await place.profiles()).find((entry) => !entry.is_running);
-    if (dead) return dead.profile;
-    await new Promise((wake) => setTimeout(wake, 100));
-  }
-  throw new Error("no program ended");
-}
 
 async function ask(path) {
   const reply = await fetch(`${server.origin}/api/v1/${path}`, { headers: { Authorization: `Bearer ${server.token}` } });
@@ -75,17 +64,6 @@ async function visit(page, path) {
 function clean() {
   const errors = browser.errors.splice(0);
   assert.deepEqual(errors, []);
-}
-
-/** As the command line writes it. */
-function bytes(value) {
-  const units = ["B", "KiB", "MiB", "GiB"];
-  let unit = 0;
-  while (Math.round(value) >= 1024) {
-    value /= 1024;
-    unit += 1;
-  }
-  return unit === 0 ? `${Math.round(value)} B` : `${value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2)} ${units[unit]}`;
 }
 
 const text = async (page, of = "main") => (await page.locator(of).innerText()).replaceAll(/[\u00a0\u202f]/g, " ");
@@ -388,30 +366,6 @@ test("a file with a comparison has the figures of the command line, of another t
     assert.ok((await text(page)).includes(`${source} → ${old}`));
     await page.context().close();
     clean();
-  }
-});
-
-test("a file opens in Firefox, too, which finds nothing wrong and asks for nothing", async () => {
-  const file = place.path("firefox.html");
-  await place.ramson("export", String(shop), "-f", "html", "-o", file);
-  const top = await place.json("report", String(shop), "--view", "top");
-  const firefox = await Firefox.open();
-  try {
-    for (const screen of SCREENS) {
-      await firefox.go(`file://${file}#/${screen}`);
-      await firefox.shows(/Saved profile/);
-      // \s is a narrow or fixed space, too.
-      if (["overview", "flame", "table"].includes(screen)) await firefox.shows(new RegExp(bytes(top.total.value).replace(" ", "\\s")));
-    }
-    await firefox.go(`file://${file}#/flame?c=age`);
-    await firefox.shows(/mean age/);
-    const diffs = place.path("firefox-diff.html");
-    const { new_total } = await compared(grown, String(shop), diffs);
-    await firefox.go(`file://${diffs}`);
-    await firefox.shows(new RegExp(`${bytes(new_total.value).replace(" ", "\\s")}[^]*Differential flame graph`));
-    assert.deepEqual([firefox.errors, firefox.requests], [[], []]);
-  } finally {
-    await firefox.close();
   }
 });
 

@@ -57,6 +57,16 @@ export class Place {
     return stdout;
   }
 
+  /** The profile of a program that is gone. */
+  async ended() {
+    for (let tries = 0; tries < 50; tries += 1) {
+      const dead = (await this.profiles()).find((entry) => !entry.is_running);
+      if (dead) return dead.profile;
+      await new Promise((wake) => setTimeout(wake, 100));
+    }
+    throw new Error("no program ended");
+  }
+
   /** Starts a command that goes on until it is ended. */
   ramsonInBackground(...words) {
     return this.spawn(ramsonProgram, words);
@@ -246,4 +256,15 @@ export async function violationsInBothThemes(page) {
     await page.waitForFunction((before) => document.documentElement.dataset.theme !== before, theme);
   }
   return found;
+}
+
+/** As the command line writes it. */
+export function bytes(value) {
+  const units = ["B", "KiB", "MiB", "GiB"];
+  let unit = 0;
+  while (Math.round(value) >= 1024) {
+    value /= 1024;
+    unit += 1;
+  }
+  return unit === 0 ? `${Math.round(value)} B` : `${value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2)} ${units[unit]}`;
 }

@@ -188,7 +188,8 @@ fn a_trim_is_asked_for_by_post_with_its_header_from_the_own_page_and_where_that_
         post(&serving, &path, &format!("{action}Sec-Fetch-Site: cross-site\r\n")).status,
         403
     );
-    let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{action}\r\n");
+    let head =
+        format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{action}\r\n");
     assert_eq!(serving.send(head.as_bytes()).status, 401);
     let trimmed = post(&serving, &path, &format!("{action}Origin: http://localhost\r\n")).good();
     let trimmed = json(&trimmed.text());

@@ -51,13 +51,13 @@ const TAGS: [&str; 16] = [
 fn flat_and_cum_after_random_filters_are_those_of_pprof() {
     let place = Workplace::new("filters");
     let emptied = std::sync::atomic::AtomicU32::new(0);
-    for_each_seed(800, |seed| {
+    for_each_seed(250, |seed| {
         let (ours, theirs) = filtered(&place, seed);
         emptied.fetch_add(u32::from(ours.is_empty()), std::sync::atomic::Ordering::Relaxed);
         assert_eq!(theirs, ours, "seed {seed}");
     });
     let emptied = emptied.into_inner();
-    assert!(emptied < 400, "too many of the comparisons ({emptied}) were of nothing");
+    assert!(emptied < 125, "too many of the comparisons ({emptied}) were of nothing");
 }
 
 fn filtered(place: &Workplace, seed: u64) -> (Rows, Rows) {
