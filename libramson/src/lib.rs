@@ -1,6 +1,6 @@
 //! libramson.so: the part of ramson that lives in the profiled program.
 //!
-//! The way of one allocation: `arch` has the hooks, whose fast path is eleven instructions; a due sample goes through `hooks`
+//! The way of one allocation: `arch` has the hooks, whose fast paths are four instructions (malloc) and seven (free); a due sample goes through `hooks`
 //! (the slow path) to `history` (the profile file), which has `walk` follow the stack. `process` starts and ends it all, lazily: a
 //! program that is never sampled does no more than find the real allocator.
 //!

@@ -1,7 +1,8 @@
 """Layers: which crate may import which, and no circles of files or folders within a crate.
 
 An arrow leads from a file to the file that defines what it names; a re-export only points the way.
-`layers.py` prints an offence a line and fails; `layers.py --arrows CRATE` prints a crate's arrows.
+`layers.py` prints an offence a line and fails; `layers.py --arrows CRATE` prints a crate's arrows; `layers.py --write` puts the
+table into ARCHITECTURE.md.
 """
 
 import collections
@@ -14,7 +15,6 @@ import sys
 from arrows import Crate
 from rust_source import ROOT, production
 
-LOWER = "format apart paths reader profile import history leaks symbols process source analysis control encode"
 # What each crate may import of ours.
 MAY_IMPORT = {
     "format": "", "libramson": "format", "launch": "", "paths": "apart", "apart": "", "symbols": "apart paths", "process": "apart paths", "inject": "paths",
@@ -23,11 +23,13 @@ MAY_IMPORT = {
     "source": "format apart paths reader profile import history symbols process",
     "analysis": "format paths reader profile history leaks symbols process source",
     "control": "format apart paths reader profile process source inject",
-    "serve": LOWER, "agent": LOWER, "ramson": LOWER + " inject launch serve agent",
+    "serve": "analysis control encode format process profile source",
+    "ramson": "format apart paths reader profile import history leaks symbols process source analysis control encode inject launch serve",
 }
 # What besides may not be named in them.
-TERMINAL = r"ratatui|crossterm|clap|e?print!|e?println!|stdout|stderr"
-MAY_NOT_NAME = {"source": TERMINAL + "|serde_json", "analysis": TERMINAL, "control": "clap"}
+TERMINAL = ["ratatui", "crossterm", "clap", "e?print!", "e?println!", "stdout", "stderr"]
+MAY_NOT_NAME = {"source": [*TERMINAL, "serde_json"], "analysis": TERMINAL, "control": ["clap"], "serve": ["ratatui", "crossterm", "clap"]}
+TABLE = re.compile(r"(?<=<!-- layers -->\n).*(?=<!-- /layers -->)", re.DOTALL)
 MOST_FILES_IN_CIRCLE = 3
 # The hooks are assembly that calls the slow paths, which bind them: the one circle that is meant.
 CALLS_SLOW_PATHS = re.compile(r"libramson/src/arch/[^/]+/hooks/")
@@ -96,13 +98,30 @@ def imports_of(name, package, files):
     banned = {crate for crate in dependencies if crate in ours and ours[crate] not in allowed}
     for crate in sorted(banned):
         yield f"{package['manifest_path'].removeprefix(f'{ROOT}/')}: {name} → {ours[crate]}"
-    words = "|".join([*sorted(banned), *filter(None, [MAY_NOT_NAME.get(name)])])
+    words = "|".join([*sorted(banned), *MAY_NOT_NAME.get(name, [])])
     for path, file in files.items() if words else ():
         for found in re.finditer(rf"(?<![\w])(?:{words})(?!\w)", file.code):
             yield f"{path}:{file.line(found.start())}: {name} → {ours.get(found.group(), found.group())}"
 
 
+def table():
+    """The rules, in the order of the data's way."""
+    rows = ["| crate | may import of ours | may not name |", "|---|---|---|"]
+    for name, allowed in MAY_IMPORT.items():
+        words = ", ".join(f"`{word.replace('e?', '')}`" for word in MAY_NOT_NAME.get(name, []))
+        rows.append(f"| {name} | {'all' if name == 'ramson' else allowed or 'nothing'} | {words} |")
+    return "\n".join(rows) + "\n"
+
+
 def main():
+    document = ROOT / "ARCHITECTURE.md"
+    text = document.read_text()
+    current = TABLE.sub(lambda _: table(), text)
+    if sys.argv[1:] == ["--write"]:
+        document.write_text(current)
+        return
+    if current != text:
+        sys.exit("layers: ARCHITECTURE.md has another table; run tests/lint/layers.py --write")
     metadata = json.loads(subprocess.run(["cargo", "metadata", "--format-version", "1", "--no-deps", "--offline"],
                                          cwd=ROOT, capture_output=True, check=True).stdout)
     offences = []

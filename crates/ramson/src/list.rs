@@ -27,15 +27,15 @@ pub fn list(flags: &ListFlags) -> Result<(), Failure> {
     pruned.iter().for_each(remark);
     listing.unreadable.iter().for_each(remark);
     match listing.left_out {
-        _ if !listing.profiles.is_empty() => {
-            return print(&table::listing::text(&listing, flags.rows));
+        _ if !listing.profiles.is_empty() => print(&table::listing::text(&listing, flags.rows)),
+        0 => {
+            hint("no profiles. Start a program with \"ramson run -- CMD\"");
+            Ok(())
         }
-        0 => hint("no profiles. Start a program with \"ramson run -- CMD\""),
-        count => {
-            hint(&format!("none of the {count} profiles matches. \"ramson list\" shows them all"))
-        }
+        count => Err(Failure::not_found(format!(
+            "none of the {count} profiles matches. \"ramson list\" shows them all"
+        ))),
     }
-    Ok(())
 }
 
 /// What `--json` prints without `--prune`.

@@ -24,11 +24,11 @@ use crate::rooted::{Readers, RootedPath};
 
 /// None of the sections that are used has a longer name.
 const MAX_NAME_BYTES: usize = 64;
-/// Larger tables are refused as damage.
 /// A file with a CRC-32 is not read to its end if it is larger.
 const MAX_CRC_BYTES: u64 = 4 << 30;
 /// Some sections are read more than once; they are small.
 const READ_AGAIN_BYTES: u64 = 1 << 20;
+/// Larger tables are refused as damage.
 pub(crate) const MAX_SECTIONS: u32 = 1 << 16;
 const MAX_SEGMENTS: u32 = 1 << 16;
 /// Deflate cannot do better than 1 : 1032; a header that claims more lies.

@@ -90,9 +90,13 @@ fn only_what_is_asked_for_is_shown() {
     finish(ramson(&scratch).args(["run", "--interval", "1", "--"]).arg(&program)).good();
     let own = fs::metadata(scratch.path("profiles")).map(|facts| owner(&facts)).unwrap();
     assert_eq!(rows(&scratch, &["--user", &own.to_string()]).len(), 1);
-    assert_eq!(rows(&scratch, &["--user", "54321"]).len(), 0);
-    assert_eq!(rows(&scratch, &["--running"]).len(), 0);
-    assert_eq!(rows(&scratch, &["no-such-word"]).len(), 0);
+    for words in [["--user", "54321"].as_slice(), &["--running"], &["no-such-word"]] {
+        let directory = scratch.path("profiles");
+        let none = say(&scratch, &[&["list", directory.to_str().unwrap()], words].concat());
+        assert_eq!(none.status, 5, "{none:?}");
+        assert_eq!(none.remarks.len(), 1, "{none:?}");
+        assert!(none.remarks[0].contains("profiles matches. \"ramson list\""), "{none:?}");
+    }
     let refused = say(&scratch, &["list", "--user", "no-such-user"]);
     assert_eq!((refused.status, refused.remarks.len()), (2, 1), "{refused:?}");
     assert!(refused.remarks[0].contains("no such user"), "{refused:?}");
