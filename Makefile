@@ -149,7 +149,7 @@ schemas: cargo
 
 # The page of ramson serve. The dependencies are those of package-lock.json, and are fetched anew when that changes.
 web: web/node_modules/.locked
-	cd web && npx --no-install tsc && node build.mjs
+	cd web && node types.mjs && npx --no-install tsc && node build.mjs
 web-dev: web/node_modules/.locked
 	cd web && node build.mjs --watch
 web-check: web/node_modules/.locked

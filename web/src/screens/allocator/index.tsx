@@ -44,7 +44,7 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
               {cause.sentence}
             </p>
           ))}
-          {isDetached(entry) ? null : (
+          {isDetached(entry) || rss.live_by_profile === null ? null : (
             <p>
               The profile, of requested sizes: <Figure of={rss.live_by_profile} />.
             </p>
@@ -135,7 +135,8 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
 function Step({ of, rank, rss, children }: { of: Advice; rank: number; rss: number; children?: ComponentChildren }) {
   const found = /^(.*?):? (ramson [a-z]+ [^;]+)(?:; (.*))?$/.exec(of.action);
   const [says, command, also] = found ? [found[1]!, found[2]!, found[3] ?? ""] : [of.action, null, ""];
-  const isSmall = of.saving !== null && of.saving.bytes <= of.saving.half_width_95;
+  const halfWidth = of.saving?.half_width_95 ?? 0;
+  const isSmall = of.saving !== null && of.saving.bytes <= halfWidth;
   return (
     <li class={isSmall ? "noise" : ""}>
       <span class="rank">{rank}</span>
@@ -157,7 +158,7 @@ function Step({ of, rank, rss, children }: { of: Advice; rank: number; rss: numb
           <>
             <b>{bytes(of.saving.bytes)}</b>
             <span class="pm">
-              {of.saving.half_width_95 > 0 ? `±${bytes(of.saving.half_width_95)}` : ""}
+              {halfWidth > 0 ? `±${bytes(halfWidth)}` : ""}
               {of.saving.is_at_most ? " at most" : ""}
             </span>
             <br />
