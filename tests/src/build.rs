@@ -1,6 +1,7 @@
 //! Builds what the tests run: the library, and the programs of `tests/programs`.
 
 use std::ffi::OsStr;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock};
@@ -46,6 +47,17 @@ pub fn golden(name: &str) -> PathBuf {
 pub fn target_directory() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| tests_directory().join("../target"), PathBuf::from)
+}
+
+/// Notes a test that cannot exist on this machine, and why. `tests/run` repeats it at its end. What is only missing fails instead.
+#[track_caller]
+pub fn not_here(why: &str) {
+    let place = std::panic::Location::caller();
+    let path = target_directory().join("not-here.txt");
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    let line = format!("{}:{}: {}\n", place.file(), place.line(), why.trim());
+    let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    written.expect("cargo's target directory can be written");
 }
 
 /// What to do about a missing tool.

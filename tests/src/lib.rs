@@ -33,7 +33,9 @@ pub mod tracing;
 pub mod trimming;
 pub mod tutorials;
 
-pub use build::{golden, library, program, program_with, shared_library, target_directory, tool};
+pub use build::{
+    golden, library, not_here, program, program_with, shared_library, target_directory, tool,
+};
 pub use random::Random;
 pub use run::{
     Directory, Finished, Run, preload, private_snapshot, profiles_in, read, read_bytes,

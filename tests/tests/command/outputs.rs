@@ -1,8 +1,8 @@
 //! What is no regular file is never replaced by a command's output, not even by root with --force; another user's is not written to.
 
 use ramson_tests::forged::{STRANGER, give};
-use ramson_tests::program;
 use ramson_tests::servers::*;
+use ramson_tests::{not_here, program};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, lchown, symlink};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,11 @@ use std::path::{Path, PathBuf};
 fn device(scratch: &Scratch) -> Option<PathBuf> {
     let path = scratch.path("null");
     let made = clean(installed("mknod", "coreutils")).arg(&path).args(["c", "1", "3"]).status();
-    (made.is_ok_and(|status| status.success()) && fs::write(&path, "x").is_ok()).then_some(path)
+    if made.is_ok_and(|status| status.success()) && fs::write(&path, "x").is_ok() {
+        return Some(path);
+    }
+    not_here("no device node can be made");
+    None
 }
 
 fn own(scratch: &Scratch) -> PathBuf {

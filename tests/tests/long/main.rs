@@ -5,6 +5,7 @@ mod estimates;
 mod governed;
 mod hostile;
 mod leaks;
+mod leaks_labelled;
 mod releases;
 mod roots;
 mod slow_names;

@@ -2,7 +2,7 @@
 
 use ramson_tests::servers::{Scratch, installed, wait_until};
 use ramson_tests::tracing::{Stop, Traced};
-use ramson_tests::{Run, library, preload, program, tool};
+use ramson_tests::{Run, library, not_here, preload, program, tool};
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -152,7 +152,7 @@ usdt:LIBRARY:otel_memory:free { printf(\"free %lu 0 0\\n\", arg0); }";
 fn bpftrace_sees_each_allocation_and_free_where_the_kernel_lets_it_run() {
     let trial = bpftrace(&["-e", "BEGIN { exit(); }"]).output().expect("it can be started");
     if !trial.status.success() {
-        return eprintln!("bpftrace cannot run here: {}", String::from_utf8_lossy(&trial.stderr));
+        return not_here(&format!("bpftrace: {}", String::from_utf8_lossy(&trial.stderr)));
     }
     let scratch = Scratch::new();
     // What the program raises for another listener is ignored, also after exec.
