@@ -1,9 +1,9 @@
-//! What commands that keep or write something answer with `--json`.
+//! Answers of commands that keep or write something, with `--json`.
 
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Of `mark`.
+/// Answer of `ramson mark`.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Marked {
     /// The mark's name; null with `-o`.
@@ -20,7 +20,7 @@ pub struct Marked {
     pub in_history: bool,
 }
 
-/// Of `symbolize`.
+/// Answer of `ramson symbolize`.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Symbolized {
     /// The profile that has the names.
@@ -29,14 +29,14 @@ pub struct Symbolized {
     pub named: Option<usize>,
     /// All addresses of the profile; null for another tool's profile.
     pub addresses: Option<usize>,
-    /// What kept the others from having names.
+    /// Reasons why the other addresses have no names.
     pub missing_symbols: Vec<String>,
 }
 
-/// Of `history`, one for each event.
+/// Answer of `ramson history`, one for each event.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Recorded {
-    /// What happened to the recording of the process.
+    /// Event in the recording of the process.
     pub event: RecordEvent,
     /// The process.
     pub pid: u32,
@@ -48,11 +48,11 @@ pub struct Recorded {
     pub history: PathBuf,
 }
 
-/// What happened to the recording of a process.
+/// Event in the recording of a process.
 #[derive(Clone, Copy, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordEvent {
-    /// It began.
+    /// The recording began.
     Begins,
     /// The process ended, and its end is kept.
     Ends,

@@ -20,7 +20,7 @@ const DEFAULT_INTERVAL_BYTES: u64 = 512 << 10;
 /// Names of binaries in a line.
 const MOST_NAMES: usize = 4;
 
-/// What was done in each of several processes.
+/// Result for each of several processes.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Each<T> {
     /// In the order in which they were named.
@@ -79,7 +79,7 @@ pub fn set(flags: &SetFlags) -> Result<(), Failure> {
     on_each(targets, is_one, "set", flags.json, set, set_text)
 }
 
-/// What was checked when the flags were.
+/// Parses a bound that the parser of the flags has checked.
 fn bound(text: Option<&str>) -> Option<u32> {
     text.and_then(|text| parse_bound(text.as_bytes()))
 }
@@ -161,7 +161,7 @@ fn attached_text(attached: &Attached, flags: &AttachFlags, directory: Option<&Os
     )
 }
 
-/// What was asked for of a process that is recorded already, and how to change it.
+/// Says which requested setting a process that is recorded already did not get, and how to change the setting.
 fn kept_text(attached: &Attached, flags: &AttachFlags) -> String {
     let is_other = |bytes: &u64| ![0, *bytes].contains(&attached.interval_bytes);
     let interval = flags.interval.filter(is_other);

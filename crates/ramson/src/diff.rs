@@ -24,7 +24,7 @@ pub fn diff(flags: &DiffFlags) -> Result<u8, Failure> {
     Ok(gate(flags.fail_above.as_ref().and_then(|limit| limit.finding(&comparison.table))))
 }
 
-/// What `--json` prints.
+/// Builds the document that `--json` prints.
 pub fn document(flags: &DiffFlags) -> Result<Comparison, Failure> {
     let (mut old, mut new) = (open_all(&[&flags.old])?, open_all(&[&flags.new])?);
     let question = Question {

@@ -8,7 +8,7 @@ use ramson_process::glibc::{Effort, MOST_WALKED_BYTES};
 use ramson_source::{Failure, Targets, find_target, find_targets};
 use serde::Serialize;
 
-/// Of one process, or of several.
+/// Findings in one process, or in several.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Examined {
@@ -28,7 +28,7 @@ pub fn explain(flags: &ExplainFlags) -> Result<(), Failure> {
     }
 }
 
-/// What `--json` prints. Stops no thread unless `--ask` is given.
+/// Builds the document that `--json` prints. Stops no thread unless `--ask` is given.
 pub fn document(flags: &ExplainFlags) -> Result<Examined, Failure> {
     let effort = if flags.exact { Effort::Exact } else { Effort::Survey(MOST_WALKED_BYTES) };
     let (names, own_frames) = (flags.names.names(), flags.frames.own_frames());

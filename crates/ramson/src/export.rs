@@ -144,7 +144,7 @@ fn refuse_old(flags: &ExportFlags) -> Result<(), Failure> {
     }
 }
 
-/// What a page is of: it may be read on another machine, years later.
+/// Title of a page, which may be read on another machine, years later.
 fn title(members: &Members, profile: &Profile) -> String {
     let host = text::read("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = match members.opened.as_slice() {
@@ -179,7 +179,7 @@ fn export_timeline(flags: &ExportFlags) -> Result<(), Failure> {
     }
 }
 
-/// Of each process as it is now, or at a moment of a history.
+/// Exports the totals of each process as the process is now, or at a moment of a history.
 fn export_totals(flags: &ExportFlags) -> Result<(), Failure> {
     refuse_filters(flags)?;
     let (recordings, _) = open_recordings(&flags.source.sources)?;

@@ -33,7 +33,7 @@ pub fn leaks(flags: &LeaksFlags) -> Result<u8, Failure> {
     })
 }
 
-/// What `--json` prints.
+/// Builds the document that `--json` prints.
 pub fn document(flags: &LeaksFlags) -> Result<Suspects, Failure> {
     find(flags).map(|found| shown(found, flags))
 }

@@ -38,7 +38,7 @@ pub fn list(flags: &ListFlags) -> Result<(), Failure> {
     }
 }
 
-/// What `--json` prints without `--prune`.
+/// Builds the document that `--json` prints without `--prune`.
 pub fn document(flags: &ListFlags) -> ListAnswer {
     ListAnswer { listing: listing(flags), pruned: None }
 }

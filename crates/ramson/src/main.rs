@@ -92,7 +92,7 @@ fn usage(error: &clap::Error, help: &str) -> ExitCode {
     ExitCode::from(error.exit_code() as u8)
 }
 
-/// Where the command that was meant is explained.
+/// Command line that prints the help of the command that the user meant.
 fn help_of(words: &[OsString]) -> String {
     let command = flags::command();
     let meant = words.iter().skip(1).find_map(|word| command.find_subcommand(word));

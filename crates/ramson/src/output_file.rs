@@ -10,10 +10,10 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, fchown};
 use std::path::Path;
 
-/// What is at a path that is to be written.
+/// Kind of file at a path that is to be written.
 #[derive(Debug, PartialEq, Eq)]
 enum There {
-    /// Nothing, or what a file may take the place of.
+    /// Nothing, or something that a file may replace.
     File,
     /// A character device, a FIFO, or a link to one or to an open file (/dev/stdout): it is written to.
     Stream,
@@ -119,7 +119,7 @@ pub fn replace(
     }
 }
 
-/// The same in a directory. What is written is for its owner only: that of the `model`, if there is one.
+/// The same in a directory. Only its owner may read the new file: that of the `model`, if there is one.
 pub fn replace_in(
     directory: &Directory,
     name: &OsStr,

@@ -27,7 +27,7 @@ pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What `--json` prints. It has its kind in itself.
+/// Builds the document that `--json` prints. The document itself contains its kind.
 pub fn document(flags: &ReportFlags) -> Result<Report, Failure> {
     check(flags)?;
     answer(flags, open_all(&flags.source.sources)?)
@@ -54,7 +54,7 @@ fn answer(flags: &ReportFlags, mut members: Members) -> Result<Report, Failure> 
     answer_to(&mut members, &question)
 }
 
-/// What there is to see of a running process without a profile, before the line that says so.
+/// Prints what is known of a running process without a profile, before the line that says that there is no profile.
 fn say_without_profile(flags: &ReportFlags) {
     let [source] = flags.source.sources.as_slice() else { return };
     if flags.json {

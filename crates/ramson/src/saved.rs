@@ -19,9 +19,9 @@ use ramson_source::{Failure, Members, Opened};
 use serde::Serialize;
 use std::io;
 
-/// Of all documents; the file has the application besides.
+/// Largest size of all documents together, in bytes; the file contains the application in addition.
 const MOST_BYTES: usize = 9 << 19;
-/// Of the graph's width, as drawn on a wide screen.
+/// Width of the narrowest frame, as a share of the graph's width on a wide screen.
 const LEAST_SHARE: f64 = 0.5 / 2560.0;
 const MOST_ROWS: usize = 4000;
 const MOST_STACKS: usize = 300;
@@ -32,21 +32,21 @@ const FRAMES: [(Shown, &str); 3] =
     [(Shown::Own, ""), (Shown::NoStandard, "nostd"), (Shown::All, "all")];
 const DIRECTIONS: [(Walk, &str); 2] = [(Walk::Callees, ""), (Walk::Callers, "callers")];
 
-/// What there is to save.
+/// Everything that the page is made from.
 pub struct Saving<'a> {
-    /// What was asked for.
+    /// Flags of the command.
     pub flags: &'a ExportFlags,
-    /// Where it came from.
+    /// Sources of the profile.
     pub members: &'a mut Members,
-    /// What it is compared with.
+    /// Earlier profiles to compare with.
     pub old: Option<Members>,
     /// With all filters applied.
     pub profile: &'a Profile,
-    /// What is counted first.
+    /// Sample type that the page shows first.
     pub sample_type: SampleType,
-    /// What the source lacks.
+    /// Defects of the sources.
     pub defects: Vec<String>,
-    /// What kept frames from having names.
+    /// Reasons why frames have no names.
     pub missing_symbols: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ struct Source {
 struct Sources {
     sources: [Source; 1],
     unreadable: [String; 0],
-    /// What it is compared with.
+    /// Name of the earlier profiles.
     #[serde(skip_serializing_if = "Option::is_none")]
     old: Option<String>,
 }
@@ -86,7 +86,7 @@ struct Rows<'a, T: Serialize> {
 }
 
 impl Saving<'_> {
-    /// All documents. What is narrow is merged until they keep the budget, and the page says what.
+    /// Makes all documents. Narrow frames are merged until the documents keep the budget, and the page says which.
     pub fn page(&mut self) -> Result<Page, Failure> {
         let failed = |error| Failure::failed(format!("the page: {error}"));
         let (mut least_share, mut most_rows) = (LEAST_SHARE, MOST_ROWS);
@@ -177,7 +177,7 @@ impl Saving<'_> {
         }
     }
 
-    /// Of the only source.
+    /// Describes the only source; `None` if there are several.
     fn subject(&self) -> Option<Subject> {
         match self.members.opened.as_slice() {
             [only] => Some(Subject::of(only, self.profile)),
@@ -315,7 +315,7 @@ impl Saving<'_> {
             for (shown, frames) in FRAMES {
                 let wanted =
                     Wanted { names: &names, sample_type: Some(of), shown, tint: Some(tint) };
-                // What is counted has no age, as after --count allocated.
+                // The counted values have no age, as after --count allocated.
                 let Ok(tinted) = of_live(self.members, tint, &wanted, of) else {
                     return Ok(());
                 };

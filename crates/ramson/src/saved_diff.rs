@@ -12,7 +12,7 @@ use ramson_profile::view::{Sort, Walk};
 use ramson_profile::{OwnFrames, SampleType};
 use ramson_source::{Failure, Members, Opened, open_all};
 
-/// What is compared.
+/// Sources to compare, and the flags of the command.
 pub struct Comparing<'a> {
     pub flags: &'a ExportFlags,
     pub old: &'a mut Members,

@@ -49,7 +49,7 @@ const DETACH: Described = ("detach", &["detach"], schema::<OneOrSeveral<Detached
 const SET: Described = ("set", &["set"], schema::<OneOrSeveral<Set, Each<Set>>>);
 const TRIM: Described = ("trim", &["trim"], schema::<OneOrSeveral<TrimAnswer, Trims>>);
 
-/// What a command says of one process, or of several.
+/// Answer of a command for one process, or for several.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]

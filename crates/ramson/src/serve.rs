@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::Arc;
 
-/// Of one document.
+/// Largest size of one document, in bytes.
 const MOST_BYTES: usize = 64 << 20;
 /// Status of a failure: not found, or not profiled.
 const NOT_FOUND: u8 = 5;

@@ -67,7 +67,7 @@ fn symbolize_own(flags: &SymbolizeFlags, recording: &Recording) -> Result<(), Fa
     let most_bytes = ramson_apart::bounds(facts.is_trusted()).memory_bytes;
     let profile_file = readable(profile_file, &facts, most_bytes).map_err(unreadable)?;
     let model = profile_file.metadata().map_err(unreadable)?;
-    // What root writes for another user goes back to that user if it stays in place; another file stays root's.
+    // A file that root writes for another user goes back to that user if it stays in place; another file stays root's.
     let is_strangers = getuid().is_root() && model.uid() != 0;
     let search = Search { is_for_owner: flags.output.is_none(), ..flags.search.search() };
     let mut profile = unnamed(recording, Detail::Stacks, None);

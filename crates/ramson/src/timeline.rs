@@ -26,7 +26,7 @@ pub fn timeline(flags: &TimelineFlags) -> Result<(), Failure> {
     print(&table::timeline::text(&timeline, has_chart))
 }
 
-/// What `--json` prints; of `--csv`, every moment.
+/// Builds the document that `--json` prints; for `--csv`, with every moment.
 pub fn document(flags: &TimelineFlags) -> Result<Timeline, Failure> {
     answer(&flags.source, if flags.csv { 0 } else { flags.rows })
 }

@@ -32,7 +32,7 @@ fn table_of(trims: &Trims) -> String {
     let mut out = String::new();
     let mut table =
         Table::new(&mut out, "pid:>10|RSS:>10|after:>10|back:>10|stopped:>9@90|process");
-    // What could not be trimmed says why.
+    // The row of a process that could not be trimmed says why.
     table.columns = None;
     for one in &trims.processes {
         table.row([
@@ -66,7 +66,7 @@ fn text(target: &Target, trimmed: &Trimmed) -> String {
     )
 }
 
-/// What `run --trim-every` and `--trim-after` ask for; `None` if neither is used. Fails if the log cannot be written.
+/// Schedule that `run --trim-every` and `--trim-after` ask for; `None` if neither is used. Fails if the log cannot be written.
 pub fn schedule(flags: &ScheduleFlags) -> Result<Option<Schedule>, String> {
     if flags.trim_every.is_none() && flags.trim_after.is_none() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What a shell offers as values of flags and as SRC.
+//! Values of flags and SRCs that a shell offers.
 
 use super::filters::GRANULARITIES;
 use super::report::VIEWS;
@@ -17,7 +17,7 @@ const FORMS: [(&str, &str); 3] = [
     ("unit:", "the processes of a systemd unit"),
     ("cgroup:", "the processes of a control group"),
 ];
-/// Of a command line that is shown beside a process ID.
+/// Longest command line that is shown beside a process ID.
 const MOST_LETTERS: usize = 60;
 
 /// Words of `report --view`.

@@ -31,7 +31,7 @@ fn with_short_help(command: Command) -> Command {
     command.mut_args(shorten).after_help(more).after_long_help(long)
 }
 
-/// What is wrong with the words of a command, in one line without its full stop.
+/// Names the fault in the words of a command, in one line without its full stop.
 pub fn line_of(error: &clap::Error) -> String {
     // perf and heaptrack record a program; here, run does.
     let word = error.get(ContextKind::InvalidSubcommand);

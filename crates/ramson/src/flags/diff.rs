@@ -27,7 +27,7 @@ pub struct DiffFlags {
     pub new: String,
     #[command(flatten)]
     pub names: NameFlags,
-    /// What to count: live (bytes), live-objects, allocated (bytes since the start) or allocations.
+    /// Quantity to count: live (bytes), live-objects, allocated (bytes since the start) or allocations.
     /// Default: live, or the pprof file's own. pprof's names, such as inuse_space, work too
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
     pub count: Option<SampleType>,
@@ -63,7 +63,7 @@ pub struct Limit {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Amount {
-    /// Of the earlier total.
+    /// A share of the earlier total.
     Share(f64),
     /// In the unit of the sample type.
     Value(u64),
@@ -87,7 +87,7 @@ impl Limit {
         self.text.ends_with(['B', 'b'])
     }
 
-    /// What to say if the total grew by more, and by more than chance.
+    /// The message if the total grew by more, and by more than chance.
     pub fn finding(&self, table: &DiffTable) -> Option<String> {
         let allowed = match self.amount {
             Amount::Share(share) => share * table.old_total.value,

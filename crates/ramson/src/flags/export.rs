@@ -62,7 +62,7 @@ pub enum Format {
     Openmetrics,
 }
 
-/// What of a source is written.
+/// The part of a source that is written.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub enum ExportView {
     Profile,

@@ -40,7 +40,7 @@ pub struct FilterFlags {
     /// Drop samples with a matching label
     #[arg(long, value_name = "[KEY=]RE|RANGE", value_parser = TagFilter::new, alias = "tag-ignore")]
     pub tagignore: Option<TagFilter>,
-    /// What one row stands for: functions (by name; default of diff, as builds may be in different
+    /// Unit of a row: functions (by name; default of diff, as builds may be in different
     /// directories), filefunctions (by name and file; default elsewhere), files, lines, addresses
     /// or mappings
     #[arg(long, value_name = "WHAT", value_parser = parse_granularity)]
@@ -57,7 +57,7 @@ impl FilterFlags {
             || self.granularity.is_some()
     }
 
-    /// What they select.
+    /// The selection that these flags ask for.
     pub fn selection(&self) -> Selection {
         let filters = Filters {
             ignore: self.ignore.clone(),
@@ -94,7 +94,7 @@ impl FrameFlags {
         (!self.all_frames).then(own)
     }
 
-    /// What these and the filters select.
+    /// The selection that these flags and the filters ask for.
     pub fn selection(&self, filters: &FilterFlags) -> Selection {
         Selection { own_frames: self.own_frames(), ..filters.selection() }
     }

@@ -60,7 +60,7 @@ pub struct LeaksFlags {
     pub json: bool,
 }
 
-/// What fails a run of CI.
+/// A finding that fails a run of CI.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gate {
     /// Any leak suspect.
@@ -72,7 +72,7 @@ pub enum Gate {
 }
 
 impl Gate {
-    /// What tripped it.
+    /// The finding that tripped the gate.
     pub fn finding(&self, found: &Suspects) -> Option<String> {
         let count = found.growing().count();
         let at_least = found.growth_at_least();

@@ -109,7 +109,7 @@ Examples:
     Man(ManFlags),
     /// Print the JSON Schema of what --json prints
     Schema(SchemaFlags),
-    /// What `top` starts for itself
+    /// The process that `top` starts to give the terminal back
     #[command(hide = true)]
     GuardTerminal,
 }

@@ -34,7 +34,7 @@ pub struct ReportFlags {
     /// Default: heap; for another tool's file, all
     #[arg(long, value_parser = one_of(KINDS))]
     pub kind: Option<Kinds>,
-    /// What to count: live (bytes), live-objects, allocated (bytes since the start) or allocations.
+    /// Quantity to count: live (bytes), live-objects, allocated (bytes since the start) or allocations.
     /// Default: live, or the pprof file's own. pprof's names, such as inuse_space, work too
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
     pub count: Option<SampleType>,

@@ -22,10 +22,10 @@ Examples:
   curl -H \"Authorization: Bearer TOKEN\" localhost:7777/api/v1/p/4711/leaks
   ramson serve --listen unix:/run/user/1000/ramson.sock --token-file ~/.config/ramson-token")]
 pub struct ServeFlags {
-    /// What to serve: any SRC of "ramson report", except -; a group as its sum and process by process. Default: all processes of this user (for root, of all users), running and dead
+    /// Sources to serve: any SRC of "ramson report", except -; a group as its sum and process by process. Default: all processes of this user (for root, of all users), running and dead
     #[arg(value_name = "SRC")]
     pub sources: Vec<String>,
-    /// Where to listen: an address with a port (0 for any that is free), or unix:PATH
+    /// Address to listen at: HOST:PORT (0 for any free port) or unix:PATH
     #[arg(long, value_name = "ADDR:PORT|unix:PATH", default_value = "127.0.0.1:7777", value_parser = Address::parse)]
     pub listen: Address,
     /// Another name by which clients may call this server, besides localhost and the listening address (repeatable)

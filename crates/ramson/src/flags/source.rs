@@ -15,7 +15,7 @@ const SHORT: &str = "Process ID, name:NAME, tree:PID, unit:NAME, cgroup:PATH, fi
 /// The same, for commands that take one.
 const SOURCE: &str = "A process ID, a file (ramson's, pprof, jemalloc, gperftools, heaptrack, collapsed), an http:// address of a pprof endpoint, - for standard input, or name:NAME, tree:PID, unit:NAME or cgroup:PATH if that is one process. With a history (ramson history): SRC@-1h, SRC@2026-11-20T17:00, SRC@peak, SRC@mark:NAME, and ranges as SRC@-2h..-1h";
 
-/// Where one profile comes from.
+/// The source of one profile.
 #[derive(Args)]
 pub struct SourceFlags {
     #[arg(value_name = "SRC", help = SHORT, long_help = SOURCE)]
@@ -24,7 +24,7 @@ pub struct SourceFlags {
     pub names: NameFlags,
 }
 
-/// Where profiles that are summed come from.
+/// The sources of profiles that are summed.
 #[derive(Args)]
 pub struct SourcesFlags {
     #[arg(value_name = "SRC", required = true, help = SHORT, long_help = SOURCES)]
@@ -61,7 +61,7 @@ pub struct NameFlags {
 }
 
 impl SearchFlags {
-    /// Where names are looked for.
+    /// The places in which names are looked for.
     pub fn search(&self) -> Search {
         Search {
             debug_paths: self.debug_path.clone(),

@@ -1,4 +1,4 @@
-//! What flags take as values.
+//! The values that flags take.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ramson_analysis::named::Kinds;

@@ -15,7 +15,7 @@ use ramson_reader::{Follower, Header, ReadAt};
 use ramson_source::{Recording, complete, find_again};
 use std::time::{Duration, Instant};
 
-/// What reading the allocators of all processes may take of a core.
+/// Share of one core that reading the allocators of all processes may take.
 const SURVEY_SHARE: f64 = 0.01;
 
 pub struct Followed {
@@ -24,12 +24,12 @@ pub struct Followed {
     pub has_ended: bool,
     pub header: Header,
     reader: Box<dyn ReadAt>,
-    /// What was read last; with the snapshot while that is on its way into the history.
+    /// Holds the last snapshot; moved into its [`Shot`] while the snapshot is on its way into the history.
     pub follower: Follower,
     /// As it is called here, and since when; `None`: it had ended before it was found.
     process: Option<(u32, Stat)>,
     groups: Groups,
-    /// Where its profile is.
+    /// Place of its profile.
     origin: String,
     /// When its allocator may be read again.
     survey_pace: Pace,
@@ -47,7 +47,7 @@ pub struct Followed {
 
 /// A snapshot and its circumstances.
 pub struct Shot {
-    /// Of its profile's header.
+    /// Identity in the header of its profile.
     pub identity: (u32, u64, u64),
     name: String,
     /// Its snapshot is the one that was taken.
@@ -179,7 +179,7 @@ impl Followed {
         };
         let (start, before) = (Instant::now(), thread_cpu_time());
         let rss = Rss::read(pid, &self.origin, snapshot, &mut self.allocators);
-        // What a helper takes is not this thread's time.
+        // The CPU time of a helper is not this thread's CPU time.
         let cost = match for_process(pid) {
             None => thread_cpu_time().saturating_sub(before),
             Some(_) => start.elapsed(),
@@ -204,8 +204,8 @@ impl Followed {
         }
     }
 
-    /// What was kept needs not be kept again, and a process that ended is over. The next snapshot goes on from this one
-    /// if there is room for it.
+    /// Settles a shot: its reasons are due again unless it was kept, and a process whose end was kept is over. The next snapshot
+    /// goes on from this one if there is room for it.
     pub fn settle(&mut self, shot: Shot, is_kept: bool, has_room: bool) {
         if is_kept {
             self.is_over |= self.is_ending && is_end(shot.triggers);

@@ -11,7 +11,7 @@ const LEAST_LATENESS: Duration = Duration::from_secs(1);
 
 pub struct Lateness {
     path: PathBuf,
-    /// What a round may take.
+    /// Time that a round may take.
     most: Duration,
     last_round: Option<Instant>,
     said: Option<Instant>,

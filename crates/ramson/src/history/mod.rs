@@ -60,7 +60,7 @@ pub fn history(flags: &HistoryFlags) -> Result<(), Failure> {
         is_failing: false,
         is_json: flags.json,
     };
-    // What is recorded may leave profiles without a "ramson run" that looks after them.
+    // Recorded processes may leave profiles without a "ramson run" that looks after these.
     let _keeper = Keeper::start(own_profile_directory(), Bounds::from_environment());
     let mut has_said_it_waits = false;
     loop {
@@ -144,7 +144,7 @@ fn make(path: &Path) -> Result<File, Failure> {
     }
 }
 
-/// Where readers look; its directory is made.
+/// Path of the history that readers open by default; makes its directory.
 fn usual_place() -> Result<PathBuf, Failure> {
     let path = place()?;
     if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {

@@ -30,7 +30,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// What is named by ID or file must be there now.
+    /// Fails if a process ID or file that the user named is not there now.
     pub fn new(flags: &HistoryFlags) -> Result<Self, Failure> {
         let mut groups = Vec::new();
         let mut single = Vec::new();
@@ -67,7 +67,7 @@ impl Selection {
         !self.is_all && self.groups.iter().all(has_ended)
     }
 
-    /// What is waited for, in words.
+    /// Names the processes that the recorder waits for, in words.
     pub fn awaited(&self) -> String {
         let group = |group: &Selector| match &group.base {
             Base::Name(name) => format!("a process named {name}"),
@@ -97,7 +97,7 @@ impl Selection {
         Ok(found)
     }
 
-    /// Those of them that are to be recorded. What ended before we began is left as it is.
+    /// Returns those that are to be recorded. Processes that ended before we began are left as they are.
     fn wanted(&self, found: Vec<Recording>) -> Vec<Recording> {
         if found.is_empty() {
             return found;

@@ -1,4 +1,4 @@
-//! What a tool answers: a verdict in words, the command's document as evidence, and which call says more.
+//! Answers of the tools: a verdict in words, the command's document as evidence, and which call says more.
 
 use super::cut::cut;
 use super::tools::Call;
@@ -22,11 +22,11 @@ use std::path::PathBuf;
 /// Letters of a verdict.
 const MOST_VERDICT: usize = 1200;
 
-/// What all calls have in common.
+/// Settings that all calls share.
 pub struct Settings {
     /// Which names are shown.
     pub names: NameFlags,
-    /// Where source files may be.
+    /// Directories that may contain source files.
     pub source_roots: Vec<PathBuf>,
 }
 
@@ -35,7 +35,7 @@ pub struct Settings {
 pub struct Answer {
     verdict: String,
     evidence: Value,
-    /// What the evidence lacks for want of room.
+    /// Parts that the evidence lacks for want of room.
     left_out: Vec<String>,
     /// Calls that say more.
     next: Vec<Next>,
@@ -62,7 +62,7 @@ pub fn answer(call: &Call, settings: &Settings) -> Result<String, Failure> {
     let mut answer =
         Answer { verdict, evidence: Value::Null, left_out: Vec::new(), next: whole.next };
     let (mut room, mut said) = (call.most_bytes, usize::MAX);
-    // What is said of the cut takes room, too.
+    // The list of parts that were cut takes room, too.
     while said > call.most_bytes && room > 0 {
         answer.left_out.clear();
         answer.evidence = Value::Null;
@@ -269,7 +269,7 @@ fn of_source(call: &Call, settings: &Settings) -> Result<Whole, Failure> {
     Ok(Whole { verdict, evidence: document(Some("source"), &found)?, next: calls })
 }
 
-/// What a command prints before its tables, on one line.
+/// Joins the lines that a command prints before its tables into one line.
 fn paragraph(text: &str) -> String {
     let lines = text
         .lines()

@@ -13,7 +13,7 @@ use answer::Settings;
 use ramson_source::Failure;
 use tokio::runtime::Builder;
 
-/// Of a thread that reads profiles, as much as a command's only thread has.
+/// Stack of a thread that reads profiles, in bytes: as large as that of a command's only thread.
 const STACK_BYTES: usize = 8 << 20;
 
 /// Answers until standard input ends.
@@ -23,7 +23,7 @@ pub fn mcp(flags: &McpFlags) -> Result<(), Failure> {
     let runtime = runtime.map_err(failed)?;
     let settings = Settings { names: flags.names.clone(), source_roots: flags.source_root.clone() };
     let ended = runtime.block_on(server::serve(settings));
-    // What is being read is of no use any more.
+    // Profiles that are still being read are of no use any more.
     runtime.shutdown_background();
     ended
 }

@@ -53,7 +53,7 @@ struct Server {
 }
 
 impl Server {
-    /// What a tool answers, or why it cannot, outside the event loop.
+    /// Computes a tool's answer, or the reason why there is none, outside the event loop.
     async fn answer(
         &self,
         tool: &'static Tool,

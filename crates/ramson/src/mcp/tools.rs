@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 const USUAL_BYTES: usize = 8_000;
 const LEAST_BYTES: usize = 1_000;
 const MOST_BYTES: usize = 1_000_000;
-/// What a client may ask for in any tool.
+/// Parameter that every tool takes: the largest answer, in bytes.
 const MAX_BYTES: &str = "max_bytes";
 
 const SOURCE: &str = "A process ID; name:NAME, all processes of that name; tree:PID; unit:redis.service; cgroup:PATH; or a file (ramson's, pprof, jemalloc, gperftools, heaptrack, collapsed). With a history: SRC@-1h, SRC@peak, SRC@mark:NAME, SRC@-2h..-1h";
@@ -15,7 +15,7 @@ const FOCUS: &str = "Keep only stacks with a frame that matches this regular exp
 const IGNORE: &str = "Drop stacks with a frame that matches this regular expression";
 const SAMPLE: &str = "What to count: live (bytes, the default), live-objects, allocated (bytes since the start) or allocations";
 
-/// What a parameter is.
+/// Form of a parameter on the command line.
 #[derive(Clone, Copy)]
 pub enum Form {
     /// One SRC or file, before the flags' end.
@@ -162,7 +162,7 @@ pub const ALL: [Tool; 7] = [
 pub struct Call {
     pub tool: &'static Tool,
     values: Map<String, Value>,
-    /// What the answer may have.
+    /// Largest size of the answer, in bytes.
     pub most_bytes: usize,
 }
 
@@ -172,7 +172,7 @@ impl Tool {
         ALL.iter().find(|tool| tool.name == name)
     }
 
-    /// What it takes, as a JSON Schema.
+    /// Returns the parameters of the tool as a JSON Schema.
     pub fn schema(&self) -> Map<String, Value> {
         let mut properties = Map::new();
         for parameter in self.parameters {

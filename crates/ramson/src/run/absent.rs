@@ -78,7 +78,7 @@ fn tight_limit() -> Option<&'static str> {
     LEAST.into_iter().find(is_tight).map(|(_, _, option)| option)
 }
 
-/// Where profiles are that a program made after it had changed its root directory.
+/// Directory of the profiles that a program made after it had changed its root directory.
 pub fn directory_in_its_root(ended: &Ended) -> Option<PathBuf> {
     let root = ended.surroundings.as_ref()?.root.as_ref()?;
     let user = ended.user.unwrap_or(getuid().as_raw());

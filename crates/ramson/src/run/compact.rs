@@ -46,7 +46,7 @@ pub fn compacted(file: &File) -> io::Result<Vec<u8>> {
     let length = file.length()?;
     let mut out = vec![0; PAGE_BYTES as usize];
     file.read_exact_at(&mut out, 0)?;
-    // Of the live table, which is not full.
+    // Slots in use of the live table, which is not full.
     let mut taken_slots = Vec::new();
     for (kind, place) in REGION_KINDS.into_iter().zip(places) {
         let place = place.ok_or_else(|| damaged("the profile is damaged"))?;

@@ -1,5 +1,5 @@
-//! Under a seccomp filter libramson makes only the calls of the loader, unless it was tried that it
-//! may make all of its own. That is done here, with a program that can be spared: ramson itself.
+//! Under a seccomp filter libramson makes only the calls of the loader, unless a trial has shown that it
+//! may make all of its own. This module makes the trial, with a program that can be spared: ramson itself.
 
 use crate::output::remark;
 use ramson_source::places;
@@ -10,9 +10,9 @@ use std::process::{Command, Stdio};
 /// The seccomp filters that ramson was started under, and the program will be.
 pub enum Filters {
     None,
-    /// So many, and libramson may make all its calls.
+    /// Number of filters, which allow all calls of libramson.
     Harmless(u64),
-    /// It may not, or that cannot be told.
+    /// The filters forbid a call of libramson, or ramson cannot tell.
     Harmful,
 }
 
@@ -52,7 +52,7 @@ impl Filters {
 }
 
 fn are_harmless(library: &Path, filters: u64) -> bool {
-    // Where the profile will be in a file, and where no file can be made.
+    // A directory in which the profile will be a file, and one in which no file can be made.
     let directories: [PathBuf; 2] = [places::own_profile_directory(), "/dev/null/none".into()];
     directories.iter().all(|directory| is_harmless(library, directory, filters))
 }
@@ -75,7 +75,7 @@ fn is_harmless(library: &Path, directory: &Path, filters: u64) -> bool {
     let prefix = format!("{}-", child.id());
     let is_harmless = child.wait().is_ok_and(|status| status.success());
     if !is_harmless {
-        // What the filter killed leaves its profile behind.
+        // A child that the filter killed leaves its profile behind.
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             if entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes()) {
                 let _ = fs::remove_file(entry.path());

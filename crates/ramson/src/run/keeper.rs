@@ -23,16 +23,16 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Of the usual directory, while the program, whose own profile stays, and its descendants put profiles there.
+    /// Prunes the usual directory while the program and its descendants put profiles there. The program's own profile stays.
     pub fn of_program(pid: u32) -> Self {
         let bounds = Bounds { spared: Some(pid), ..Bounds::from_environment() };
         Self::start(own_profile_directory(), bounds)
     }
 
-    /// Where there may be no further thread, nothing is done before the end.
+    /// Starts the thread that prunes `directory`. If no further thread can start, nothing is pruned.
     pub fn start(directory: PathBuf, bounds: Bounds) -> Self {
         let (stop, stopped) = channel::<()>();
-        // What is written until the next look has its room, too.
+        // Profiles that are written until the next look need room, too.
         let early = Bounds { total_bytes: bounds.total_bytes / 4 * 3, ..bounds };
         let path = directory.clone();
         let look = move |bounds| prune(&directory, bounds).map_or(0, |pruned| pruned.summed);

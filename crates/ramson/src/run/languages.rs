@@ -87,7 +87,7 @@ fn with_user_s(options: &[&str], user_s: Option<OsString>) -> OsString {
     value
 }
 
-/// What `--languages` costs and loses with this run time, after what it sets.
+/// Names the settings that `--languages` makes for this run time, then their costs and losses.
 pub fn price(run_time: Option<Language>) -> &'static str {
     match run_time {
         Some(Language::Python) => {

@@ -1,4 +1,4 @@
-//! Where libramson.so is: beside the command or, if that is one file alone, in the command itself, from which it is unpacked once.
+//! Finds libramson.so: next to the command or, if the command is one file alone, in the command itself, from which it is unpacked once.
 
 use crate::output::remark;
 use ramson_source::places;
@@ -54,7 +54,7 @@ pub fn for_program(program: &Path) -> Result<Option<PathBuf>, String> {
         }
     });
     match found {
-        // What the user named is to be there.
+        // A library that the user named must be there.
         Err(message) if std::env::var_os("RAMSON_LIBRARY").is_none() => {
             remark(format_args!("{message}. {} runs without a profile", program.display()));
             Ok(None)
@@ -73,7 +73,7 @@ pub fn with_own(first: &OsStr, variable: &str) -> OsString {
     value
 }
 
-/// Where it may be unpacked, best first.
+/// Directories into which the library may be unpacked, best first.
 fn directories() -> Vec<PathBuf> {
     if getuid().is_root() {
         return ["/var/lib/ramson", "/usr/local/lib/ramson", "/run/ramson"].map(Into::into).into();
@@ -112,7 +112,7 @@ fn unpack_into(
 ) -> io::Result<PathBuf> {
     let directory = make(&make(directory)?.join(version))?;
     let path = directory.join(NAME);
-    // What is there was written by this user, as no other can.
+    // This user wrote the file that is there, because no other user can.
     if fs::read(&path).is_ok_and(|known| known == content) {
         return Ok(path);
     }

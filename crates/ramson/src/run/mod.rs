@@ -125,7 +125,7 @@ fn record_with(
     // Ours first, so that it sees calls before other preloaded libraries do; those are kept.
     command.env("LD_PRELOAD", library::with_own(library.as_os_str(), "LD_PRELOAD"));
     // AddressSanitizer ends a program that has anything preloaded before it, though it works
-    // behind libramson.so as any allocator does. What the user sets counts, as it comes later.
+    // behind libramson.so as any allocator does. The user's own options count, because they come later.
     command.env(
         "ASAN_OPTIONS",
         library::with_own("verify_asan_link_order=0".as_ref(), "ASAN_OPTIONS"),

@@ -36,7 +36,7 @@ const ROOMS: u64 = 16;
 #[derive(Clone, Copy)]
 pub struct Bounds {
     pub age_ns: u64,
-    /// Of all profiles of one directory together, as they take space on disk.
+    /// Disk space that all profiles of one directory may take together, in bytes.
     pub total_bytes: u64,
     /// A process whose profiles stay in any case.
     pub spared: Option<u32>,
@@ -139,7 +139,7 @@ fn size_of(entries: &[Entry]) -> u64 {
 struct Pass {
     directory: Directory,
     now_ns: i128,
-    /// What running processes are called.
+    /// IDs of all processes, each in its own namespace.
     pids: HashSet<u32>,
     removed: u64,
     summed: u64,
@@ -217,8 +217,8 @@ impl Pass {
         }
     }
 
-    /// A quarter of the room is for the sums. Where they take more, those of one executable become one, whatever their arguments; where that
-    /// is too much still, those stay that were added to last.
+    /// A quarter of the room is for the sums. If they take more, those of one executable become one, whatever their arguments. If the sums
+    /// still take too much, those stay that were added to last.
     fn bound_sums(&mut self, total_bytes: u64) {
         let sums = self.sums();
         if size_of(&sums) <= total_bytes / 4 {
@@ -279,7 +279,8 @@ impl Pass {
     }
 }
 
-/// What the profiles of a sum have in common: the executable, in its root directory; its arguments; and how they were recorded.
+/// Hash of the properties that the profiles of a sum share: the executable in its root directory, its arguments if
+/// `with_arguments`, and how they were recorded.
 fn key(header: &Header, with_arguments: bool) -> u64 {
     let mut hasher = DefaultHasher::new();
     let arguments = header.command.iter().skip(1).filter(|_| with_arguments);

@@ -1,4 +1,4 @@
-//! What `ramson run` does with signals: it passes them on to the program, and ends as the program ended.
+//! Signals of `ramson run`: it passes them on to the program, and ends as the program ended.
 
 use ramson_process::{stat, text};
 use ramson_reader::Way;
@@ -14,8 +14,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What would end `ramson run` and leave its program behind, and what programs are told by signal. A timer that was set before exec, as by
-/// `perl -e 'alarm 5; exec …'`, rings here, too.
+/// Signals that would end `ramson run` and leave its program behind, and signals that tell programs something. A timer that was set
+/// before exec, as by `perl -e 'alarm 5; exec …'`, rings here, too.
 const PASSED_ON: [i32; 16] = [
     SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, SIGSTKFLT, SIGCONT,
     SIGXCPU, SIGVTALRM, SIGPROF, SIGWINCH, SIGIO, SIGPWR,
@@ -24,7 +24,7 @@ const SIGSTKFLT: i32 = 16;
 const SIGPWR: i32 = 30;
 /// The first ones are the C library's.
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
-/// What a person or a supervisor sends to be rid of a process.
+/// Signals that a person or a supervisor sends to end a process.
 const TO_END: [i32; 3] = [SIGINT, SIGQUIT, SIGTERM];
 
 /// Programs count these: redis exits without saving at a second SIGINT. A terminal sends them to the whole

@@ -35,7 +35,7 @@ fn with(name: &OsStr, ending: &str) -> OsString {
     name
 }
 
-/// Adds profiles of the directory to the sum that has this key: how many, which are removed then. What cannot be read stays.
+/// Adds profiles of the directory to the sum that has this key, and removes them. Returns how many. Profiles that cannot be read stay.
 pub fn sum(directory: &Directory, key: u64, names: &[OsString], mut sum: Sum) -> u64 {
     let target = sum_name(key);
     match read(directory, &target) {
@@ -128,7 +128,7 @@ fn without(name: &OsStr, ending: &str) -> Option<OsString> {
     name.to_str()?.strip_suffix(ending).map(OsString::from)
 }
 
-/// Of NAME.PID.partial, and of NAME.whole.PID.partial.
+/// Returns the NAME of NAME.PID.partial or NAME.whole.PID.partial.
 fn partial_of(name: &OsStr) -> Option<&str> {
     let (name, _) = name.to_str()?.strip_suffix(PARTIAL)?.rsplit_once('.')?;
     Some(name.strip_suffix(WHOLE).unwrap_or(name))

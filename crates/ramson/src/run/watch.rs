@@ -1,4 +1,4 @@
-//! What `ramson run` sees of its program from outside, until the end: its RSS now and then, its control group, its status.
+//! Watches the program of `ramson run` from outside, until the end: its RSS now and then, its control group, its status.
 
 use super::roots::Roots;
 use ramson_process::cgroup::{Group, Groups};
@@ -137,7 +137,7 @@ impl Watch {
     pub fn wait(self, child: Child, meanwhile: impl FnOnce(&Child)) -> io::Result<Ended> {
         let pid = child.id();
         let (stop, stopped) = channel();
-        // Where there may be no further thread, nothing is seen but the end.
+        // If no further thread can start, ramson sees nothing but the end.
         let looks = move || self.go_on(pid, &stopped);
         let watcher = std::thread::Builder::new().spawn(looks).ok();
         meanwhile(&child);

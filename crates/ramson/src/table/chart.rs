@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 /// Lines of the picture; each shows eight levels of live bytes.
 const HEIGHT: usize = 8;
-/// Of the numbers at the left, with the line behind them.
+/// Columns of the numbers at the left, with the line after them.
 const MARGIN: usize = 11;
 const LEAST_WIDTH: usize = 20;
 const MOST_WIDTH: usize = 200;
@@ -18,7 +18,7 @@ const REST: char = '░';
 /// Marks whose names are written out.
 const MOST_NAMES: usize = 5;
 
-/// What a column shows, in bytes.
+/// Values that a column shows, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Bar {
     live: f64,
@@ -95,7 +95,7 @@ fn column_of(time_ns: u64, (first, last): (u64, u64), width: usize) -> usize {
 }
 
 impl Bar {
-    /// What a line shows of it, the lowest is 0.
+    /// Character that a line shows of this bar; the lowest line is 0.
     fn letter(self, line: usize, highest: f64) -> char {
         let lines = |bytes: f64| bytes / highest * HEIGHT as f64 - line as f64;
         let eighths = (lines(self.live) * 8.0).round().clamp(0.0, 8.0) as usize;

@@ -1,5 +1,5 @@
 //! The finding for people: what the memory is, a sentence for each cause, then what to do, then the sum, what pins free memory
-//! and a map of the heap. What takes knowledge of the allocator is in the details.
+//! and a map of the heap. The details contain everything that takes knowledge of the allocator.
 
 use super::{columns, cut_all, explain_details, pins, push_prose, push_terms, size};
 use ramson_analysis::explain::Finding;
@@ -15,7 +15,7 @@ const MOST_MAP_LINES: usize = 4;
 /// From all live to all free, by the share that is free.
 const SHADES: [(f64, char); 4] = [(0.1, '█'), (0.5, '▓'), (0.9, '▒'), (1.0, '░')];
 
-/// Of RSS: what is free has to have this share to be shown where it is.
+/// Least share of RSS that is free from which on the places of free memory are shown.
 const LEAST_SHARE: f64 = 0.05;
 
 /// How much is shown.
@@ -43,7 +43,7 @@ pub fn text(finding: &Finding, shown: Shown) -> String {
     if shown.details {
         explain_details::push_details(&mut out, finding);
     }
-    // Where next to nothing is free, nothing is pinned that is worth a table.
+    // If next to nothing is free, nothing is pinned that is worth a table.
     let free = finding.rss.term(Term::Free).value;
     let is_worth_it = shown.details || free > LEAST_SHARE * finding.rss.bytes as f64;
     if let Some(statistics) = finding.statistics.as_ref().ok().filter(|_| is_worth_it) {

@@ -1,4 +1,4 @@
-//! What takes knowledge of the allocator: its settings, every part of RSS, its arenas, and what the words mean.
+//! Details that take knowledge of the allocator: its settings, every part of RSS, its arenas, and what the words mean.
 
 use super::{Table, push_prose, size};
 use ramson_analysis::explain::Finding;
@@ -47,7 +47,7 @@ const TERMS: [(&str, &str); 7] = [
       Frag: the share of the arena's resident blocks that is free, on pages that still hold live blocks",
     ),
 ];
-/// What is not of glibc's arenas.
+/// Number of terms, from the first on, that do not belong to glibc's arenas.
 const TERMS_OF_ALL: usize = 1;
 
 const NAMES: [(Part, &str); 22] = [

@@ -1,4 +1,4 @@
-//! What `explain` finds in several processes as text: their sum, a row for each, and what saves most.
+//! Findings of `explain` in several processes as text: their sum, a row for each, and what saves most.
 
 use super::explain::Shown;
 use super::{Table, blocks, command, explain, pins, push_prose, push_terms};
@@ -37,7 +37,7 @@ fn push_advice(out: &mut String, findings: &Findings) {
     }
 }
 
-/// What they have together, and the largest cause in the largest of them.
+/// RSS of all processes together, and the largest cause of those processes in which it is largest.
 fn heading(findings: &Findings) -> String {
     let mut out = String::new();
     let count = findings.processes.len();

@@ -5,7 +5,7 @@ use std::io;
 
 /// Prose is not broken to less.
 const LEAST_PROSE_COLUMNS: usize = 20;
-/// What a number is not parted from.
+/// Units that stay on the line of their number.
 const UNITS: [&str; 14] =
     ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "%", "ns", "µs", "ms", "s", "min", "h", "d"];
 
@@ -33,8 +33,8 @@ pub fn cut_all(lines: impl Iterator<Item = String>) -> String {
     lines.map(|line| cut(line.trim_end(), columns) + "\n").collect()
 }
 
-/// A function's name where there is room for `room` characters. What it is called in is left out before its own name is cut:
-/// `…SessionManager::open`. Of a stack, `leaf ← caller`, the callers go first.
+/// Shortens a function's name to `room` characters. Its namespaces and types are left out before its own name is cut:
+/// `…SessionManager::open`. In a stack, `leaf ← caller`, the callers go first.
 pub fn fitted(stack: &str, room: Option<usize>) -> String {
     let name = stack.split(" ← ").next().unwrap_or_default();
     let Some(room) = room.filter(|&room| name.chars().count() > room) else {

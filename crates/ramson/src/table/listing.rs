@@ -7,9 +7,9 @@ use ramson_process::clock::unix_ns;
 use ramson_profile::format::{format_bytes, format_duration, format_relative_error};
 use rustix::process::getuid;
 
-/// Of a command line: behind it comes the profile's path …
+/// Longest command line, in characters. The profile's path follows it …
 const MOST_COMMAND: usize = 60;
-/// … where there is room for it. The process ID finds it, too.
+/// … if the screen has at least this many columns. The process ID finds the profile, too.
 const PROFILE_FROM: usize = 140;
 
 pub fn text(listing: &Listing, rows: usize) -> String {
@@ -85,7 +85,7 @@ fn command(row: &Alike) -> String {
     }
     let is_title = command.first().is_some_and(|first| first.contains([' ', ':']));
     let line = match is_title {
-        // What is behind it is room that the title did not need.
+        // Spaces after the title are room that it did not need.
         true => command.join(" ").trim_end().to_owned(),
         false => words_of([name].into_iter().chain(command.iter().skip(1))),
     };

@@ -35,7 +35,7 @@ const MAX_HINTS: usize = 3;
 pub struct Table<'a> {
     out: &'a mut String,
     pub columns: Option<usize>,
-    /// Of a column that is aligned right; negative: left; 0: the last one, which takes the rest; `None`: there is no room for it.
+    /// Width of each column. Positive: aligned right; negative: left; 0: the last one, which takes the rest; `None`: there is no room for it.
     widths: Vec<Option<isize>>,
 }
 

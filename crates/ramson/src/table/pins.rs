@@ -1,4 +1,4 @@
-//! What pins free memory, and what to do about it, as text.
+//! Text on the blocks that pin free memory, and on what to do about them.
 
 use super::{Table, most, push_prose, push_rest, size};
 use ramson_analysis::explain::{Advice, Finding, Needs, Saving};

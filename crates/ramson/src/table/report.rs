@@ -17,8 +17,8 @@ use std::fmt::Write;
 /// Binaries whose names are lost, one by one.
 const MAX_LOST: usize = 3;
 
-/// The whole text; at most so many rows of a table, 0: all. Of several processes the sum, or a block
-/// for each where that is wanted or a sum says nothing. `source` is how the user names what it is of.
+/// The whole text; at most `rows` rows of a table, 0: all. For several processes it shows the sum, or a block
+/// for each if the user wants that or a sum says nothing. `source` is how the user names the processes.
 pub fn text(report: &Report, rows: usize, is_each: bool, source: &str) -> String {
     let is_of_one = matches!(report.view, View::Health {});
     let mut out = match report.processes.is_empty() || !(is_each || is_of_one) {
@@ -103,8 +103,8 @@ fn push_functions(out: &mut String, report: &Report, table: &TopTable) {
     }
 }
 
-/// What is part of the heading: binaries of a dead process that no longer exist, so that another
-/// look will not find their names either; and what else kept frames from having names.
+/// Returns the defects that are part of the heading, and all others. Those of the heading are binaries of a dead
+/// process that no longer exist, so that another look will not find their names either.
 pub fn missing(report: &Report) -> (Vec<&SymbolDefect>, Vec<&SymbolDefect>) {
     let is_dead = matches!(&report.subject, Subject::Recording(summary) if !summary.is_running);
     let is_lost = |defect: &&SymbolDefect| match defect {

@@ -140,7 +140,7 @@ fn nothing(report: &Report, of: &StackTable) -> String {
     format!("{nothing}: on average, one sample is taken per {interval} allocated. {next}")
 }
 
-/// What can be said of a process without a profile.
+/// Text on a process without a profile.
 pub fn unprofiled(of: &Unprofiled, source: &str) -> String {
     let allocator = of.allocator.as_ref().map(|name| format!("; allocator {name}"));
     let mut out = String::new();

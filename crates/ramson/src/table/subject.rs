@@ -154,7 +154,7 @@ fn push_mmap(out: &mut String, mmap: &MmapSums) {
     }
     let reserved = format_bytes(mmap.reserved.value);
     let mut line = match mmap.extents {
-        // What RSS has of mmap is smaller mappings, or memory that was reserved and used since.
+        // The mmap part of RSS is smaller mappings, or memory that was reserved and used since.
         0 => format!("no extents of 1 MiB or more; {reserved} reserved but unused (PROT_NONE)"),
         extents => format!(
             "mmap {} in {} extent{}, not part of live: --kind mmap",

@@ -17,7 +17,7 @@ const MAX_CALLERS: usize = 6;
 /// Lines shown of a function.
 const MAX_LINES: usize = 6;
 
-/// The whole text; at most so many findings, 0: all. Of several processes the findings of all, or those of each.
+/// The whole text; at most `rows` findings, 0: all. For several processes it shows the findings of all, or those of each.
 pub fn text(found: &Suspects, rows: usize, is_each: bool) -> String {
     if found.processes.is_empty() || !is_each {
         return block(found, rows);
@@ -79,13 +79,13 @@ fn answer_of(found: &Suspects) -> String {
     }
 }
 
-/// What of a leak would not show.
+/// Growth below which a leak would not show.
 pub fn limit(answer: &Answer) -> Option<String> {
     let limit = answer.limit?;
     Some(if answer.is_running { format!("{limit:#}") } else { limit.to_string() })
 }
 
-/// That none was found, and why that does not say that there is none.
+/// Says that no leak was found, and why there may be one all the same.
 fn no_leak(found: &Suspects) -> String {
     let answer = &found.answer;
     match answer.cannot_tell {

@@ -59,9 +59,9 @@ struct Peaks {
 }
 
 impl Peaks {
-    /// None of a single row.
+    /// Finds the peaks; a single row has none.
     fn of(rows: &[Row]) -> Self {
-        // Of equal ones, the last in this order counts.
+        // The last of equal rows in this order counts.
         let several = || rows.iter().rev().filter(|_| rows.len() > 1);
         let live = several().max_by(|a, b| a.live.value.total_cmp(&b.live.value));
         let rss = several().max_by_key(|row| row.rss);
@@ -70,7 +70,7 @@ impl Peaks {
     }
 }
 
-/// What sets the moment apart: neither that it was time for one, nor that it was once the highest.
+/// Reasons that set the moment apart: neither that it was time for one, nor that it was once the highest.
 fn why(timeline: &Timeline, row: &Row, peaks: &Peaks) -> String {
     let is = |peak: Option<u64>| peak == Some(row.time_unix_ns);
     let peaks = [(is(peaks.live), "live peak"), (is(peaks.rss), "RSS peak")];

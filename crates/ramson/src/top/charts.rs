@@ -16,7 +16,7 @@ use ratatui::widgets::canvas::{Canvas, Points};
 pub const TEXT_LINES: usize = 2;
 /// Each has room for its value with its ±.
 const LEAST_COLUMNS: usize = 24;
-/// What fits is shown: time runs from right to left, and never jumps in between.
+/// Spans of a chart, in seconds; the shortest that has all points is shown. Time runs from right to left, and never jumps in between.
 const SPANS_S: [u64; 5] = [60, 120, 300, 600, 1200];
 /// A chart shows at least this part of its largest value from bottom to top, so that noise stays small.
 const LEAST_RANGE: f64 = 0.05;
@@ -25,7 +25,7 @@ const DOTS: (usize, usize) = (2, 4);
 
 /// One line over time.
 struct Series {
-    /// What it is and what it is now, and shorter.
+    /// Name and current value of the line, and a shorter form of both.
     label: [String; 2],
     /// Times and bytes.
     points: Vec<(u64, f64)>,

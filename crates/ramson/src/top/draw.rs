@@ -17,8 +17,8 @@ use ratatui::widgets::Paragraph;
 const HEAD: Style = STRONG.add_modifier(Modifier::UNDERLINED);
 const REVERSED: Style = PLAIN.add_modifier(Modifier::REVERSED);
 
-/// Draws it all; returns how many rows of the table there was room for. What is above and below the rows depends on the size of
-/// the screen alone, so that no row moves.
+/// Draws it all; returns how many rows of the table there was room for. The number of lines above and below the rows depends on the
+/// size of the screen alone, so that no row moves.
 pub fn draw(frame: &mut Frame, model: &mut Model, heading: &Heading) -> usize {
     let area = frame.area();
     let (width, height) = (area.width as usize, area.height as usize);
@@ -28,7 +28,7 @@ pub fn draw(frame: &mut Frame, model: &mut Model, heading: &Heading) -> usize {
     }
     let mut top = above(heading, width);
     let mut bottom = below(model, width, height);
-    // Of a small screen the rows get what they need first, then the bottom line, then what is above.
+    // On a small screen the rows get the lines that they need first, then the bottom line, then the lines above.
     let least_rows = 4.min(height);
     bottom.drain(..bottom.len().saturating_sub(height.saturating_sub(least_rows)));
     top.truncate(height.saturating_sub(least_rows + bottom.len()));

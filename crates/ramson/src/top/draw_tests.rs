@@ -1,4 +1,4 @@
-//! What the screen shows of a process of known truth.
+//! Tests of the screen for a process whose memory is known.
 
 use super::draw::draw;
 use super::heading::Heading;

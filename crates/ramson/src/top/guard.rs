@@ -38,7 +38,7 @@ impl Guard {
         let mut child = Command::new("/proc/self/exe");
         child.arg(COMMAND).stdin(OwnedFd::from(its)).stderr(Stdio::null());
         child.spawn()?;
-        // What it holds of the socket ends with the command, too.
+        // The `Command` holds the child's end of the socket; here our copy of that end closes.
         drop(child);
         ours.set_read_timeout(Some(MOST_TIME_TO_START))?;
         ours.read_exact(&mut [0])?;
@@ -60,9 +60,9 @@ impl Guard {
     }
 }
 
-/// What the child does, until its parent has ended.
+/// Runs in the child, until its parent has ended.
 pub fn guard() -> io::Result<()> {
-    // What ends its parent may be sent to both.
+    // A signal that ends the parent may be sent to both.
     for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
         flag::register(signal, Arc::default())?;
     }

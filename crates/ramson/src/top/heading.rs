@@ -1,4 +1,4 @@
-//! What is said above the rows: the process, what its RSS is, and what is not as it should be. Each is one line, so that no row
+//! Text above the rows: the process, what its RSS is, and what is not as it should be. Each is one line, so that no row
 //! moves.
 
 use super::model::Model;
@@ -21,9 +21,9 @@ pub struct Heading {
     pub title: String,
     /// Resident and live bytes of the same moment.
     pub rss: String,
-    /// What else is resident, largest first, and when that was read.
+    /// Other terms of RSS, largest first, and when they were read.
     pub split: Option<Split>,
-    /// What the reader has to know before believing the numbers, the most important first.
+    /// Facts that the reader must know before believing the numbers, the most important first.
     pub notes: Vec<String>,
     /// RSS, live, and free in the allocator, each with its value, and shorter.
     pub charts: [[String; 2]; 3],
@@ -155,7 +155,7 @@ impl Split {
     }
 }
 
-/// What the row of all stacks says behind its numbers: rates and the age of the mark, or what the filter leaves.
+/// Text of the row of all stacks after its numbers: rates and the age of the mark, or what the filter leaves.
 pub fn total_text(model: &Model) -> String {
     let (moments, total) = (&model.picture.moments, &model.shown);
     if let Some(filter) = filter_text(model) {

@@ -1,4 +1,4 @@
-//! What each key and the mouse does.
+//! Actions of each key and of the mouse.
 
 use super::model::{Clickable, Model};
 use super::table::sort_at;
@@ -33,7 +33,7 @@ pub const HELP: [(&str, &str); 15] = [
 /// Rows that a turn of the wheel moves by.
 const WHEEL_ROWS: usize = 3;
 
-/// What a key asks of the view's loop.
+/// Request of a key to the view's loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Nothing more: the model has done it.
@@ -63,7 +63,7 @@ pub fn of_every_view(key: KeyEvent) -> Option<Request> {
     }
 }
 
-/// Where a key moves a cursor among so many rows, if it does.
+/// Returns the row to which a key moves a cursor among `rows` rows; `None` for a key that moves none.
 pub fn moved(code: KeyCode, cursor: usize, page: usize, rows: usize) -> Option<usize> {
     let to = match code {
         KeyCode::Up | KeyCode::Char('k') => cursor.saturating_sub(1),
@@ -77,7 +77,7 @@ pub fn moved(code: KeyCode, cursor: usize, page: usize, rows: usize) -> Option<u
     Some(to.min(rows.saturating_sub(1)))
 }
 
-/// Where the wheel moves a cursor among so many rows.
+/// Returns the row to which the wheel moves a cursor among `rows` rows.
 pub fn wheeled(kind: MouseEventKind, cursor: usize, rows: usize) -> usize {
     let to = match kind {
         MouseEventKind::ScrollUp => cursor.saturating_sub(WHEEL_ROWS),
@@ -86,7 +86,7 @@ pub fn wheeled(kind: MouseEventKind, cursor: usize, rows: usize) -> usize {
     to.min(rows.saturating_sub(1))
 }
 
-/// What comes so many places after `now`, around the end.
+/// Returns the element so many places after `now`; the first comes after the last.
 fn neighbour<T: Copy + PartialEq>(all: &[T], now: T, places: usize) -> T {
     let place = all.iter().position(|&one| one == now).unwrap_or(0);
     all[(place + places) % all.len()]
@@ -103,7 +103,7 @@ impl Model {
             return Request::Done;
         }
         if self.is_help_shown {
-            // What is drawn bounds it.
+            // `draw_help` bounds the first line.
             match moved(key.code, self.help_first, page.max(1), usize::MAX) {
                 Some(first) => self.help_first = first,
                 None => self.is_help_shown = false,
@@ -132,7 +132,7 @@ impl Model {
         Request::Done
     }
 
-    /// What the mouse does: the wheel moves, a click on the heading sorts, a click on a row opens it.
+    /// Handles the mouse: the wheel moves, a click on the heading sorts, a click on a row opens it.
     pub fn point(&mut self, mouse: MouseEvent) {
         let rows = if self.is_help_shown { usize::MAX } else { self.rows.len() };
         let at = if self.is_help_shown { self.help_first } else { self.cursor };

@@ -1,7 +1,8 @@
 //! `ramson top`: what is using the memory of a running process, as it changes.
 //!
 //! `ramson_analysis::live` reads the process and makes rows of it. `model` holds them with what the user has chosen by `keys`,
-//! `heading` and `table` are its text, `charts` its pictures, `draw` puts it on the `screen`. `guard` gives the terminal back after an abort. `host` is the list of processes.
+//! `heading` and `table` are its text, `charts` its pictures, `draw` puts it on the `screen`. `guard` gives the terminal back after an
+//! abort. `host` is the list of processes.
 
 mod charts;
 mod draw;
@@ -46,7 +47,7 @@ pub fn top(flags: &TopFlags) -> Result<(), Failure> {
     }
 }
 
-/// What is named, if that is one profile.
+/// Returns the profile that the user named, if there is only one.
 fn alone(flags: &TopFlags) -> Result<Option<Recording>, Failure> {
     if flags.sources.is_empty() {
         return Ok(None);
@@ -106,7 +107,7 @@ fn text(watch: &Watch, flags: &TopFlags) -> String {
     cut_all(lines.into_iter().chain(rows))
 }
 
-/// What looking and drawing may take of one core; the split of RSS and new names have shares of their own.
+/// Share of one core that looking and drawing may take; the split of RSS and new names have shares of their own.
 const SHARE: f64 = 0.0055;
 
 struct Watch {
@@ -146,13 +147,13 @@ enum Shown {
     Process(Box<Watch>),
 }
 
-/// Of one process, or of the list of those that are named.
+/// Shows one process, or the list of those that are named.
 fn interactive(
     flags: &TopFlags,
     alone: Option<Recording>,
     wanted: &[Selector],
 ) -> Result<(), Failure> {
-    // Of a group there may be others later.
+    // A group may get other processes later.
     let is_alone = alone.is_some() && !wanted.iter().any(Selector::is_group);
     let mut shown = match alone {
         Some(recording) => Shown::Process(Box::new(Watch::of(Watched::of(recording), flags)?)),

@@ -1,4 +1,4 @@
-//! What the view shows of one process: the latest moment, and what the user has chosen. Snapshots and keys go in, rows come out;
+//! State of the view of one process: the latest moment, and what the user has chosen. Snapshots and keys go in, rows come out;
 //! nothing here touches a process or a terminal.
 
 use ramson_analysis::live::picture::Picture;
@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 /// Rows keep their places for this long, so that they can be read and clicked.
 const REST_NS: u64 = 3_000_000_000;
 
-/// Where on the screen is what can be clicked.
+/// Places on the screen that can be clicked.
 #[derive(Clone, Copy, Default)]
 pub struct Clickable {
     pub width: usize,
@@ -25,7 +25,7 @@ pub struct Clickable {
 
 pub struct Model {
     pub picture: Picture,
-    /// What the user has chosen.
+    /// The user's choices: this field and those down to `help_first`.
     pub view: View,
     pub sort: Sort,
     pub is_reversed: bool,
@@ -46,7 +46,7 @@ pub struct Model {
     /// Places of the rows at the left edge, and since when.
     places: HashMap<Key, usize>,
     placed_ns: u64,
-    /// What the cursor stays on; `None`: on the first row, whatever that is.
+    /// Row that the cursor stays on; `None`: the first row, whatever that is.
     held: Option<Key>,
     /// Answer to the last key, if it could not be obeyed.
     pub remark: Option<&'static str>,

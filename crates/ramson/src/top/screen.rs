@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a terminal has to take our last words, once a signal came.
+/// Time that a terminal has to take our last words, after a signal.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Our own signal arrives sooner, also on a busy machine.
 const MOST_TIME_TO_STOP: Duration = Duration::from_secs(5);
@@ -53,7 +53,7 @@ pub struct Screen {
 pub enum Input {
     Key(KeyEvent),
     Mouse(MouseEvent),
-    /// None until then, or a new size.
+    /// Nothing was typed in time, a signal came, or the terminal has a new size.
     Nothing,
     Gone,
 }
@@ -134,7 +134,7 @@ impl Screen {
         Ok(())
     }
 
-    /// What is typed until then.
+    /// Returns the next input; waits for it `until` this time at most.
     pub fn next_input(&mut self, until: Instant) -> io::Result<Input> {
         loop {
             // Asked of a terminal that has gone, the library would read for ever.
@@ -191,11 +191,11 @@ fn end_at(signal: i32) {
     });
     let _drawing = DRAWING.lock();
     leave();
-    // So that the process that waits for us sees what ended us.
+    // The process that waits for us then sees which signal ended us.
     let _ = emulate_default_handler(signal);
 }
 
-/// Gives the terminal back and stops until SIGCONT. Where no shell could, nothing stops, as the
+/// Gives the terminal back and stops until SIGCONT. If no shell could send SIGCONT, nothing stops, as the
 /// kernel would have it.
 fn stop(continued: &AtomicBool) {
     let start = Instant::now();
@@ -251,7 +251,7 @@ fn enter() -> io::Result<()> {
     execute!(stdout(), EnterAlternateScreen, Print(MOUSE_ON), Hide)
 }
 
-/// What fails here fails because the terminal has gone.
+/// Gives the terminal back. If something fails here, the terminal has gone.
 fn leave() {
     if !IS_TAKEN.swap(false, Relaxed) {
         return;

@@ -84,7 +84,7 @@ pub fn sort_at(column: usize, width: usize) -> Option<Sort> {
     column_at(&COLUMNS, column, width).unwrap_or(Some(Sort::Name))
 }
 
-/// What the heading at a column of the screen sorts by, if anything; `None` right of all of them.
+/// Order that the heading at a column of the screen sorts by, if any; `None` right of all headings.
 pub fn column_at<S: Copy>(columns: &[Column<S>], column: usize, width: usize) -> Option<Option<S>> {
     let mut end = 0;
     let shown = columns.iter().filter(|(.., least)| width >= *least);
