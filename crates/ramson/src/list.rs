@@ -33,7 +33,7 @@ pub fn list(flags: &ListFlags) -> Result<(), Failure> {
             Ok(())
         }
         count => Err(Failure::not_found(format!(
-            "none of the {count} profiles matches. \"ramson list\" shows them all"
+            "no profile matches (of {count}). \"ramson list\" shows them all"
         ))),
     }
 }
