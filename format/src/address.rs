@@ -1,6 +1,6 @@
 //! Addresses of code in a stack, of which there are two that differ by one byte.
 
-/// Where a function returns to: behind the call instruction.
+/// Address to which a function returns: after the call instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct ReturnAddress(pub u64);
@@ -19,7 +19,7 @@ impl ReturnAddress {
 }
 
 impl LookupAddress {
-    /// Where the call returns to, if it is one.
+    /// Returns the address to which the call returns, if this is a call.
     #[inline]
     pub const fn return_address(self) -> ReturnAddress {
         ReturnAddress(self.0.wrapping_add(1))

@@ -1,5 +1,5 @@
-//! What a process with libramson is told from outside, while it runs: the words at `ramson_control` in its memory, and the table at
-//! `ramson_slots`. Whoever may trace the process writes them through /proc/PID/mem; the library checks all of it before it uses any.
+//! Orders from outside to a running process with libramson: the words at `ramson_control` in its memory, and the table at `ramson_slots`.
+//! Whoever may trace the process writes them through /proc/PID/mem; the library checks all of it before it uses any.
 
 use crate::atomic::AtomicU64;
 use crate::settings::PATH_BYTES;
@@ -20,9 +20,9 @@ pub const SETTLE_SYMBOL: &str = "ramson_settle";
 pub const MOST_SLOTS: usize = 1 << 14;
 /// … at most so many, and behind them those of objects that were loaded later, which the library lists itself.
 pub const MOST_LISTED: usize = MOST_SLOTS - (1 << 12);
-/// So much of its own allocation a thread makes at most before it looks at its orders.
+/// Most bytes that a thread allocates itself before it looks at its orders.
 pub const LOOK_BYTES: u64 = 64 << 20;
-/// The same while no samples are taken: what is allocated until then after they are switched on is not seen.
+/// The same while no samples are taken. Allocations between switching samples on and the next look are not seen.
 pub const LOOK_BYTES_PAUSED: u64 = 128 << 10;
 /// Longest sampling interval that may be asked for.
 pub const MOST_INTERVAL_BYTES: u64 = crate::settings::MAX_INTERVAL_BYTES;
@@ -126,7 +126,7 @@ impl Orders {
     }
 }
 
-/// What `act` is to do.
+/// Task of `act`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Action {
@@ -147,7 +147,7 @@ impl Action {
     }
 }
 
-/// What is asked of `act`. The settings count at the first attach only.
+/// Request to `act`. The settings count at the first attach only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "as in the library's settings")]
 pub struct Request {
@@ -282,7 +282,7 @@ pub mod outcome {
     pub const BUSY: u64 = 4;
 }
 
-/// What lies at `ramson_control`. All zero but the layout is "nothing was asked".
+/// The words at `ramson_control`. All zero but the layout is "nothing was asked".
 #[repr(C)]
 #[derive(Debug)]
 #[expect(missing_docs, reason = "their types say what they are")]
@@ -305,11 +305,11 @@ pub struct Control {
 pub mod offset {
     use super::Control;
     use core::mem::offset_of;
-    /// Of the orders.
+    /// Offset of the orders.
     pub const ORDERS: u64 = offset_of!(Control, orders) as u64;
-    /// Of the request; the directory follows.
+    /// Offset of the request; the directory follows.
     pub const REQUEST: u64 = offset_of!(Control, request) as u64;
-    /// Of the outcome; what follows tells the state.
+    /// Offset of the outcome; the words that follow tell the state.
     pub const OUTCOME: u64 = offset_of!(Control, outcome) as u64;
 }
 
@@ -343,9 +343,9 @@ pub struct Slot {
     pub object: AtomicU64,
     /// The object's dynamic section, which tells it from another with that record.
     pub dynamic: AtomicU64,
-    /// Where the slot is.
+    /// Address of the slot.
     pub address: AtomicU64,
-    /// What it had, and gets back.
+    /// Pointer that the slot had, and gets back.
     pub before: AtomicU64,
     /// Number of the function in `HOOKED`.
     pub hook: AtomicU64,

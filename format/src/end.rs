@@ -25,11 +25,11 @@ pub enum Way {
     Signalled(u32),
     /// exec(2) put another image in its place.
     Replaced,
-    /// None: the file is a copy that was made while the process ran.
+    /// No end: the file is a copy that was made while the process ran.
     Copied,
 }
 
-/// What the system told about the end of a process. 0 is "not known".
+/// Facts that the system told about the end of a process. 0 is "not known".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// The way out.

@@ -1,4 +1,4 @@
-//! What a process counts about its own recording.
+//! Counters of a process about its own recording.
 
 macro_rules! health {
     ($($counter:ident $name:literal,)+) => {

@@ -2,7 +2,7 @@
 
 use crate::stack_flags;
 
-/// Where memory came from.
+/// Origin of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Kind {

@@ -170,7 +170,7 @@ impl RegionKind {
         self as u32 + 1
     }
 
-    /// Where its row of the directory lies in the header.
+    /// Returns the offset of its row of the directory in the header, in bytes.
     pub const fn row(self) -> usize {
         core::mem::offset_of!(Header, regions) + self as usize * size_of::<Region>()
     }
@@ -250,9 +250,9 @@ impl Header {
     }
 }
 
-/// Where the header has the latest failed allocation.
+/// Offset of the latest failed allocation in the header, in bytes.
 pub const FAILURE_OFFSET: u64 = core::mem::offset_of!(Header, failure) as u64;
-/// Where it has the latest abort without memory.
+/// Offset of the latest abort without memory in the header, in bytes.
 pub const ABORT_OFFSET: u64 = core::mem::offset_of!(Header, abort) as u64;
 /// Room for the executable's path.
 pub const EXE_BYTES: usize = 512;

@@ -4,7 +4,7 @@ use crate::{
     LIVE_FIRST_SEGMENT, LiveSample, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind, max_recent_frees,
 };
 
-/// Where each region of a new file lies.
+/// Place of a region in a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionPlan {
     /// Bytes from the start of the file.

@@ -16,7 +16,7 @@ const CHECK_AT: usize = ROOT_BYTES - 8;
 /// A root directory: where it was found, and what tells it from another one at the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// Of its file system, as stat has it.
+    /// Device of its file system, as stat has it.
     pub device: u64,
     /// Its number there.
     pub inode: u64,

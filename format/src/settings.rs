@@ -5,16 +5,17 @@ use crate::{FILE_BYTES_RANGE, MAX_OVERHEAD_PPM_RANGE, MAX_RECENT_FREES};
 
 /// Largest sampling interval.
 pub const MAX_INTERVAL_BYTES: u64 = 1 << 50;
-/// What the name of a variable begins with.
+/// Prefix of the variables' names.
 pub const PREFIX: &str = "RAMSON_";
 /// Longest path of a profile file.
 pub const PATH_BYTES: usize = 512;
-/// What is added to a path that the user names: a slash and `PID-TICKS-NAMESPACE.ramson`, or `.PID.IMAGE`; with the byte that ends it.
+/// Most bytes that are added to a path that the user names: a slash and `PID-TICKS-NAMESPACE.ramson`, or `.PID.IMAGE`; with the byte that
+/// ends it.
 const ADDED_BYTES: usize = 64;
 /// Longest path that the user may name.
 const MAX_PATH_BYTES: usize = PATH_BYTES - ADDED_BYTES;
 
-/// What a variable says.
+/// Setting that a variable makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting<'a> {
     /// RAMSON_INTERVAL; `None`: record nothing.
@@ -41,7 +42,7 @@ pub enum Setting<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected(pub &'static str);
 
-/// What a variable says, by its name without the prefix. `None`: no setting of that name.
+/// Parses a variable by its name without the prefix. `None`: no setting of that name.
 pub fn setting<'a>(name: &[u8], value: &'a [u8]) -> Option<Result<Setting<'a>, Expected>> {
     const SIZES: (u64, u64) = (1, MAX_INTERVAL_BYTES);
     let size = |range: (u64, u64)| parse_size(value).filter(|bytes| is_in(range, bytes));

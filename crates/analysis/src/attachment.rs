@@ -50,7 +50,7 @@ pub fn is_detached(recording: &Recording) -> bool {
     set & flags::ATTACHED != 0 && set & flags::HOOKED == 0
 }
 
-/// Of one whose sampling has ended: when, on the clock of its times.
+/// Returns when sampling ended, in ns on the clock of the recording's times. For recordings whose sampling has ended.
 fn ended_ns(recording: &Recording) -> u64 {
     let header = &recording.snapshot.header;
     match header.until_monotonic_ns {
@@ -90,7 +90,7 @@ pub fn state_of(recording: &Recording) -> Option<&'static str> {
     })
 }
 
-/// What a profile lacks because it began in a process that was running, or because sampling was switched off.
+/// Lists what a profile lacks because it began in a process that was running, or because sampling was switched off.
 pub fn what_is_missing(recording: &Recording) -> Vec<String> {
     let header = &recording.snapshot.header;
     let mut lines = Vec::new();
@@ -136,7 +136,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Of a process that began to be recorded after 10 s, was attached to again after 70 s, and took its last sample after 80 s.
+    /// A recording that began after 10 s, was attached to again after 70 s, and took its last sample after 80 s.
     fn recording(set: u32, until_s: u64) -> Recording {
         let header = Header {
             flags: set,

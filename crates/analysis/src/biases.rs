@@ -1,4 +1,4 @@
-//! Where in its file a mapping of another tool's profile begins.
+//! Biases of the mappings in another tool's profile: the addresses at which their files begin.
 
 use ramson_paths::{Links, Root};
 use ramson_profile::{Mapping, Profile};

@@ -1,4 +1,4 @@
-//! What changed between two sources, and whether that is more than chance.
+//! Changes between two sources, and whether they are more than chance.
 
 use crate::named::{Detail, Kinds, assemble, common_sample_type, take_sum};
 use crate::naming::Names;
@@ -11,11 +11,11 @@ use ramson_profile::{Diff, DiffTable, Estimate, Granularity, Profile, SampleType
 use ramson_source::{Failure, Members, Opened, Recording};
 use serde::Serialize;
 
-/// What is asked of two sources.
+/// A question about two sources.
 pub struct Question<'a> {
     /// Which names are shown.
     pub names: &'a Names,
-    /// What to count; `None`: the earlier source's own first choice.
+    /// Sample type to count; `None`: the first choice of the earlier source.
     pub sample_type: Option<SampleType>,
     /// Which part.
     pub selection: &'a Selection,
@@ -33,7 +33,7 @@ pub struct Comparison {
     /// `total` is the change.
     #[serde(flatten)]
     pub table: DiffTable,
-    /// Of the values.
+    /// Unit of the values.
     pub unit: &'static str,
     /// The earlier source.
     pub old: Side,
@@ -52,12 +52,12 @@ pub struct Comparison {
 /// One of two sources.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Side {
-    /// Of the program, or of the file.
+    /// Name of the program, or of the file.
     pub name: String,
-    /// `None`: another tool's file does not say.
+    /// Process ID; absent if another tool's file does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Those that it sums.
+    /// The processes, if the source is a sum of several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<Side>,
     /// Processes that were named and have no profile.
@@ -183,7 +183,7 @@ fn select(diff: &mut Diff, question: &Question, sample_type: SampleType) -> Resu
     }
 }
 
-/// Inside its interval. Where nothing is known of the interval nothing is called noise.
+/// Returns whether a change lies inside its interval. A change whose interval is not known is never called noise.
 pub fn is_noise(change: Estimate) -> bool {
     !change.variance.is_nan() && !change.is_significant()
 }

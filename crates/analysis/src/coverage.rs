@@ -1,4 +1,4 @@
-//! What of a running process's anonymous memory did not come from malloc, and whose it is.
+//! Anonymous memory of a running process that did not come from malloc, and its owners.
 //!
 //! The bytes are those of the RSS line: what is live, free in the allocator or held by it came from malloc, what the program mapped
 //! itself and the rest did not.
@@ -22,19 +22,19 @@ const ENOUGH: f64 = 0.5;
 pub struct Coverage {
     anonymous_bytes: u64,
     live_bytes: u64,
-    /// Of the allocator below the hooks: live, free, or its own.
+    /// Bytes in the allocator below the hooks: live, free, or its own.
     allocator_bytes: u64,
-    /// Elsewhere. What is neither may be either: recording began when the process had memory already, and its allocator's statistics
-    /// cannot be read.
+    /// Bytes outside the allocator. Bytes in neither figure may belong to either: recording began when the process had memory already,
+    /// and ramson cannot read its allocator's statistics.
     outside_bytes: u64,
-    /// Whose that is, if the live heap explains too little.
+    /// Owners of the bytes outside the allocator, if the live heap explains too little.
     owners: Vec<Owner>,
     /// The same as a phrase.
     reason: Option<String>,
 }
 
 impl Coverage {
-    /// Of a running process.
+    /// Divides the anonymous memory of a running process.
     pub fn of(pid: u32, rss: &Rss, snapshot: &Snapshot) -> Self {
         Self::divided(rss, |outside| owners::owners(pid, snapshot, outside))
     }
@@ -86,7 +86,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Of a heap of so many MiB, in which so many live, and another mapping.
+    /// Coverage of a heap of `heap` MiB, of which `live` MiB are live, and of another mapping of `other` MiB.
     fn coverage(heap: u64, live: u64, other: u64, owners: &[(&str, u64)]) -> Coverage {
         let rss = of_areas(heap, other, live);
         let owner = |&(name, mib): &(&str, u64)| Owner { name: name.into(), bytes: mib * MIB };

@@ -1,4 +1,4 @@
-//! What a process allocated and freed between two moments, as a profile: values are the later moment's less the earlier one's.
+//! Allocations and frees of a process between two moments, as a profile: each value is the later moment's less the earlier one's.
 
 use crate::named::{Detail, Named, name, unnamed};
 use crate::naming::Names;
@@ -7,8 +7,8 @@ use ramson_format::Kind;
 use ramson_profile::{Profile, merge};
 use ramson_source::{Failure, Recording};
 
-/// Of the heap, with names. Blocks that are live at both moments cancel; live values are negative where more was freed than allocated.
-/// `duration_ns` is what the profile says to cover, up to the later moment.
+/// Returns the change of the heap, with names. Blocks that are live at both moments cancel; live values are negative if more was freed
+/// than allocated. `duration_ns` is the time that the profile says to cover, up to the later moment.
 pub fn delta(
     first: &Recording,
     later: &Recording,

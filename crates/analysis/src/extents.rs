@@ -1,4 +1,4 @@
-//! What the program mapped itself, beside the heap.
+//! Memory that the program mapped itself, in addition to the heap.
 
 use ramson_format::{Health, Kind, flags};
 use ramson_process::{Presence, ProcessMemory};
@@ -23,7 +23,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Of the objects or bytes, what it stands for.
+    /// Estimates the objects or bytes that the sample stands for.
     pub fn estimate(&self, unit: SampleUnit) -> Estimate {
         let estimate = Estimate::of_sample(self.size, self.inverse_probability, unit);
         if self.is_part { estimate.as_part() } else { estimate }
@@ -114,7 +114,7 @@ pub fn blocks(snapshot: &Snapshot) -> Vec<u64> {
     blocks
 }
 
-/// What a program mapped itself, in sums.
+/// Sums over the memory that a program mapped itself.
 #[derive(Default, Serialize, schemars::JsonSchema)]
 pub struct MmapSums {
     /// Mapped and not unmapped.
@@ -129,7 +129,7 @@ pub struct MmapSums {
 }
 
 impl MmapSums {
-    /// Of a snapshot.
+    /// Sums over the extents of a snapshot.
     pub fn of(snapshot: &Snapshot) -> Self {
         let (reserved, mapped): (Vec<&Extent>, Vec<&Extent>) =
             snapshot.extents.iter().partition(|extent| extent.is_reserved);
@@ -145,7 +145,7 @@ impl MmapSums {
     }
 }
 
-/// Of several processes.
+/// Adds up the sums of several processes.
 impl<'a> iter::Sum<&'a Self> for MmapSums {
     fn sum<I: Iterator<Item = &'a Self>>(all: I) -> Self {
         let none = Self { without_holes: true, ..Self::default() };

@@ -14,13 +14,13 @@ use std::collections::{BTreeSet, HashMap};
 /// The answer.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Frees {
-    /// How many the profile can hold.
+    /// Number of frees that the profile can hold.
     pub max_frees: u64,
-    /// What was asked for.
+    /// Address that was asked for; null: none.
     pub address: Option<Address>,
-    /// Who freed what who allocated; the most blocks first.
+    /// Pairs of freeing and allocating function; those with the most blocks first.
     pub pairs: Vec<Pair>,
-    /// The latest first.
+    /// Freed blocks, the latest first.
     pub frees: Vec<FreedBlock>,
     /// Live blocks in which the address lies. `live` is what the whole process has.
     #[serde(rename = "live_blocks")]
@@ -40,7 +40,7 @@ pub struct Block {
     pub address: Address,
     /// Requested bytes.
     pub size: u64,
-    /// Of the address that was asked for.
+    /// Bytes from the block's first byte to the address that was asked for; null: none was.
     pub offset: Option<u64>,
     /// Nanoseconds since 1970.
     pub alloc_unix_ns: u64,
@@ -53,9 +53,9 @@ pub struct Block {
 /// A block that was freed.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct FreedBlock {
-    /// Of those that were remembered, from 1.
+    /// Number of the free among those that were remembered, from 1.
     pub number: u64,
-    /// What it was.
+    /// The block, as it was allocated.
     #[serde(flatten)]
     pub block: Block,
     /// Nanoseconds since 1970.
@@ -73,7 +73,7 @@ pub struct Pair {
     pub freed_by: Option<FrameName>,
     /// `None`: not known.
     pub allocated_by: Option<FrameName>,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u64,
     /// Their requested bytes.
     pub bytes: u64,
@@ -81,7 +81,7 @@ pub struct Pair {
     pub mean_lifetime_ns: u64,
 }
 
-/// In hexadecimal.
+/// An address in hexadecimal.
 #[derive(Clone, Copy)]
 pub struct Address(pub u64);
 

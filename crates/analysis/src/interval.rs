@@ -16,20 +16,20 @@ const LEAST_WIDENING: f64 = 0.005;
 /// Which interval was in force.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Intervals {
-    /// As asked for; 0: not known.
+    /// Sampling interval as asked for; 0: not known.
     pub configured_bytes: u64,
-    /// In force at the moment that is shown.
+    /// Interval in force at the moment that is shown.
     pub present_bytes: u64,
     /// The largest that a live sample was taken under.
     pub most_bytes: u64,
     /// Half-width of the live bytes' 95 % interval over the one at the configured interval, minus 1.
     pub widening: f64,
-    /// It may come from an interval that was asked for earlier, and not from the overhead bound.
+    /// The largest interval may have been asked for earlier, and not come from the overhead bound.
     pub was_set: bool,
 }
 
 impl Intervals {
-    /// Of a recording.
+    /// Returns the intervals of a recording.
     pub fn of(recording: &Recording) -> Self {
         let (header, live) = (&recording.snapshot.header, &recording.snapshot.live);
         let now_ns = recording.running.map(|_| monotonic_ns());

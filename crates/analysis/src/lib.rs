@@ -1,11 +1,12 @@
 //! From a source to an answer. Every answer is a value that carries its defects and serializes: `--json` prints it, a table
 //! renders it, a server sends it.
 //!
-//! `named` joins snapshot and symbols to a profile, `naming` looks names up, `selection` takes the part that is asked for,
-//! `overlap` tells what two moments of a process share, `delta` what one has more than the other, `lookup` names single addresses, `source_lines` shows source code with what its lines hold, `extents` what the program mapped itself. `rss` explains resident
-//! memory, `coverage` what of it the profile does not see and `owners` whose that is, `recording` what recording cost, `end` how a process ended,
-//! `summary` is all of these, `members` are several processes as one. `report`, `comparison`, `suspects`, `explain`, `flame` (coloured by a `tint`), `frees`, `timeline` (with the `steps` of RSS) and `listing` are the
-//! answers; `live` is one that goes on.
+//! `named` joins snapshot and symbols to a profile, `naming` looks names up, `selection` takes the part that is asked for, `overlap`
+//! tells what two moments of a process share, `delta` what one has more than the other, `lookup` names single addresses, `source_lines`
+//! shows source code with what its lines hold, `extents` what the program mapped itself. `rss` explains resident memory, `coverage` what
+//! of it the profile does not see and `owners` whose that is, `recording` what recording cost, `end` how a process ended, `summary` is
+//! all of these, `members` are several processes as one. `report`, `comparison`, `suspects`, `explain`, `flame` (coloured by a `tint`),
+//! `frees`, `timeline` (with the `steps` of RSS) and `listing` are the answers; `live` is one that goes on.
 #![forbid(unsafe_code)]
 
 pub mod attachment;

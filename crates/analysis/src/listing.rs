@@ -58,10 +58,10 @@ pub struct Entry {
     pub since_unix_ns: u64,
     /// When it ended, else when it last took a sample; nanoseconds since 1970.
     pub last_unix_ns: u64,
-    /// That is the last sample: the end was not seen.
+    /// `last_unix_ns` is the time of the last sample, because the end was not seen.
     #[serde(skip)]
     pub is_last_sample: bool,
-    /// In force.
+    /// Sampling interval in force, in bytes.
     pub interval_bytes: u64,
     /// Live bytes of the heap; null: not known, as the process was detached from.
     pub live: Option<Estimate>,
@@ -70,9 +70,9 @@ pub struct Entry {
 /// Which profiles are asked for: all that meet every condition.
 #[derive(Default)]
 pub struct Wanted {
-    /// Of running processes only.
+    /// Only running processes.
     pub is_running: bool,
-    /// Of this user's processes only.
+    /// Only this user's processes.
     pub user: Option<u32>,
     /// Each is in the name, the command line or the profile's path, or is the process ID.
     pub words: Vec<String>,
@@ -146,7 +146,7 @@ impl Entry {
             is_running: recording.running.is_some(),
             cause: end::cause_of(recording),
             rss: match recording.running {
-                // Of a process that is ending it is 0.
+                // A process that is ending shows an RSS of 0.
                 Some(pid) => Some(stat::rss_and_peak(pid).0).filter(|&bytes| bytes > 0),
                 None => end.as_ref().and_then(|end| end.last_rss),
             },
@@ -170,7 +170,7 @@ impl Entry {
             || word.parse() == Ok(self.pid)
     }
 
-    /// What short-lived processes have in common that are one row. A death for a lack of memory is like no other.
+    /// Returns the fields that short-lived dead processes of one row share. A death for a lack of memory always gets a row of its own.
     fn likeness(&self) -> Option<(&str, &str, Option<u32>)> {
         let life_ns = self.last_unix_ns.saturating_sub(self.start_unix_ns);
         let is_short = !self.is_running && self.sum_of.is_none() && life_ns < SHORT_LIFE_NS;

@@ -5,8 +5,8 @@ use crate::naming::{self, Names};
 use ramson_profile::{Location, LookupAddress, Profile, cut_excess, is_invisible};
 use ramson_source::{Failure, Recording};
 
-/// The function in whose code each address is, as one line of text; addresses without a name are left out. Where a mapping was replaced by
-/// another, the later one counts.
+/// Names the function in whose code each address is, as one line of text. Addresses without a name are left out. If another mapping
+/// replaced a mapping, the later one counts.
 pub fn names_of(
     recording: &Recording,
     names: &Names,

@@ -14,7 +14,7 @@ pub fn in_one_line(defects: Vec<SymbolDefect>, fate: RootFate) -> Vec<SymbolDefe
     };
     let (lost, mut others): (Vec<_>, Vec<_>) =
         defects.into_iter().partition(|defect| path_of_lost(defect).is_some());
-    // What is at the same path here says nothing of an object in another root directory.
+    // A file at the same path here says nothing of an object in another root directory.
     others
         .retain(|defect| !(is_elsewhere && matches!(defect, SymbolDefect::BuildIdDiffers { .. })));
     if lost.len() < 2 && root == LostRoot::Present {

@@ -9,13 +9,13 @@ use ramson_profile::Estimate;
 use serde::Serialize;
 use std::cmp::Ordering;
 
-/// One of several, in a line.
+/// One of several processes, in a line.
 #[derive(Clone, Default, Serialize, schemars::JsonSchema)]
 pub struct Row {
-    /// `None`: another tool's file does not say.
+    /// Process ID; `None`: another tool's file does not say.
     #[serde(skip)]
     pub pid: Option<u32>,
-    /// Of the program, or of the file.
+    /// Name of the program, or of the file.
     #[serde(skip)]
     pub name: String,
     /// Resident bytes at the moment that is shown, or as they were last seen.
@@ -30,29 +30,29 @@ pub struct Row {
     pub command_line: Vec<String>,
 }
 
-/// What is said of one of several.
+/// The answer for one of several processes.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Each<T> {
-    /// In a line.
+    /// The process in one line.
     #[serde(flatten)]
     pub row: Row,
-    /// As it is said of one.
+    /// The answer, as for a single process.
     #[serde(flatten)]
     pub answer: T,
 }
 
-/// What is said of several together.
+/// Facts about several processes together.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Sum {
-    /// Of those that run, as far as it can be read: shared pages are counted once per process.
+    /// RSS of the processes that run, as far as ramson can read it. Shared pages are counted once per process.
     pub rss: Option<Rss>,
     /// Resident bytes of all, as far as they are known.
     pub rss_bytes: Option<u64>,
     /// Live bytes of the heap, by the profiles.
     pub live: Estimate,
-    /// Of moments of a history, the latest; nanoseconds since 1970.
+    /// Latest of the moments that are shown from a history, in nanoseconds since 1970.
     pub past_unix_ns: Option<u64>,
-    /// What the programs mapped themselves.
+    /// Memory that the programs mapped themselves.
     pub mmap: MmapSums,
     /// Processes that were named and have no profile.
     pub unprofiled: usize,
@@ -95,7 +95,7 @@ impl Row {
         Self { live: summary.live, ..row }
     }
 
-    /// Of a running process of which no more is known.
+    /// Describes a running process of which nothing more is known.
     pub fn of_process(pid: u32, name: String) -> Self {
         let stat = Stat::of(pid);
         Self {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub struct Named {
     /// With names.
     pub profile: Profile,
-    /// What kept it from having more of them.
+    /// Reasons why frames have no names.
     pub missing_symbols: Vec<SymbolDefect>,
 }
 
@@ -50,7 +50,7 @@ pub enum Kinds {
 }
 
 impl Kinds {
-    /// Of a recording; `None`: all.
+    /// Returns the only kind to take from a recording; `None`: all kinds.
     pub fn of_recording(self) -> Option<Kind> {
         match self {
             Self::Usual => Some(Kind::Heap),
@@ -60,7 +60,7 @@ impl Kinds {
     }
 }
 
-/// What a source lacks.
+/// Lists the defects of a source.
 pub fn defects(opened: &Opened) -> Vec<String> {
     match opened {
         Opened::Recording(recording) => what_is_missing(recording),
@@ -96,7 +96,7 @@ pub fn take_named(
     }
 }
 
-/// What all of them count: what was asked for, or the first one's own first choice.
+/// Returns the sample type that all sources count: the one that was asked for, or the first source's own first choice.
 pub fn common_sample_type(
     opened: &[Opened],
     asked: Option<SampleType>,
@@ -232,7 +232,7 @@ pub fn unnamed(recording: &Recording, detail: Detail, kind: Option<Kind>) -> Pro
     profile_of(recording, samples, locations)
 }
 
-/// Of all that a stack allocated, which is counted per stack only: its size is the average.
+/// Returns the labels of a stack's allocations. Allocations are counted per stack only, so their size label is the average.
 fn labels(number: usize, stack: &Stack, detail: Detail, kind: Option<Kind>) -> Arc<[Label]> {
     let own = match detail {
         Detail::Numbered => return [numbered(number)].into(),
@@ -276,7 +276,7 @@ fn thread(recording: &Recording, tid: u32) -> Label {
     Label::thread(name.map_or_else(|| tid.to_string(), |name| format!("{name}/{tid}")).into())
 }
 
-/// Of a running thread.
+/// Returns the name of a running thread.
 pub fn thread_name(pid: u32, tid: u32) -> Option<String> {
     let name = text::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
     Some(name.trim_end().to_owned())

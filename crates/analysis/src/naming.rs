@@ -18,7 +18,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 const START_WITH_FRAMES: &str = "Start it with \"ramson run --languages\"";
 
-/// Where names are looked for.
+/// Places to search for names.
 #[derive(Clone, Default)]
 pub struct Search {
     /// Directories with further debug files.
@@ -36,7 +36,7 @@ pub struct Search {
 /// Which names are shown.
 #[derive(Clone, Default)]
 pub struct Names {
-    /// Where they come from.
+    /// Places to search for them.
     pub search: Search,
     /// How those of C++ and Rust functions are written.
     pub demangle: Demangle,
@@ -55,14 +55,14 @@ pub enum Demangle {
 }
 
 impl Search {
-    /// What finds names for a recording.
+    /// Returns the symbolizer for a recording.
     pub fn symbolizer(&self, recording: Option<&Recording>) -> Result<Symbolizer, Failure> {
         let owner = recording.map_or(Some(getuid().as_raw()), owner_of);
         let names = recording.and_then(|recording| recording.names.clone());
         self.symbolizer_for(owner, names, recording.and_then(other_root))
     }
 
-    /// What finds names for a profile of another tool, of this file or whatever it came from.
+    /// Returns the symbolizer for a profile of another tool, which came from this file or another origin.
     pub fn symbolizer_of_foreign(&self, origin: &str) -> Result<Symbolizer, Failure> {
         self.symbolizer_for(Some(owner_of_foreign(origin)), None, None)
     }
@@ -235,7 +235,7 @@ fn compiled(name: &str) -> Frame {
     Frame { function: name.into(), system_name, file, line, offset: None }
 }
 
-/// What makes a run time tell the names of the code that it compiles.
+/// Returns how to make a language runtime tell the names of the code that it compiles; `None`: no way is known.
 fn remedy(source: &Recording) -> Option<String> {
     let name = source.name();
     match (name, source.running) {
@@ -250,7 +250,7 @@ fn remedy(source: &Recording) -> Option<String> {
     }
 }
 
-/// Where the files of a process that has ended are still, if not in our own root directory.
+/// Returns the root directory that still has the files of an ended process, if it is not our own.
 pub fn other_root(source: &Recording) -> Option<NotedRoot> {
     match fate_of(source) {
         RootFate::Present(path) => Some(NotedRoot { path, owner: owner_of(source) }),
@@ -258,7 +258,7 @@ pub fn other_root(source: &Recording) -> Option<NotedRoot> {
     }
 }
 
-/// What became of the root directory of a process.
+/// Returns the fate of a process's root directory.
 fn fate_of(source: &Recording) -> RootFate {
     match source.running {
         Some(_) => RootFate::Own,

@@ -1,5 +1,5 @@
-//! What two snapshots of one process both hold. A sample that is live in both was taken once and cancels in the difference, value
-//! and error; what was allocated before the earlier one is part of what is counted in the later one (docs/sampling.md).
+//! Overlap of two snapshots of one process. A sample that is live in both was taken once and cancels in the difference, value and error.
+//! Allocations before the earlier snapshot are part of those that the later one counts (docs/sampling.md).
 
 use ramson_format::Kind;
 use ramson_reader::{LiveSample, LookupAddress, Snapshot, Stack};
@@ -48,7 +48,7 @@ fn of_live(live: &LiveSample) -> (u64, u64, u64, u32) {
     (live.address, live.monotonic_ns, live.size, live.tid)
 }
 
-/// What two snapshots of a process know a stack by.
+/// Returns the key by which two snapshots of a process know the same stack.
 pub fn of_stack(stack: &Stack) -> (Kind, u32, &[LookupAddress]) {
     (stack.kind(), stack.epoch, &stack.frames)
 }

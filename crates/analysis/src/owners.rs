@@ -7,7 +7,7 @@ use ramson_reader::Snapshot;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Of memory of which no more is known.
+/// Name of memory of which no more is known.
 const POOL: &str = "mapped by a pool or an allocator of the program's own";
 /// Less than this share of it is not worth a word.
 const LEAST_SHARE: f64 = 0.02;
@@ -15,16 +15,16 @@ const LEAST_SHARE: f64 = 0.02;
 const LIBRARIES: [&str; 4] =
     ["libc.so.6", "libramson.so", "libstdc++.so.6", "ld-linux-x86-64.so.2"];
 
-/// One of them.
+/// An owner of memory outside malloc.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Owner {
-    /// As a phrase.
+    /// Name of the owner, as a phrase.
     pub name: String,
     /// Resident bytes.
     pub bytes: u64,
 }
 
-/// Of so many bytes outside of malloc, those with the most first.
+/// Returns the owners of `outside_bytes` bytes outside malloc, those with the most first.
 pub fn owners(pid: u32, snapshot: &Snapshot, outside_bytes: u64) -> Vec<Owner> {
     let mut of_objects: BTreeMap<&str, u64> = BTreeMap::new();
     if let Ok(memory) = ProcessMemory::open(pid) {

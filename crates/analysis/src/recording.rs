@@ -1,4 +1,4 @@
-//! What recording cost the program, and what it lost.
+//! Cost of recording to the program, and what the recording lost.
 
 use crate::attachment;
 use crate::interval::Intervals;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 const BOUND_BYTES: f64 = (4 << 20) as f64;
 const BOUND_SHARE: f64 = 0.0005;
 
-/// What is lost, by cause, and what to do about it.
+/// Losses by cause, and what to do about them.
 const DROPS: [(Health, &str); 6] = [
     (
         Health::DroppedLive,
@@ -48,14 +48,14 @@ pub fn lost(health: impl Fn(Health) -> u64) -> Vec<(u64, &'static str)> {
     all.filter(|&(count, _)| count > 0).collect()
 }
 
-/// What recording cost.
+/// Cost of recording.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Cost {
-    /// In force.
+    /// Sampling interval in force.
     pub interval_bytes: u64,
-    /// As asked for; 0: not known.
+    /// Sampling interval as asked for; 0: not known.
     pub configured_interval_bytes: u64,
-    /// How often the overhead bound moved it.
+    /// How often the overhead bound moved the interval.
     pub interval_changes: u64,
     /// The largest that a live sample was taken under; 0: there is none that tells.
     pub most_interval_bytes: u64,
@@ -93,7 +93,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Of a recording with so many live bytes; `resident_bytes` are ramson's.
+    /// Returns the cost of a recording with `live_bytes` live bytes; `resident_bytes` are ramson's.
     pub fn of(
         recording: &Recording,
         intervals: Intervals,
@@ -131,7 +131,7 @@ pub fn health(header: &Header) -> BTreeMap<&'static str, u64> {
     HEALTH.iter().map(|&(kind, name)| (name, header.health[kind as usize])).collect()
 }
 
-/// What was dropped, cut or damaged: never left out of a report.
+/// Lists what was dropped, cut or damaged. Every report shows these lines.
 pub fn what_is_missing(recording: &Recording) -> Vec<String> {
     let health = &recording.snapshot.header.health;
     let drops = lost(|kind| health[kind as usize]).into_iter();

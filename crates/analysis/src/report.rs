@@ -1,4 +1,4 @@
-//! What is using the memory: a profile as tables and trees.
+//! Reports on the use of memory: a profile as tables and trees.
 
 use crate::frees::{self, Frees};
 use crate::members::{Each, together, unprofiled_text};
@@ -17,13 +17,13 @@ use serde::{Serialize, Serializer};
 /// Tree frames below this share of the total are merged.
 const MIN_TREE_SHARE: f64 = 0.005;
 
-/// What is asked of a source.
+/// A question about a source.
 pub struct Question<'a> {
     /// Which names are shown.
     pub names: &'a Names,
     /// Which memory.
     pub kinds: Kinds,
-    /// What to count; `None`: the source's own first choice.
+    /// Sample type to count; `None`: the source's own first choice.
     pub sample_type: Option<SampleType>,
     /// How it is shown.
     pub view: Shown,
@@ -58,7 +58,7 @@ pub enum Shown {
     Threads,
     /// Blocks that were freed of late.
     Frees,
-    /// What recording cost.
+    /// Cost of recording.
     Health,
 }
 
@@ -68,28 +68,28 @@ pub struct Report {
     /// The rows.
     #[serde(flatten)]
     pub view: View,
-    /// Of the values.
+    /// Unit of the values.
     pub unit: &'static str,
-    /// 0: not known.
+    /// Sampling interval in bytes; 0: not known.
     pub interval_bytes: u64,
-    /// All stacks, before any filter: what percentages are percentages of.
+    /// Sum over all stacks, before any filter. Percentages are shares of this sum.
     pub whole: Estimate,
     /// Sum of |value| over all stacks before any filter.
     #[serde(skip)]
     pub magnitude: f64,
-    /// What was counted.
+    /// Sample type that was counted.
     #[serde(skip)]
     pub sample_type: SampleType,
-    /// What the source lacks.
+    /// Defects of the source.
     pub defects: Vec<String>,
-    /// What kept frames from having names.
+    /// Reasons why frames have no names.
     #[serde(serialize_with = "as_texts")]
     #[schemars(with = "Vec<String>")]
     pub missing_symbols: Vec<SymbolDefect>,
-    /// What it is of.
+    /// The source that the report is about.
     #[serde(flatten)]
     pub subject: Subject,
-    /// Other commands that have more to say; of stacks that are live.
+    /// Other commands that say more about stacks that are live.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pointers: Option<Pointers>,
     /// Filters that matched nothing.
@@ -98,13 +98,13 @@ pub struct Report {
     /// Frames of libraries and of wrappers around malloc were taken out of the stacks.
     #[serde(skip)]
     pub is_folded: bool,
-    /// Of what the program mapped itself, and nothing else.
+    /// The report is about memory that the program mapped itself, and nothing else.
     #[serde(skip)]
     pub is_of_mmap: bool,
-    /// What the view was made of.
+    /// The profile that the view was made from.
     #[serde(skip)]
     pub profile: Profile,
-    /// Of each of several, those with the largest RSS first; the rest is of their sum.
+    /// Reports on each of several processes, those with the largest RSS first; the rest of this report is about their sum.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<Each<Report>>,
 }
@@ -279,7 +279,7 @@ pub fn unit(sample_type: SampleType) -> &'static str {
     }
 }
 
-/// The profile in the detail that the view needs. What recording cost needs no names.
+/// Returns the profile in the detail that the view needs. The view of the recording's cost needs no names.
 fn named(opened: &mut Opened, question: &Question) -> Result<Named, Failure> {
     let is_labelled =
         matches!(question.view, Shown::Sizes | Shown::Threads) || question.selection.uses_labels();

@@ -19,7 +19,7 @@ const Z_95: f64 = 1.959_964;
 /// A process's resident memory.
 #[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct Rss {
-    /// What the kernel counts: the sum of the terms.
+    /// Resident bytes that the kernel counts: the sum of the terms.
     pub bytes: u64,
     /// Every term of `Term::ALL`, in its order.
     #[serde(serialize_with = "by_name")]
@@ -32,32 +32,33 @@ pub struct Rss {
     pub is_live_counted: bool,
     /// The profile's estimate of what is live, resident or not.
     live_by_profile: Option<Estimate>,
-    /// Of that, what is not resident: never touched, or swapped out; known where it is more than is resident.
+    /// Part of the profile's live bytes that is not resident: never touched, or swapped out. Null if there is none. Null also if ramson
+    /// did not look because the estimate is not above the resident bytes.
     live_not_resident: Option<Estimate>,
     /// Whose memory the free bytes are: `malloc` (the C library's), or the name of another allocator.
     pub allocator: String,
-    /// What the allocator holds, or else the other anonymous memory, may be live: allocated before an attach, or not seen.
+    /// Memory that the allocator holds, or else the other anonymous memory, may be live: allocated before an attach, or not seen.
     pub may_hold_live: bool,
-    /// `attach`, `fork` or, of several processes, `either`: what the process may have allocated before that the profile does not have; null:
-    /// it has all.
+    /// `attach`, `fork` or, of several processes, `either`: the process may have allocated memory before this event, which the profile
+    /// does not have. Null: the profile has all.
     pub before: Option<Before>,
     /// The parts, for those who look further.
     #[serde(skip)]
     pub explained: Explained,
-    /// What a trim of glibc's arenas would return; `None` where their statistics are not known.
+    /// Bytes that a trim of glibc's arenas would return; `None` if their statistics are not known.
     #[serde(skip)]
     pub releasable: Option<u64>,
 }
 
-/// What came before the first allocation that a profile can have: the process ran already.
+/// The event before the first allocation that a profile can have: the process ran already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Before {
-    /// Of ramson.
+    /// ramson attached to the process.
     Attach,
-    /// By its parent.
+    /// The parent forked the process.
     Fork,
-    /// Of several processes.
+    /// One or the other, in a sum of several processes.
     Either,
 }
 
@@ -73,8 +74,8 @@ impl std::fmt::Display for Before {
 }
 
 impl Rss {
-    /// Of a running process; `None` where the kernel does not let us look. `profile` is the profile's file, `allocators` are
-    /// found if they are `None`.
+    /// Reads the RSS of a running process; `None` if the kernel does not let us look. `profile` is the profile's file. Fills in
+    /// `allocators` if they are `None`.
     pub fn read(
         pid: u32,
         profile: &str,
@@ -92,7 +93,7 @@ impl Rss {
         Some(Self::of(&reading, Some(snapshot), allocators.as_ref()))
     }
 
-    /// From a reading of a process's memory. Where the allocator's statistics do not tell what is live, the profile's estimate
+    /// Divides a reading of a process's memory into terms. If the allocator's statistics do not tell what is live, the profile's estimate
     /// does: it is taken out of the anonymous memory of which no more is known.
     pub fn of(
         reading: &Reading,
@@ -105,7 +106,7 @@ impl Rss {
             let memory = memory.as_ref()?;
             Some(extents::residence(snapshot?, memory))
         };
-        // What an attach has not seen is told from untouched blocks only by looking at these.
+        // After an attach or a fork, only a look at the blocks tells memory that was not seen from untouched blocks.
         let is_attached = snapshot.is_some_and(|it| it.header.flags & flags::ATTACHED != 0);
         let before = match () {
             () if is_attached => Some(Before::Attach),
@@ -172,8 +173,8 @@ impl Rss {
         }
     }
 
-    /// Of a process that ran already when recording began: takes what the profile does not have out of the live bytes that the allocator
-    /// counts. The process had allocated it before, or allocates unseen.
+    /// Sets the event before which the process ran already. Takes memory that the profile does not have out of the live bytes that the
+    /// allocator counts: the process had allocated it before that event, or allocates it unseen.
     pub fn since(mut self, before: Option<Before>) -> Self {
         self.before = before;
         self.may_hold_live = before == Some(Before::Attach) && !self.is_live_counted;
@@ -199,7 +200,7 @@ impl Rss {
         self.terms[Term::Unseen as usize] = unseen;
     }
 
-    /// Of several processes: the sum of each term. Shared pages are counted once per process. `None`: of no process.
+    /// Sums each term over several processes. Shared pages are counted once per process. `None`: there is no process.
     pub fn sum(all: &[&Self]) -> Option<Self> {
         let first = all.first()?;
         let is_one_allocator = all.iter().all(|rss| rss.allocator == first.allocator);
@@ -245,7 +246,7 @@ impl Rss {
             };
             let shown = Estimate { value: estimate.value.abs(), ..estimate };
             let bytes = match estimate.variance > 0.0 {
-                // What was lost of live is in one of the others.
+                // Lost live bytes are in one of the other terms, so that each of those is an upper bound.
                 true if shown.is_part() && term != Term::Live => {
                     format!("≤ {}", format_bytes(shown.value))
                 }
@@ -257,7 +258,7 @@ impl Rss {
         line
     }
 
-    /// What the profile estimates to be live, where the line has another figure for it.
+    /// Returns the profile's estimate of live bytes as a phrase, if the line shows another figure for them.
     pub fn profile_line(&self) -> Option<String> {
         let (live, shown) = (self.live_by_profile?, self.term(Term::Live));
         if live.is_nothing() || format_bytes(live.value) == format_bytes(shown.value) {
@@ -276,7 +277,7 @@ impl Rss {
         Term::ALL.iter().map(|&(term, _)| (self.word(term), self.term(term)))
     }
 
-    /// What a term is called.
+    /// Returns the name of a term.
     pub fn word(&self, term: Term) -> String {
         match term {
             Term::Unseen => match self.before {
@@ -301,8 +302,8 @@ fn rest(explained: &Explained) -> i64 {
     [Part::Held, Part::Anonymous].iter().map(|&part| explained.part(part).max(0)).sum()
 }
 
-/// Takes what is live out of the memory of which no more is known, first where its blocks are. What remains there, more or
-/// less, is live too if it lies within the estimate's error: it cannot be told from that. Returns the terms' variances.
+/// Takes live memory out of the memory of which no more is known, first where its blocks are. A remainder, more or less, that lies within
+/// the estimate's error cannot be told from live memory and counts as live too. Returns the terms' variances.
 fn take_live(explained: &mut Explained, live: Estimate) -> Vec<(Term, f64)> {
     // The error from lost records is unknown: only what was seen counts as live.
     let noise = if live.is_part() { 0.0 } else { live.half_width_95() };
@@ -320,7 +321,7 @@ fn take_live(explained: &mut Explained, live: Estimate) -> Vec<(Term, f64)> {
             variances.push((term, live.variance));
         }
         left = (left - taken).max(0);
-        // Where the allocator's areas fall short of the estimate by no more than its error, nothing is left to take elsewhere.
+        // If the allocator's areas fall short of the estimate by no more than its error, nothing is left to take elsewhere.
         if part == Part::Held && there > 0 && !is_all && left as f64 <= noise {
             left = 0;
         }

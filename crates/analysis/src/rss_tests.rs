@@ -50,7 +50,7 @@ pub fn of_areas(heap: u64, other: u64, live: u64) -> Rss {
     Rss::divided(explained, None, Some((estimate(live as f64, 0.0), false)), &|| None, None)
 }
 
-/// So many MiB that the allocator counts as live in a process that ran already, of which the profile has so many ± so many.
+/// RSS of a process that ran already: the allocator counts `counted` MiB as live, and the profile has `live` ± `half_width` MiB of them.
 pub fn half_unseen(counted: f64, live: f64, half_width: f64, before: Before) -> Rss {
     let bytes = (counted * MIB) as u64;
     let text = format!("10000000-50000000 rw-p 0 00:00 0 [heap]\nRss: {} kB\n", bytes >> 10);
@@ -88,7 +88,7 @@ fn the_line_has_the_terms_in_their_order_and_leaves_zeros_out() {
     assert_eq!(rss.line(), "RSS 5.00 MiB = files 1.00 MiB + other anonymous 4.00 MiB");
 }
 
-/// Where blocks are known to lie in the heap, and none in the other mapping.
+/// Returns the lines for blocks that are known to lie in the heap, with none in the other mapping.
 fn line_of(live: Estimate) -> (String, Option<String>) {
     let rss = Rss::divided(
         explained_with(&[HEAP]),

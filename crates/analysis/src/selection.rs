@@ -20,7 +20,7 @@ pub struct Selection {
     pub granularity: Option<Granularity>,
 }
 
-/// What a selection did to a profile.
+/// The result of applying a selection to a profile.
 #[derive(Default)]
 pub struct Applied {
     /// Filters that matched nothing.
@@ -59,7 +59,7 @@ impl Selection {
     }
 }
 
-/// What the filter found, so that the next attempt may hit.
+/// Lists the labels or frames that the filter met, so that the next attempt may hit.
 fn nothing_left(step: &Step, profile: &Profile, sample_type: SampleType) -> String {
     let (kind, mut names) = match step.flag.starts_with("--tag") {
         true => ("labels there", labels(profile)),

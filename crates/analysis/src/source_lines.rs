@@ -1,7 +1,7 @@
 //! The lines of one source file, with what was allocated at each.
 //!
-//! Debug information names files, and it is as trustworthy as who made it. So a file is shown only if this profile's names it and if it
-//! is beneath a directory that the user chose for this; no link is followed on the way there.
+//! Debug information names files, and it is as trustworthy as who made it. A file is therefore shown only if this profile's debug
+//! information names it and if it is beneath a directory that the user chose for this; no link is followed on the way there.
 
 use crate::named::{Detail, Kinds, take_sum};
 use crate::naming::Names;
@@ -15,41 +15,41 @@ use std::path::{Component, Path, PathBuf};
 
 /// A larger file is not source code that a person wrote.
 const MOST_FILE_BYTES: u64 = 16 << 20;
-/// Of a line.
+/// Longest text of a line that is shown, in letters.
 const MOST_LETTERS: usize = 240;
 /// Lines shown above and below one with bytes.
 const CONTEXT: u32 = 3;
-/// What JSON adds to the text of a line, at most.
+/// Most bytes that JSON adds to the text of a line.
 const LINE_BYTES: usize = 200;
 
-/// What is asked.
+/// A question about a source file.
 pub struct Question<'a> {
     /// Which names are shown.
     pub names: &'a Names,
-    /// As the profile's debug information names it, and reports show it.
+    /// Name of the file in the profile's debug information, as reports show it.
     pub file: &'a str,
     /// Directories beneath which it may be.
     pub roots: &'a [PathBuf],
-    /// What is counted.
+    /// Sample type to count.
     pub sample_type: SampleType,
-    /// What the answer may have as JSON.
+    /// Largest size of the answer as JSON, in bytes.
     pub most_bytes: usize,
 }
 
 /// The answer.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct SourceLines {
-    /// As the debug information names it.
+    /// Name of the file in the debug information.
     pub file: String,
     /// The file that was read.
     pub path: PathBuf,
-    /// It was changed after the program began: lines may not be what was compiled.
+    /// The file was changed after the program began: its lines may not be those that were compiled.
     pub is_newer: bool,
-    /// What `flat` and `cum` count.
+    /// Sample type that `flat` and `cum` count.
     pub sample_type: SampleType,
-    /// Of the whole profile.
+    /// Total of the whole profile.
     pub total: Estimate,
-    /// Of the stacks that pass through this file.
+    /// Sum over the stacks that pass through this file.
     pub of_file: Estimate,
     /// Lines of the file.
     pub all_lines: usize,
@@ -68,7 +68,7 @@ pub struct SourceLine {
     pub text: String,
     /// Allocated by the line itself; null: nothing.
     pub flat: Option<Estimate>,
-    /// Allocated by it and by what it calls; null: nothing.
+    /// Allocated by the line and by the functions that it calls; null: nothing.
     pub cum: Option<Estimate>,
 }
 
@@ -126,7 +126,7 @@ fn began(opened: &Opened) -> Option<u64> {
     }
 }
 
-/// What the lines of the file hold, and what all stacks through it do.
+/// Returns the sums by line of the file, and the sum of all stacks through the file.
 fn by_line(profile: &Profile, question: &Question) -> (BTreeMap<u32, Sums>, Estimate) {
     let table = FrameTable::new(profile);
     let is_meant: Vec<bool> =

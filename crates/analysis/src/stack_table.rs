@@ -17,11 +17,11 @@ const LEAST_FREE_BYTES: f64 = (1 << 20) as f64;
 /// The stacks with the largest values.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct StackTable {
-    /// What was counted.
+    /// Sample type that was counted.
     #[serde(serialize_with = "as_name")]
     #[schemars(with = "String")]
     pub sample_type: SampleType,
-    /// Of all stacks that pass the filters.
+    /// Sum over all stacks that pass the filters.
     pub total: Estimate,
     /// How old the live bytes of all of them are; `None` where the profile does not say.
     pub ages: Option<Ages>,
@@ -34,13 +34,13 @@ pub struct StackTable {
 /// Stacks that look the same.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct StackRow {
-    /// What they hold.
+    /// Value of the stacks, in the unit of the sample type.
     pub value: Estimate,
     /// How many allocations that is.
     pub objects: Estimate,
-    /// Of the live bytes; `None` where the profile does not say when they were allocated.
+    /// Ages of the live bytes; null if the profile does not say when they were allocated.
     pub ages: Option<Ages>,
-    /// Of the live bytes; `None` unless they grow without bound, by all that is known.
+    /// Growth of the live bytes; null unless the stack is a leak suspect.
     pub growth: Option<Growth>,
     /// Leaf first.
     pub frames: Vec<FrameName>,
@@ -55,7 +55,7 @@ pub struct Pointers {
     pub growth_per_hour: Estimate,
     /// Free in the allocator, where it is much of RSS.
     pub free: Option<Estimate>,
-    /// What a trim would return of that; `None` where the allocator does not tell.
+    /// Bytes of `free` that a trim would return; null if the allocator does not tell.
     pub releasable: Option<u64>,
 }
 
@@ -105,7 +105,7 @@ impl StackTable {
 }
 
 impl Pointers {
-    /// Of a process, or several, with that RSS; these grow.
+    /// Returns the pointers for a process, or several, with this RSS and these growing leak suspects.
     pub fn of(rss: Option<&Rss>, growing: &[Growth]) -> Self {
         let free = rss.map(|rss| (rss, rss.term(Term::Free))).filter(|(rss, free)| {
             free.value >= LEAST_FREE_BYTES && free.value >= LEAST_FREE_SHARE * rss.bytes as f64

@@ -1,4 +1,4 @@
-//! Where RSS rose or fell within a short time, and live memory did not follow.
+//! Steps of RSS: it rose or fell within a short time, and live memory did not follow.
 
 use crate::terms::Terms;
 use ramson_process::Term;
@@ -14,7 +14,7 @@ const FOLLOWED: f64 = 0.4;
 /// A step takes no longer than this, or than this part of all the time that is looked at.
 const MOST_NS: u64 = 60_000_000_000;
 const MOST_PART: u64 = 50;
-/// What is cut off the ends of a step must be less than this share of it.
+/// Largest share of a step that is cut off its ends.
 const CUT_OFF: f64 = 0.05;
 const MOST_STEPS: usize = 5;
 /// More moments are thinned: every pair within a step is looked at.
@@ -42,13 +42,13 @@ pub struct Step {
     pub from_unix_ns: u64,
     /// The moment after it.
     pub to_unix_ns: u64,
-    /// By how much RSS changed.
+    /// Change of RSS, in bytes.
     pub rss: i64,
-    /// By how much live bytes did.
+    /// Change of live bytes.
     pub live: Estimate,
-    /// By how much what the allocator has free or holds did; null: not known.
+    /// Change of the memory that the allocator has free or holds, in bytes; null: not known.
     pub free: Option<Estimate>,
-    /// What that is, in words.
+    /// The step in words.
     pub sentence: String,
 }
 
@@ -93,7 +93,7 @@ fn is_step(from: &Seen, to: &Seen, least: f64) -> bool {
     let (rss, live) = (change(from, to), to.live - from.live);
     // Two moments share most of their samples, so that this is rather too careful.
     let noise = NORMAL_QUANTILE_975 * live.variance.max(0.0).sqrt();
-    // What live does beyond RSS is no step of RSS.
+    // A change of live beyond that of RSS is no step of RSS.
     let unfollowed = (rss - live.value) * rss.signum();
     rss.abs() >= least && unfollowed > noise && unfollowed > (1.0 - FOLLOWED) * rss.abs()
 }

@@ -1,4 +1,4 @@
-//! What every answer says of its source: the process, where its RSS is, what recording cost, and what the profile lacks.
+//! Facts that every answer gives about its source: the process, where its RSS is, what recording cost, and what the profile lacks.
 
 use crate::attachment;
 use crate::coverage::Coverage;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 /// The first attach comes this soon after the profile begins.
 const SAME_NS: u64 = 1_000_000_000;
 
-/// Of one source.
+/// The source of an answer.
 #[derive(Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
 #[expect(clippy::large_enum_variant, reason = "there is one of them")]
@@ -31,7 +31,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Of a source whose profile, with names, is `profile`.
+    /// Describes a source whose profile, with names, is `profile`.
     pub fn of(opened: &Opened, profile: &Profile) -> Self {
         match opened {
             Opened::Recording(recording) => {
@@ -42,7 +42,7 @@ impl Subject {
     }
 }
 
-/// Of a profile that libramson wrote.
+/// A profile that libramson wrote.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Summary {
     /// As the process is called here while it runs, as it called itself afterwards; 0 for a sum.
@@ -70,24 +70,24 @@ pub struct Summary {
     pub rss: Option<Rss>,
     /// Live bytes of the heap, by the profile; null: not known, as the process was detached from.
     pub live: Option<Estimate>,
-    /// What the program mapped itself.
+    /// Memory that the program mapped itself.
     pub mmap: MmapSums,
     /// How much of the anonymous memory the profile explains; `None` where there is no process to ask.
     pub coverage: Option<Coverage>,
-    /// What recording cost.
+    /// Cost of recording.
     pub recording: Cost,
     /// FORMAT.md's health counters.
     pub health: BTreeMap<&'static str, u64>,
     /// Samples in all and live, as counted.
     #[serde(skip)]
     pub samples: (u64, usize),
-    /// From the first record to the moment that is shown.
+    /// Nanoseconds from the first record to the moment that is shown.
     #[serde(skip)]
     pub known_ns: u64,
-    /// Of that, from the latest attach on, and only while it was recorded.
+    /// Nanoseconds of `known_ns` since the latest attach, and only while the process was recorded.
     #[serde(skip)]
     pub profiled_ns: u64,
-    /// It was attached to again.
+    /// ramson attached to the process again.
     #[serde(skip)]
     pub is_attached_again: bool,
     /// Sampling of the process, which runs, has ended: how long ago.
@@ -99,7 +99,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of a recording as it was at `time_unix_ns`.
+    /// Describes a recording as it was at `time_unix_ns`.
     pub fn of(recording: &Recording, time_unix_ns: u64) -> Self {
         let snapshot = &recording.snapshot;
         let header = &snapshot.header;
@@ -149,14 +149,14 @@ impl Summary {
     }
 }
 
-/// Of another tool's profile.
+/// Another tool's profile.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct ForeignSummary {
     /// File, address or `standard input`.
     pub origin: String,
-    /// What wrote it.
+    /// Name of the file's format: `pprof`, `heaptrack` …
     pub format: String,
-    /// What it counts.
+    /// Sample types that the file counts.
     pub sample_types: Vec<SampleType>,
     /// The program's name; empty: not known.
     pub command: String,

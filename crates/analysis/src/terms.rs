@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub struct Terms(pub [i64; TERM_COUNT]);
 
 impl Terms {
-    /// Of a reading.
+    /// Takes the terms from a reading of RSS, in whole bytes.
     pub fn of(rss: &Rss) -> Self {
         Self(Term::ALL.map(|(term, _)| rss.term(term).value.round() as i64))
     }

@@ -1,4 +1,4 @@
-//! What the history of a process has, moment by moment.
+//! History of a process, moment by moment.
 
 use crate::extents;
 use crate::live::watch::free_or_held;
@@ -26,7 +26,7 @@ pub struct Timeline {
     pub name: String,
     /// The process.
     pub pid: u32,
-    /// Where the history is; `None`: there is none of this process.
+    /// Path of the history; null: there is none of this process.
     pub history: Option<PathBuf>,
     /// How many moments there are.
     pub moments: usize,
@@ -34,7 +34,7 @@ pub struct Timeline {
     pub marks: Vec<Mark>,
     /// Those moments that are shown, in their order.
     pub rows: Vec<Row>,
-    /// Where RSS rose or fell within a short time, and live did not follow.
+    /// Steps in which RSS rose or fell within a short time, and live did not follow.
     pub steps: Vec<Step>,
     /// All of them, for a picture.
     #[serde(skip)]
@@ -50,7 +50,7 @@ pub struct Mark {
     pub time_unix_ns: u64,
 }
 
-/// What a picture shows of a moment.
+/// A moment as a picture shows it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Nanoseconds since 1970.
@@ -77,7 +77,7 @@ pub struct Row {
     /// Free in the allocator; null where that was not read, or its allocator cannot be read.
     #[serde(rename = "free_in_allocator")]
     pub free: Option<Estimate>,
-    /// Of an allocator that cannot be read: its memory that the profile does not count as live.
+    /// Memory of an allocator that ramson cannot read, without what the profile counts as live; null for other allocators.
     #[serde(rename = "held_by_allocator")]
     pub held: Option<Estimate>,
     /// RSS without these: what is live by the profile, and free or held. Less than 0 where the estimate of live exceeds RSS;
@@ -93,7 +93,7 @@ pub struct Row {
     pub allocated_per_s: Option<f64>,
     /// Why the moment was kept, comma-separated.
     pub triggers: String,
-    /// Where no snapshot was taken between the row before and this one.
+    /// Times without a snapshot between the row before and this one; null: none.
     pub gaps: Option<Gaps>,
 }
 
@@ -168,7 +168,7 @@ pub fn timeline(source: &str, rows: usize) -> Result<Timeline, Failure> {
 }
 
 impl Timeline {
-    /// Of a process that no history has.
+    /// Returns the timeline of a process that no history has.
     pub fn without_history(recording: &Recording) -> Self {
         Self {
             name: recording.name().to_owned(),
@@ -218,18 +218,18 @@ pub fn now(recording: &Recording) -> Row {
     }
 }
 
-/// What a history keeps of a reading of RSS.
+/// The parts of a reading of RSS that a history keeps.
 pub struct Split {
-    /// What the terms add up to.
+    /// Sum of the terms, in bytes.
     pub rss: u64,
-    /// What the allocator has free, where that is known.
+    /// Memory that the allocator has free or holds, if that is known.
     pub free: Option<Free>,
-    /// All of it.
+    /// All terms of RSS.
     pub terms: Terms,
 }
 
 impl Split {
-    /// Of a reading.
+    /// Takes the parts from a reading of RSS.
     pub fn of(rss: &Rss) -> Self {
         let (term, bytes) = free_or_held(rss);
         let is_held = term == Term::Held;
@@ -268,7 +268,8 @@ fn curve(series: &[Moment]) -> Vec<Point> {
     series.iter().zip(before).map(point).collect()
 }
 
-/// Where the recorder took nothing between two moments, though it should have more than one interval before the next: it was kept from it, or did not run.
+/// Returns the gaps between two moments: the recorder took no snapshot although one was due more than one interval before the
+/// next. Something kept the recorder from it, or the recorder did not run.
 fn gaps(series: &[Moment], from: &Moment, to: &Moment) -> Option<Gaps> {
     let start = series.partition_point(|moment| moment.time_ns < from.time_ns);
     let end = series.partition_point(|moment| moment.time_ns <= to.time_ns);

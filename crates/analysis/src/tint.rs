@@ -1,5 +1,5 @@
-//! What a call tree is coloured by: how old its bytes are, how fast they grow, or what changed since an earlier moment. It is a
-//! figure of each sample, which every frame sums over what passes through it.
+//! Colours of a call tree: how old its bytes are, how fast they grow, or what changed since an earlier moment. Each sample has a figure,
+//! and every frame shows the sum over the samples that pass through it.
 
 use crate::comparison;
 use crate::extents;
@@ -12,7 +12,7 @@ use ramson_profile::{Diff, Estimate, Label, LabelValue, Profile, SampleType, Sta
 use ramson_source::{Failure, Members, Opened, Recording};
 use serde::Serialize;
 
-/// One of these.
+/// Figure that can colour a call tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Tint {
@@ -25,7 +25,7 @@ pub enum Tint {
 }
 
 impl Tint {
-    /// Of a frame, or of several that are merged.
+    /// Returns the figure of a frame, or of several that are merged.
     pub(crate) fn figure(self, node: &CutNode) -> Estimate {
         match self {
             Self::Age => Estimate::exact(node.beside.value / node.cum.value),
@@ -34,12 +34,12 @@ impl Tint {
     }
 }
 
-/// What colours frames, and its figure of the whole.
+/// Figure that colours frames, and its value for the whole.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct TintTotal {
-    /// What.
+    /// Figure that colours frames.
     pub by: Tint,
-    /// In ns, bytes per hour, or the unit of the values. Of an age: its mean, without an interval.
+    /// Value in ns, bytes per hour, or the unit of the values. For ages it is the mean, without an interval.
     pub figure: Estimate,
 }
 
@@ -47,9 +47,9 @@ pub struct TintTotal {
 pub struct Tinted {
     /// With the frames that are asked for.
     pub profile: Profile,
-    /// In the order of its samples. Of an age: the sum over what is live, in ns.
+    /// Figures in the order of the profile's samples. For ages, each is the sum over what is live, in ns.
     pub figures: Vec<Estimate>,
-    /// What they are.
+    /// Kind of the figures.
     pub by: Tint,
     /// Whether frames were taken out that are not asked for.
     pub is_folded: bool,
@@ -132,7 +132,7 @@ fn ages(recording: &Recording, counted: SampleType) -> Vec<Estimate> {
     ages
 }
 
-/// The later of two sources, coloured by what changed. What is only in the earlier one counts nothing, and has its change.
+/// Returns the later of two sources, coloured by what changed. Stacks that only the earlier one has count nothing, but show their change.
 fn of_change(
     old: &mut Members,
     new: &mut Members,
@@ -147,7 +147,7 @@ fn of_change(
         let label = Label { key: SIDE.into(), value: LabelValue::Text(side.into()) };
         profile.samples.iter_mut().for_each(|sample| sample.labels = [label.clone()].into());
     }
-    // Of two tools' files there is no shared part, which counts nothing that they could agree with.
+    // Files of other tools have no shared part, and an empty part counts no sample type that the others could agree with.
     let mut sides = vec![new, shared, old];
     sides.retain(|side| !side.samples.is_empty());
     let merged = merge(sides).map_err(|different| Failure::usage(format!("{different}")))?;

@@ -1,4 +1,4 @@
-//! What can be said of a running process without a profile.
+//! Facts about a running process without a profile.
 
 use crate::rss::Rss;
 use crate::stack_table::Pointers;
@@ -6,7 +6,7 @@ use ramson_process::glibc::{Effort, MOST_WALKED_BYTES};
 use ramson_process::rss::{self, Request};
 use ramson_source::Target;
 
-/// Its memory as kernel and allocator have it.
+/// A process's memory as kernel and allocator have it.
 pub struct Unprofiled {
     /// The process.
     pub pid: u32,
@@ -16,7 +16,7 @@ pub struct Unprofiled {
     pub rss: Rss,
     /// Name and version of the allocator, if it is known.
     pub allocator: Option<String>,
-    /// To what else there is to see.
+    /// Pointers to what else there is to see.
     pub pointers: Pointers,
 }
 

@@ -1,8 +1,8 @@
 //! Writes a large pprof file, the same one for the same arguments: `large FILE [SAMPLES [SEED]]`. A million samples make about
 //! 100 MB before gzip; a FILE that ends in `.gz` is packed.
 //!
-//! Stacks are walks from few roots through a graph of calls, 10 to 49 addresses deep. So they share their outer frames, as
-//! real ones do, and nearly all differ: the worst case for whatever interns stacks or builds trees.
+//! Stacks are walks from few roots through a graph of calls, 10 to 49 addresses deep. They share their outer frames, as real ones do, and
+//! nearly all differ: the worst case for whatever interns stacks or builds trees.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -12,11 +12,11 @@ const LOCATIONS: u64 = 50_000;
 const FUNCTIONS: u64 = 20_000;
 const FILES: u64 = 1_000;
 const THREADS: u64 = 16;
-/// What one location calls.
+/// Number of locations that one location calls.
 const FAN_OUT: u64 = 6;
 const LEAST_DEPTH: u64 = 10;
 const DEPTHS: u64 = 40;
-/// Of the string table, after the empty text.
+/// Entries of the string table, after the empty text.
 const WORDS: [&str; 9] = [
     "alloc_objects",
     "count",

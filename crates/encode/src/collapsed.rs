@@ -43,9 +43,9 @@ pub fn write(profile: &Profile, out: &mut dyn Write, sample_type: SampleType) ->
 /// Numbers that sort stacks as their lines sort as texts. No name holds the separator, so two lines compare as the first
 /// names that differ, each with the separator that follows it.
 struct Ranks {
-    /// Of each name where nothing follows.
+    /// Rank of each name if nothing follows.
     as_leaf: Vec<u32>,
-    /// Of each name where a callee follows. Equal names have equal ranks.
+    /// Rank of each name if a callee follows. Equal names have equal ranks.
     as_caller: Vec<u32>,
     /// Some name of each rank.
     name_of: Vec<usize>,

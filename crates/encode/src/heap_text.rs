@@ -1,8 +1,8 @@
 //! A profile as Go's text: `heap profile: n: bytes [N: bytes] @ heap/2T`, then a line for each sample, with its frames as comments.
 //!
-//! Readers weight what they find by 1/(1 − e^(−s̄/T)), s̄ being a line's mean size: so what is written is raw. Where all blocks of a line
-//! have one size and the interval stayed what it was, that is what was sampled; elsewhere it is the integer whose weight comes closest
-//! to the estimate.
+//! Readers weight what they find by 1/(1 − e^(−s̄/T)), s̄ being a line's mean size, which is why the numbers here are raw. They are the
+//! sampled ones if all blocks of a line have one size and the interval never changed. Otherwise each is the integer whose weight comes
+//! closest to the estimate.
 
 use ramson_profile::{
     Estimate, FrameTable, Profile, STACKS_NOT_RECORDED, SampleType, StackSample, is_invisible,
@@ -56,7 +56,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
-/// Where binaries were, as /proc/PID/maps shows it.
+/// Writes where binaries were mapped, as /proc/PID/maps shows it.
 fn write_mappings(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nMAPPED_LIBRARIES:")?;
     for mapping in &profile.mappings {
@@ -67,7 +67,7 @@ fn write_mappings(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What a reader gives this weight.
+/// Returns the raw counts that a reader scales to this weight.
 fn raw(objects: Estimate, space: Estimate, interval_bytes: u64) -> Raw {
     let size = space.value / objects.value;
     if !size.is_finite() || size <= 0.0 {
@@ -78,7 +78,7 @@ fn raw(objects: Estimate, space: Estimate, interval_bytes: u64) -> Raw {
         interval => -(-size / interval as f64).exp_m1(),
     };
     let count = (objects.value * probability).round();
-    // What is there is seen.
+    // A stack with objects has at least one that was sampled.
     let count = if count == 0.0 { objects.value.signum() } else { count };
     (count as i64, (count * size).round() as i64)
 }

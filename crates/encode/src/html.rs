@@ -12,12 +12,12 @@ const MOST_LETTERS: usize = 1000;
 const STYLE: &str = include_str!("../../../web/dist/app.css");
 const SCRIPT: &str = include_str!("../../../web/dist/app.js");
 
-/// What the application is to show.
+/// Contents of the application's page.
 #[derive(Default)]
 pub struct Page {
     /// JSON documents by what is asked for: `report?view=top`, parameters in the order of their names.
     pub documents: Vec<(String, Vec<u8>)>,
-    /// What was merged or left out.
+    /// Note on what was merged or left out.
     pub note: String,
     /// For readers without scripts.
     pub lines: Vec<String>,

@@ -18,7 +18,7 @@ use serde::ser::Serializer;
 use serde_json::ser::Formatter;
 use std::io::{self, Write};
 
-/// Of all objects.
+/// Version of all JSON objects.
 pub const VERSION: u32 = 1;
 
 /// Writes the profile as one object and a final newline.
@@ -53,7 +53,7 @@ pub fn write_document(
     write_line(&Document { ramson: VERSION, kind, answer }, out)
 }
 
-/// Any object as a document of one line. What would steer a terminal, and what no reader sees, is written as `\u202e`.
+/// Writes any object as a document of one line. Characters that would steer a terminal or that no reader sees are written like `\u202e`.
 pub fn write_line(object: &impl Serialize, mut out: &mut dyn Write) -> io::Result<()> {
     object.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Escaped))?;
     out.write_all(b"\n")?;
@@ -82,7 +82,7 @@ impl Formatter for Escaped {
     }
 }
 
-/// What the object looks like.
+/// Returns the JSON schema of a profile.
 pub fn schema(generator: &mut SchemaGenerator) -> Schema {
     ProfileObject::json_schema(generator)
 }

@@ -1,5 +1,5 @@
-//! What leaves ramson: a profile as bytes of a format that other tools read. Each module is one format and has a `write`
-//! that takes the profile and an open output; errors are the output's.
+//! Encoders: each turns a profile into bytes of a format that other tools read. Each module is one format and has a `write` that takes
+//! the profile and an open output; errors are the output's.
 //!
 //! A profile whose indices do not point into its tables makes a writer panic: see `Profile::check_indices`.
 #![forbid(unsafe_code)]

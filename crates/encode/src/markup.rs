@@ -3,8 +3,8 @@
 use ramson_profile::is_invisible;
 use std::fmt::Write;
 
-/// Text for an element or a quoted attribute, of at most `most` characters (a longer one ends in …). What XML cannot hold
-/// becomes U+FFFD; what no reader sees, or what reorders the text around it, is escaped.
+/// Appends text for an element or a quoted attribute, of at most `most` characters (a longer one ends in …). Characters that XML cannot
+/// hold become U+FFFD; those that no reader sees, or that reorder the text around them, are escaped.
 pub fn escape(out: &mut String, text: &str, most: usize) {
     let is_cut = text.chars().nth(most).is_some();
     let kept = if is_cut { most.saturating_sub(1) } else { most };

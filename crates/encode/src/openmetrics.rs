@@ -1,6 +1,7 @@
 //! Totals of processes as OpenMetrics text, version 1.0: what Prometheus scrapes from a file, or imports as a history.
 //!
-//! Every family has the labels `name` and `pid`. What is not known has no sample. Times are written where there are several moments.
+//! Every family has the labels `name` and `pid`. Values that are not known have no sample. Times are written if there are several
+//! moments.
 
 use crate::series::{Moment, Series, half_width};
 use ramson_profile::is_invisible;

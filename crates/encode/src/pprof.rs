@@ -15,7 +15,7 @@ use ramson_profile::{
 use std::collections::HashSet;
 use std::io::{self, Write};
 
-/// What Go's proposal 79179 calls a type that adds up to resident memory.
+/// Name that Go's proposal 79179 gives the sample type that adds up to resident memory.
 const MEMORY_SPACE: &str = "memory_space";
 /// The frame of live memory that the profile's estimate lacks, or exceeds the live term of resident memory by.
 const BEYOND_ESTIMATE: &str = "[beyond the estimate]";
@@ -59,9 +59,9 @@ struct Encoder<'a> {
     strings: IndexSet<&'a str>,
     /// Id of the location that stands for an empty stack; `None` if there is no such stack.
     not_recorded: Option<u64>,
-    /// Of each function.
+    /// Language of each function.
     languages: Vec<Option<Language>>,
-    /// Of resident memory; without any, there are four sample types.
+    /// Terms of resident memory, in bytes. Without terms, there are four sample types.
     terms: &'a [(String, i64)],
 }
 
@@ -126,7 +126,7 @@ impl<'a> Encoder<'a> {
         message::Sample { location_id, value, label: self.labels(sample) }
     }
 
-    /// What adds up to resident memory.
+    /// Returns the samples that add up to resident memory.
     fn memory_samples(&self) -> Vec<message::Sample> {
         let Some(((_, live_bytes), others)) = self.terms.split_first() else { return Vec::new() };
         let first = self.first_term();
@@ -161,7 +161,7 @@ impl<'a> Encoder<'a> {
         id(self.profile.locations.len()) + u64::from(self.not_recorded.is_some())
     }
 
-    /// What these locations are called.
+    /// Returns the names of the terms' locations, in the order of their ids.
     fn term_names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let beyond = (!self.terms.is_empty()).then_some(BEYOND_ESTIMATE);
         self.terms.iter().map(|(name, _)| name.as_str()).chain(beyond)
@@ -310,8 +310,8 @@ fn block_size(values: &[f64; 4]) -> Option<i64> {
         .or_else(|| average(SampleType::InuseObjects, SampleType::InuseSpace))
 }
 
-/// pprof demangles a function again whose two names are equal, and then strips parameters and template arguments. So a
-/// name that is demangled already goes without its equal twin.
+/// Returns the system name to write: empty if it equals a name that is demangled already. pprof demangles a function again whose two
+/// names are equal, and then strips parameters and template arguments.
 fn system_name<'a>(name: &str, system_name: &'a str) -> &'a str {
     if name == system_name && name.contains(['(', '<']) { "" } else { system_name }
 }

@@ -19,7 +19,7 @@ const TIMES: u64 = 5;
 const MOST_LETTERS: usize = 60;
 const STYLE: &str = include_str!("series.css");
 
-/// What a history has of one process.
+/// History of one process.
 pub struct Series {
     /// The program's name.
     pub name: String,
@@ -41,7 +41,7 @@ pub struct Moment {
     pub live: Estimate,
     /// Free in the allocator, where that is known.
     pub free: Option<Estimate>,
-    /// Of an allocator that cannot be read: its memory that the profile does not count as live.
+    /// Memory of an allocator that ramson cannot read, without what the profile counts as live; `None` for other allocators.
     pub held: Option<Estimate>,
     /// Live samples, as counted.
     pub live_samples: u64,
@@ -88,7 +88,7 @@ pub(crate) fn half_width(live: Estimate) -> Option<f64> {
     Some(live.half_width_95().ceil()).filter(|bytes| bytes.is_finite())
 }
 
-/// Where the plot puts times and bytes.
+/// Maps times and bytes to places in the plot.
 struct Scale {
     first_ns: u64,
     last_ns: u64,
@@ -200,7 +200,7 @@ fn write_legend(text: &mut String, series: &Series) {
     }
 }
 
-/// What lies between two values of each moment, the upper one first; moments without values are left out.
+/// Writes the area between two values of each moment, the upper one first. Moments without values are skipped.
 fn write_area(
     text: &mut String,
     scale: &Scale,

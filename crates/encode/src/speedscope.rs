@@ -1,7 +1,7 @@
 //! A profile in speedscope's own format (`file-format-schema.json` of the npm package `speedscope`): one sampled profile for each sample type that
 //! the source counts. Weights are rounded integers.
 //!
-//! speedscope has no negative weights: stacks that shrank, as only a diff has them, are left out. So are stacks of 0.
+//! speedscope has no negative weights: stacks that shrank, as only a diff has them, and stacks of 0 are left out.
 
 use crate::json::write_line;
 use indexmap::IndexSet;

@@ -1,4 +1,5 @@
-//! What a function allocates in one go, as it loads a table: set aside, lest it hide what the function goes on to allocate.
+//! Bursts: memory that a function allocates in one go, for example when it loads a table. They are set aside, lest they hide what the
+//! function goes on to allocate.
 
 use crate::history::StackHistory;
 

@@ -19,7 +19,7 @@ pub struct Growth {
     pub per_hour: Estimate,
     /// The time that it was taken over.
     pub window_ns: u64,
-    /// Between two snapshots; otherwise from the allocation times of what is kept.
+    /// Taken between two snapshots; otherwise from the allocation times of the kept samples.
     pub is_measured: bool,
     /// Above 0 with 99 % confidence for all stacks together (Bonferroni).
     pub is_significant: bool,
@@ -45,7 +45,7 @@ impl Growth {
         stacks: usize,
     ) -> Option<Self> {
         let Persistence { horizon_ns, settled_ns, .. } = *persistence;
-        // What the function built at the start is no growth; it is in the oldest third, if anywhere.
+        // Memory that the function allocated at the start is no growth; it is in the oldest third, if anywhere.
         let window_ns = horizon_ns.checked_sub(settled_ns)? / 3 * 2;
         let window = settled_ns..settled_ns + window_ns;
         let kept = history.live.iter().filter(|block| window.contains(&history.age_ns(block)));

@@ -1,4 +1,4 @@
-//! What is known of one stack at one moment.
+//! Facts about one stack at one moment.
 
 use ramson_format::{LIFETIME_BUCKETS, LIFETIME_SHIFT, lifetime_bucket};
 use ramson_profile::{Estimate, SampleUnit};
@@ -62,7 +62,7 @@ pub struct AgeBytes {
     pub from_ns: u64,
     /// Younger than this.
     pub to_ns: u64,
-    /// How many.
+    /// Live bytes of this age.
     pub bytes: Estimate,
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn bucket_start_ns(bucket: usize) -> u64 {
 }
 
 impl Ages {
-    /// Of all live blocks of these; `None`: they have none.
+    /// Returns the ages of all live blocks of these stacks; `None`: they have no live blocks.
     pub fn of<'a>(histories: impl IntoIterator<Item = &'a StackHistory>) -> Option<Self> {
         let blocks = histories.into_iter().flat_map(|history| {
             let aged = |block| (history.age_ns(block), block.estimate(SampleUnit::Bytes));

@@ -26,14 +26,14 @@ pub struct DetectionLimit {
     pub samples: u32,
     /// Bytes that one of these stands for: the median of the live samples, and no less than the interval.
     pub bytes_per_sample: f64,
-    /// In force.
+    /// Sampling interval in force.
     pub interval_bytes: u64,
     /// For how long the process was recorded.
     pub observed_ns: u64,
 }
 
 impl DetectionLimit {
-    /// Of a process with these stacks. `None` if nothing could have been judged in that time.
+    /// Returns the limit for a process with these stacks. `None` if no stack could have been judged in that time.
     pub fn of<'a>(
         observed_ns: u64,
         interval_bytes: u64,

@@ -1,6 +1,6 @@
-//! Which call paths of one function leak together. A leak is one finding, however many lines and callers it has: they are
-//! judged on the samples of all of them. Where a function is called for a leak and for something else, what is plainly
-//! something else is set apart.
+//! Call paths of one function that leak together. A leak is one finding, however many lines and callers it has: the paths are judged on
+//! the samples of all of them. If a function is called for a leak and for something else, paths that are plainly something else are set
+//! apart.
 
 use crate::history::StackHistory;
 use crate::verdict::{Finding, Settings, Verdict, judge};
@@ -45,7 +45,7 @@ pub fn judge_paths(paths: &[StackHistory], settings: &Settings) -> Vec<Judged> {
     if !each.is_empty() {
         return with_rest(paths, each, settings);
     }
-    // What is plainly none neither denies nor outweighs what may become one.
+    // Paths that are plainly no leak neither deny nor outweigh those that may become one.
     let is_hidden =
         together.finding.verdict != Verdict::NotEnoughData || alone.contains(&Verdict::StartUp);
     match perhaps().filter(|judged| is_hidden && judged.finding.may_leak()) {

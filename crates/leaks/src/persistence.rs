@@ -1,23 +1,23 @@
 //! Whether what grew old is ever freed, and whether it still becomes more: the evidence of growth without bound that one
 //! snapshot holds.
 //!
-//! Look back over a *horizon* H. The settled age A is a bucket's lower end in (H/4, H/2]. Of the samples that
-//! reached A, `kept` are live (with an age in [A, H]) and `freed` were freed, at whatever time of the process's life: of a cache
-//! that evicts, of a sawtooth that was cleared, of sessions that end, the share that is freed grows towards 1; of a leak it stays
-//! at 0. And a leak adds to the kept ones at a steady rate, while a table that was built once does not.
+//! Look back over a *horizon* H. The settled age A is a bucket's lower end in (H/4, H/2]. Among the samples that reached A, `kept` are
+//! live (with an age in [A, H]) and `freed` were freed, at whatever time of the process's life. The share that is freed grows towards 1
+//! for a cache that evicts, a sawtooth that was cleared, or sessions that end; for a leak it stays at 0. And a leak adds to the kept ones
+//! at a steady rate, while a table that was built once does not.
 
 use crate::history::{StackHistory, bucket_start_ns};
 use ramson_format::lifetime_bucket;
 use serde::Serialize;
 use statrs::distribution::{Beta, ContinuousCDF, DiscreteCDF, Poisson};
 
-/// What must not pass for a leak: a cache that has been full for this part of the time that it took to fill …
+/// A cache must not pass for a leak when it has been full for this part of the time that it took to fill …
 const FULL_PART: f64 = 0.1;
-/// … does with this probability at most, however often it is judged.
+/// … except with this probability at most, however often it is judged.
 const FALSE_ALARMS: f64 = 0.001;
-/// Of what grew old a leak frees no more than this share.
+/// Largest share that a leak frees of the memory that grew old.
 const FREED_BY_A_LEAK: f64 = 0.01;
-/// Of the bound that is shown.
+/// Confidence of the lower bound that is shown.
 const CONFIDENCE: f64 = 0.95;
 /// Parts of the time from H to A that are compared with each other.
 const SLICES: u64 = 3;
@@ -27,7 +27,7 @@ const QUIET_TIMES: u64 = 2;
 /// Horizons tried: all of the time, its half, its quarter, its eighth. A leak need not be as old as its stack.
 const HORIZONS: u32 = 4;
 
-/// What counts as less than the common rate: a count that this share of it would give with less than this probability.
+/// Test for a count below the common rate: `share` of that rate would give so low a count with less than `probability`.
 #[derive(Clone, Copy)]
 struct Less {
     share: f64,
@@ -36,10 +36,10 @@ struct Less {
 
 /// Over the whole time a leak's rate may change by a factor of two.
 const HALF: Less = Less { share: 0.5, probability: 0.01 };
-/// What fades looks steady over a short time; it is slower then than just before.
+/// A fading rate looks steady over a short time; it is lower then than just before.
 const SOMEWHAT: Less = Less { share: 0.75, probability: 0.05 };
 
-/// What one horizon shows.
+/// Evidence at one horizon.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Persistence {
     /// How far back it looks.
@@ -88,15 +88,15 @@ impl Persistence {
         let (kept, young) = (count(settled_ns, horizon_ns + 1), count(0, settled_ns));
         let span_ns = (horizon_ns - settled_ns).max(1);
         let expected_young = kept as f64 * settled_ns as f64 / span_ns as f64;
-        // The youngest third of the time of the kept ones; a leak may have been slower before. Where old blocks were freed, a
-        // third without kept ones is what was evicted.
+        // The youngest third of the time of the kept ones; a leak may have been slower before. If old blocks were freed, a third without
+        // kept ones was evicted.
         let is_thin = |slice: u64| {
             let at = |slice| settled_ns + span_ns * slice / SLICES;
             let own = count(at(slice), at(slice + 1));
             is_too_few(own, (kept - own) as f64 / (SLICES - 1) as f64, HALF)
         };
         let judged_slices = if freed == 0 { 1 } else { SLICES };
-        // Where the horizon is all of the time there is nothing before.
+        // If the horizon is all of the time, there is nothing before.
         let before = count(horizon_ns, horizon_ns + horizon_ns / 2) as f64 * 2.0;
         let is_fading = is_too_few(kept + young, before, SOMEWHAT)
             || is_too_few(kept, before * span_ns as f64 / horizon_ns as f64, SOMEWHAT);
@@ -115,7 +115,7 @@ impl Persistence {
         self.kept as f64 * of_kept + self.freed as f64 * of_freed >= -FALSE_ALARMS.ln()
     }
 
-    /// What a kept and a freed sample add to the logarithm of the likelihood ratio of leak and cache.
+    /// Returns the amounts that a kept and a freed sample add to the logarithm of the likelihood ratio of leak and cache.
     fn weights(&self) -> [f64; 2] {
         weights(self.settled_ns, self.horizon_ns)
     }
@@ -155,8 +155,8 @@ fn weights(settled_ns: u64, horizon_ns: u64) -> [f64; 2] {
     [of_kept.ln(), (FREED_BY_A_LEAK / by_a_cache).ln()]
 }
 
-/// The share of what reached the settled age that a cache has freed which filled steadily since the horizon and is full for
-/// `FULL_PART` of that time. What it freed is as much as came in that part, and all of it had reached the settled age.
+/// Share of the memory of settled age that a cache has freed which filled steadily since the horizon and is full for `FULL_PART` of that
+/// time. The cache freed as much as came in that part, and all of it had reached the settled age.
 fn share_freed_by_a_cache(settled_ns: u64, horizon_ns: u64) -> f64 {
     let share_of_all = FULL_PART / (1.0 + FULL_PART);
     share_of_all / (1.0 - settled_ns as f64 / horizon_ns as f64)
@@ -250,9 +250,10 @@ mod tests {
         }
     }
 
-    /// That a cache ever passes which frees `share` of what gets old, looked at after each of 500 samples.
+    /// Returns the probability that a cache which frees `share` of what gets old ever passes for a leak, if judged after each of 500
+    /// samples.
     fn chance_to_pass(share: f64, settled_ns: u64) -> f64 {
-        // Of the histories that have not passed so far, by the number of the freed.
+        // Probabilities of the histories that have not passed so far, by the number of freed samples.
         let (mut chances, mut passed) = (vec![1.0], 0.0);
         for reached in 1..=500 {
             let mut next = vec![0.0; chances.len() + 1];
@@ -272,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_cache_that_has_been_full_for_a_tenth_passes_less_than_once_in_a_thousand_times() {
-        // Of 660 allocated in the time, 60 are evicted, whatever age counts as settled.
+        // A cache evicts 60 of the 660 blocks allocated in the time, whatever age counts as settled.
         for settled_ns in [150, 200, 299] {
             let reached = 660.0 * (1.0 - settled_ns as f64 / 600.0);
             let share: f64 = 60.0 / reached;

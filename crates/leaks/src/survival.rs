@@ -56,7 +56,7 @@ impl Survival {
 }
 
 fn interval(share: f64, greenwood: f64, total: u64) -> (f64, f64) {
-    // What n samples of n say of the rest, exactly: 0.025 = share^n.
+    // Exact bound on the rest if n samples of n agree: 0.025 = share^n.
     let nearly_all = 0.025f64.powf(1.0 / total as f64);
     if share >= 1.0 {
         return (nearly_all, 1.0);

@@ -20,13 +20,13 @@ const LEAST_BUILT: usize = 10;
 const START_SHARE: u64 = 10;
 const LEAST_AT_START: usize = 3;
 
-/// What a stack's memory seems to be.
+/// Verdict on the memory of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// What grew old is kept, and becomes more.
+    /// Leak suspect: memory that grew old is kept, and becomes more.
     Growing,
-    /// It is freed or replaced, or has stopped to grow, but late.
+    /// Cache or pool: memory is freed or replaced, or has stopped growing, but late.
     Plateau,
     /// Built once; nothing was added since.
     StartUp,
@@ -39,7 +39,7 @@ pub enum Verdict {
 /// How to judge.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// What lives for less on average is churn; nothing observed for less is judged.
+    /// Least lifetime, in ns: memory that lives for less on average is churn, and a stack that was observed for less is not judged.
     pub min_age_ns: u64,
     /// How many stacks are judged together.
     pub stacks: usize,
@@ -48,7 +48,7 @@ pub struct Settings {
 /// The verdict on one stack, and its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Finding {
-    /// In one word.
+    /// Verdict in one word.
     pub verdict: Verdict,
     /// Why, as one sentence.
     pub reason: String,
@@ -62,23 +62,23 @@ pub struct Finding {
     pub ages: Option<Ages>,
     /// The survival curve; `None` where nothing was recorded.
     pub survival: Option<Survival>,
-    /// What became of the settled; `None` if observed for too short a time.
+    /// Samples of the settled age: how many were kept and freed, and whether more come. Null if observed for too short a time.
     pub persistence: Option<Persistence>,
     /// Per hour; `None` if observed for too short a time.
     pub growth: Option<Growth>,
-    /// Of what grows, for how long at least: the age of the oldest sample that is evidence.
+    /// For a leak suspect, how long it has been growing at least, in ns: the age of the oldest sample that is evidence.
     pub growing_for_ns: Option<u64>,
-    /// Of what cannot be judged yet: how much longer until a leak would show at the rate so far, if that can be told.
+    /// For a stack that cannot be judged yet, ns until a leak would show at the rate so far; null if that cannot be told.
     pub judged_in_ns: Option<u64>,
 }
 
-/// What follows, and why.
+/// A verdict, and the reason for it.
 struct Conclusion {
     verdict: Verdict,
     reason: String,
 }
 
-/// What a history shows.
+/// Evidence from a history, and the conclusion.
 struct Evidence {
     conclusion: Conclusion,
     persistence: Option<Persistence>,
@@ -110,7 +110,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Judges one stack, or several that were joined. What came in one go does not deny a leak that goes on beside it.
+/// Judges one stack, or several that were joined. Memory allocated in one go does not deny a leak that goes on next to it.
 pub fn judge(history: &StackHistory, settings: &Settings) -> Finding {
     let mut shown = Evidence::of(history, settings);
     if shown.conclusion.is_denial() {
@@ -155,7 +155,7 @@ impl Evidence {
         Self { conclusion, persistence, growth, growing_for_ns, judged_in_ns }
     }
 
-    /// Of what came since a burst, if that is a leak or may become one.
+    /// Returns the evidence since a burst, if that is a leak or may become one.
     fn since(all: &StackHistory, since: &StackHistory, settings: &Settings) -> Option<Self> {
         let mut evidence = Self::of(since, settings);
         let Conclusion { verdict, reason } = &mut evidence.conclusion;
@@ -184,7 +184,7 @@ impl Conclusion {
 }
 
 impl Finding {
-    /// What cannot be judged yet, and has enough samples to be one that leaks.
+    /// Returns whether a stack that cannot be judged yet may be a leak: it has enough samples, and may still show growth.
     pub(crate) fn may_leak(&self) -> bool {
         self.verdict == Verdict::NotEnoughData
             && self.samples >= LEAST_SAMPLES as u64

@@ -1,8 +1,8 @@
 //! Words that loom watches.
 //!
-//! A loom atomic is a large object that lives for one execution; the words of a profile lie in a mapping and have a size. So a
-//! word here keeps its place and its size, and while a model runs it stands for a loom atomic that belongs to its address. Memory
-//! itself stays as it was before the model: what it holds is what every execution starts from.
+//! A loom atomic is a large object that lives for one execution; the words of a profile lie in a mapping and have a size. A word here
+//! therefore keeps its place and its size, and while a model runs it stands for a loom atomic that belongs to its address. Memory itself
+//! stays as it was before the model: every execution starts from the values in it.
 //!
 //! loom wants its atomics made before the threads that share them. Which words an execution will touch is not known before: when
 //! it meets a new one, the word is noted and the model begun again.
@@ -22,7 +22,7 @@ const PREEMPTIONS: usize = 2;
 /// Steps of one execution: more means an endless loop.
 const MAX_BRANCHES: usize = 100_000;
 
-/// What the threads of a model see of each other's stores.
+/// How the threads of a model see each other's stores.
 #[derive(Clone, Copy)]
 pub enum Seen {
     /// Whatever the memory orders that the code names allow: threads of the program.
@@ -88,7 +88,7 @@ impl Twin {
 
 struct Word {
     bytes: usize,
-    /// What memory holds.
+    /// Value in memory.
     initial: u64,
     /// There while an execution runs.
     twin: Option<Twin>,
@@ -144,7 +144,7 @@ fn for_all_words(mut change: impl FnMut(&mut Word)) {
     });
 }
 
-/// What stands for a word of `bytes` at `address`; `None` outside models.
+/// Returns the stand-in for a word of `bytes` bytes at `address`; `None` outside models.
 fn twin(address: usize, bytes: usize, initial: impl Fn() -> u64) -> Option<Twin> {
     let known = WORDS.with_borrow_mut(|words| {
         let word = words.as_mut()?.entry(address).or_insert_with(|| Word {

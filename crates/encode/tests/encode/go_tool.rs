@@ -21,7 +21,7 @@ impl Workplace {
         Workplace { directory }
     }
 
-    /// Of the file of this name.
+    /// Returns the path of the file of this name.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
@@ -49,7 +49,7 @@ impl Workplace {
         command
     }
 
-    /// What pprof prints; panics if it fails or has anything to say on stderr.
+    /// Returns the output of pprof; panics if pprof fails or writes to stderr.
     pub fn pprof(&self, arguments: &[&str]) -> String {
         let output = self.command(arguments).output().expect("pprof starts");
         quiet_success(&output, arguments)

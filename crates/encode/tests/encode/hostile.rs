@@ -124,7 +124,7 @@ pub fn without_names(mut rows: Rows, granularity: Granularity) -> Rows {
     rows
 }
 
-/// Rows of `pprof -top` with these further arguments. What it says of expressions on standard error is not looked at.
+/// Rows of `pprof -top` with these further arguments. Its messages about expressions on standard error are not looked at.
 pub fn pprof_rows(place: &Workplace, arguments: &[&str]) -> Rows {
     let mut rows = Rows::new();
     for (name, values) in parse_rows(&pprof_text(place, &[&["-top"], arguments].concat())) {

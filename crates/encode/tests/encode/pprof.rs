@@ -1,4 +1,4 @@
-//! What `go tool pprof` makes of our files, without a word of complaint.
+//! Checks that `go tool pprof` reads our files right, without a word of complaint.
 
 use crate::go_tool::{Workplace, number, parse_top};
 use crate::profiles::{LAMBDA, NEW, PARSE, PUSH, Random, at, by_hand, stack};
