@@ -1,7 +1,8 @@
 //! A simulated writer, for `bench/run history` and for tests that kill it.
 //!
-//! `simulate FILE days PROCESSES STACKS DAYS RATE`: fills a history as DAYS of recording would, and prints what it cost. A snapshot older than an
-//! hour that the levels would thin away is not written in the first place, so that days pass in minutes; the last hour is written whole, and measured.
+//! `simulate FILE days PROCESSES STACKS DAYS RATE`: fills a history as DAYS of recording would, and prints what it cost. A snapshot
+//! older than an hour that the levels would thin away is not written in the first place, so that days pass in minutes; the last hour
+//! is written whole, and measured.
 //! `simulate FILE forever`: writes rounds as fast as it can, and prints the number of each when it is kept.
 
 use ramson_format::{HEALTH, Health, Kind, lifetime_bucket, mix};
@@ -19,7 +20,7 @@ const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
 const START_NS: u64 = 1_790_000_000 * SECOND;
 const INTERVAL: u64 = 512 << 10;
-/// Of 1,000 samples so many live for 10 minutes on average, and so many for a day; the others are freed within a second.
+/// Samples of 1,000 that live for 10 minutes on average, and those that live for a day; the others are freed within a second.
 const TEN_MINUTES_OF_1000: u64 = 90;
 const A_DAY_OF_1000: u64 = 1;
 

@@ -70,7 +70,7 @@ impl Passed {
 
     fn open_once(path: &Path) -> Result<Option<Self>, HistoryError> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        // What is not there, or cannot be read, SQLite has words for.
+        // SQLite has words for a file that is missing or cannot be read.
         let Ok(facts) = path.metadata() else { return Ok(None) };
         let log = log_of(path)?;
         let log_owner = log.as_ref().map(|log| log.facts.owner);

@@ -26,7 +26,7 @@ const FREE: &str = "bytes, variance, is_held";
 const JOINED: &str = "chains ON chains.id = chain LEFT JOIN allocators ON allocators.snapshot = snapshots.id \
     LEFT JOIN terms ON terms.snapshot = snapshots.id";
 
-/// What selects moments of the process ?1.
+/// Statement that selects moments of the process ?1.
 fn moments() -> String {
     format!(
         "SELECT {MOMENT}, {FREE}, terms.* FROM snapshots JOIN {JOINED} WHERE snapshots.process = ?1"
@@ -77,7 +77,7 @@ impl Database {
         Ok(Self { connection, work, budget: Budget::of(path) })
     }
 
-    /// What two descriptors have: nothing is opened.
+    /// Reads the history from the descriptors of `image`: no file is opened.
     pub fn given(mut image: Image, budget: Budget) -> Result<Self, HistoryError> {
         let (connection, work) = schema::read_image(&mut image)?;
         match image.is_still()? {

@@ -1,4 +1,5 @@
-//! A chain of moments, each as its difference from the one before: what the moment before makes probable takes few bits. docs/history.md has the layout.
+//! A chain of moments, each as its difference from the one before: what the moment before makes probable takes few bits.
+//! docs/history.md has the layout.
 //!
 //! Whole numbers come back as they were. The weighted counters of a stack grow with its samples: what n samples of their mean size add at the
 //! sampling interval of that moment is predicted, and the rest is kept in steps of 1/96 (values) or 1/24 (variances) of what one sample adds. A
@@ -10,9 +11,9 @@ use crate::state::{Block, Counters, State};
 use ramson_format::LIFETIME_BUCKETS;
 use ramson_profile::{Estimate, SampleUnit, sampling_probability};
 
-/// Of the header; what FORMAT.md has, and room for more.
+/// Most numbers of a header: those that FORMAT.md has, and room for more.
 const MOST_NUMBERS: u64 = 256;
-/// What FORMAT.md allows.
+/// Most stacks that FORMAT.md allows.
 const MOST_STACKS: u64 = 1 << 20;
 /// As many live samples as fit in the largest profile file.
 const MOST_BLOCKS: u64 = 1 << 26;
@@ -209,7 +210,7 @@ fn walk_new(
     })
 }
 
-/// Of the samples that a stack has had.
+/// Mean size of the samples that a stack has had, in bytes.
 fn mean_size(state: &State, stack: u64) -> u64 {
     let counters = state.counters.get(stack as usize);
     counters.map_or(0, |counters| counters.sampled_bytes / counters.sampled_objects.max(1))
@@ -305,7 +306,7 @@ fn walk_lifetimes(
     Ok(())
 }
 
-/// What one sample of this mean size adds to the weighted counters.
+/// Values and variances that one sample of this mean size adds to the weighted counters.
 pub fn unit(objects: u64, bytes: u64, interval_bytes: u64) -> [f64; 4] {
     let size = (bytes / objects.max(1)).max(1);
     let weight = 1.0 / sampling_probability(size, interval_bytes);
@@ -314,14 +315,14 @@ pub fn unit(objects: u64, bytes: u64, interval_bytes: u64) -> [f64; 4] {
     [objects.value, space.value, objects.variance, space.variance]
 }
 
-/// What the sampled bytes come to if the new samples have the mean size of the earlier ones.
+/// Sampled bytes if the new samples have the mean size of the earlier ones.
 fn expected_bytes((before, bytes): (u64, u64), objects: u64) -> u64 {
     let added = u128::from(objects.saturating_sub(before));
     let size = u128::from(bytes) / u128::from(before.max(1));
     bytes.wrapping_add((added * size) as u64)
 }
 
-/// What is expected of the weighted counters, and the steps in which the rest is kept.
+/// Expected values of the weighted counters, and the steps in which the rest is kept.
 fn prediction(before: &Counters, objects: u64, bytes: u64, interval_bytes: u64) -> [(f64, f64); 4] {
     let added_objects = objects.saturating_sub(before.sampled_objects);
     let added = unit(added_objects, bytes.saturating_sub(before.sampled_bytes), interval_bytes);
@@ -329,7 +330,7 @@ fn prediction(before: &Counters, objects: u64, bytes: u64, interval_bytes: u64) 
     std::array::from_fn(|index| {
         let expected = before.weighted[index] + added_objects as f64 * added[index];
         let parts = if index < 2 { 96.0 } else { 24.0 };
-        // Where every allocation is recorded there is no variance, and a step may not be 0.
+        // There is no variance if every allocation is recorded, and a step may not be 0.
         let step = (each[index] / parts).max(expected.abs() * 1e-12).max(1e-6);
         (expected, step)
     })

@@ -1,5 +1,5 @@
-//! What a database may make its reader do. Its schema is code that SQLite runs: a view under a table's name can be an endless query.
-//! So a history has the tables that `schema` makes and nothing else, and what a query or a moment takes has a bound.
+//! Bounds for a database that is read. Its schema is code that SQLite runs: a view under a table's name can be an endless query.
+//! So a history has the tables that `schema` makes and nothing else, and each query and each moment has a bound.
 
 use crate::schema::{HistoryError, TABLES};
 use rusqlite::config::DbConfig;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What reading one moment may cost.
+/// Bounds for reading one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     /// Live samples at any moment of its chain.
@@ -28,16 +28,16 @@ pub const MOST_INSTRUCTIONS: u64 = 1 << 30;
 const INSTRUCTIONS_AT_ONCE: i32 = 1 << 16;
 /// Bytes of all rows of one query. A month of one process has 50 MB.
 pub const MOST_ROW_BYTES: usize = 256 << 20;
-/// What SQLite itself may allocate, of a file that it opens.
+/// Bytes that SQLite itself may allocate for a file that it opens.
 pub const MOST_HEAP_BYTES: u64 = 512 << 20;
 
 impl Budget {
-    /// Of a file of the caller's or of root's.
+    /// Bounds for a file of the caller's or of root's.
     pub const OWN: Budget = Budget { blocks: 1 << 26, stack_bytes: 4 << 30, steps: u64::MAX };
-    /// Of any other.
+    /// Bounds for a file of any other user's.
     pub const STRANGER: Budget = Budget { blocks: 1 << 21, stack_bytes: 256 << 20, steps: 1 << 27 };
 
-    /// Of a file by its owner.
+    /// Returns the budget for a file, by its owner.
     pub fn of(path: &Path) -> Budget {
         let is_own = |uid| uid == 0 || uid == geteuid().as_raw();
         let owner = metadata(path).map(|facts| facts.uid());
@@ -122,7 +122,7 @@ fn statements(all: &'static str) -> Vec<&'static str> {
     all.split(';').map(str::trim).filter(|statement| !statement.is_empty()).collect()
 }
 
-/// What a row's texts and bytes take.
+/// Bytes of a row's texts and blobs.
 pub fn row_bytes(row: &Row) -> rusqlite::Result<usize> {
     let mut bytes = 0;
     for column in 0..row.as_ref().column_count() {

@@ -25,24 +25,24 @@ pub struct Image<'a> {
     database: &'a File,
     log_file: Option<&'a File>,
     log: Log,
-    /// Of a database without a log: when it was last written.
+    /// When the database was last written, in s and ns since 1970; it counts if there is no log.
     modified: (i64, i64),
     page_bytes: u32,
     pages: u64,
-    /// Of what is being read.
+    /// Content of the page that is being read.
     page: Vec<u8>,
     at: usize,
     next: u64,
 }
 
-/// What of a log counts.
+/// The part of a log that counts: up to the last commit.
 #[derive(Default, PartialEq)]
 struct Log {
     header: Vec<u8>,
     page_bytes: u32,
-    /// Of the whole database; 0 if there is no commit.
+    /// Pages of the whole database; 0 if there is no commit.
     pages: u32,
-    /// Where the last content of each is.
+    /// Offset of each page's last content in the log, in bytes.
     pages_at: HashMap<u32, u64>,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Image<'a> {
             (Some(log), Some(&at)) => (log, at),
             _ => (self.database, (number - 1) * u64::from(self.page_bytes)),
         };
-        // What a commit made larger may not have reached the file.
+        // A page by which a commit made the database larger may not have reached the file.
         self.page.fill(0);
         let mut filled = 0;
         while filled < self.page.len() {

@@ -1,4 +1,4 @@
-//! What does not change from snapshot to snapshot, kept once: a process's facts, its mappings, and stacks by content (binary and
+//! Parts that do not change from snapshot to snapshot, kept once: a process's facts, its mappings, and stacks by content (binary and
 //! address in its file for each frame), which processes of one program share.
 
 use crate::guard::Budget;
@@ -9,7 +9,7 @@ use ramson_format::{Kind, Root, mix};
 use ramson_reader::{Header, LookupAddress, Mapping, Snapshot, Stack};
 use rusqlite::{Connection, OptionalExtension, params};
 
-/// What the history knows already of one process.
+/// Parts of one process that the history contains already.
 #[derive(Debug)]
 pub struct Known {
     pub id: i64,
@@ -141,7 +141,7 @@ pub fn stacks(
     Ok(stacks)
 }
 
-/// Of frames in binaries, of which the process had each in these places. `steps`: how many of them may be looked at.
+/// Addresses in a process of frames by binary; the process had each binary in these `places`. `steps`: places that may be looked at.
 fn runtime_addresses(
     places: &HashMap<i64, Vec<&Mapping>>,
     mut frames: &[u8],
@@ -168,7 +168,7 @@ fn runtime_addresses(
 }
 
 impl Known {
-    /// What there is of the process of this header; it is added if there is nothing.
+    /// Loads the process of this header, or adds it if there is none.
     pub fn load(
         connection: &Connection,
         header: &Header,
@@ -312,7 +312,7 @@ fn content(connection: &Connection, frames: &[u8]) -> rusqlite::Result<i64> {
     insert.insert(params![hash, frames])
 }
 
-/// What tells a stack from another within a process, as its profile does.
+/// Key that tells a stack from another within a process, as in its profile.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Identity<Frames>(Kind, u32, Frames);
 

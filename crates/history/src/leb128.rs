@@ -8,7 +8,7 @@ pub fn push_number(to: &mut Vec<u8>, mut number: u64) {
     to.push(number as u8);
 }
 
-/// None where the bytes end too early, or within a number.
+/// `None`: the bytes end too early or within a number, or the number takes more than 10 bytes.
 pub fn take_number(from: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {

@@ -1,7 +1,7 @@
 //! How long a snapshot is kept: a pure function of times.
 //!
-//! A history has levels, each coarser and kept longer than the one before. A snapshot is written to the finest. When the last of a chain is older than its
-//! level is kept, the next level takes over what it is due (`thinning`), and the chain goes.
+//! A history has levels, each coarser and kept longer than the one before. A snapshot is written to the finest. When the last of a
+//! chain is older than its level is kept, the next level takes over what it is due (`thinning`), and the chain goes.
 
 const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
@@ -11,7 +11,7 @@ const DAY: u64 = 24 * HOUR;
 pub const CHAIN_LENGTH: u32 = 160;
 /// A chain ends when its bytes are this many times those of its first snapshot, which stands for itself.
 const MOST_OF_FIRST: u64 = 7;
-/// So many are read in no time.
+/// A chain with no more bytes is read in no time.
 const LEAST_BYTES: u64 = 64 << 10;
 
 /// How long a chain is.

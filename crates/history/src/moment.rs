@@ -7,13 +7,13 @@ use jiff::tz::TimeZone;
 /// One moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum When {
-    /// So many nanoseconds ago.
+    /// Nanoseconds before now.
     Ago(u64),
     /// Nanoseconds since 1970.
     At(u64),
     /// When the most was live.
     Peak,
-    /// Where `ramson mark` was called with this name.
+    /// When `ramson mark` was called with this name.
     Mark(String),
     /// The last moment there is.
     Last,

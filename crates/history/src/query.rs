@@ -98,7 +98,7 @@ impl History {
     }
 }
 
-/// What happened between two moments of one process: what was allocated is a difference; what is live, the later state.
+/// Changes between two moments of one process: allocations are a difference; live blocks are those of the later state.
 pub fn between(earlier: &Snapshot, later: Snapshot) -> Snapshot {
     let mut range = later;
     for (stack, before) in range.stacks.iter_mut().zip(&earlier.stacks) {
@@ -115,7 +115,7 @@ pub fn between(earlier: &Snapshot, later: Snapshot) -> Snapshot {
             *value = (*value - *before).max(0.0);
         }
         if stack.sampled_alloc_objects == 0 {
-            // What is left are the steps in which counters are kept.
+            // The rest comes from the steps in which counters are kept.
             [stack.alloc_objects, stack.alloc_space] = [0.0; 2];
             [stack.alloc_objects_variance, stack.alloc_space_variance] = [0.0; 2];
         }

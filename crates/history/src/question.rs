@@ -1,4 +1,4 @@
-//! What is asked of a history, and the answers, as they also pass between a helper and its asker.
+//! Questions to a history, and the answers, as they also pass between a helper and its asker.
 
 use crate::schema::TERM_COUNT;
 use crate::trigger::Triggers;
@@ -19,7 +19,7 @@ pub struct Process {
     pub name: String,
     /// Path.
     pub exe: String,
-    /// Of its first thread.
+    /// Name of its first thread.
     pub comm: String,
     /// When its recording started; nanoseconds since 1970.
     pub start_unix_ns: u64,
@@ -41,7 +41,7 @@ pub struct Moment {
     pub triggers: Triggers,
     /// Resident bytes, where they could be read.
     pub rss: Option<u64>,
-    /// What the allocator had free, where that was read.
+    /// Bytes that the allocator had free, or held if it cannot be read; `None`: not known.
     #[borsh(serialize_with = "write_free", deserialize_with = "read_free")]
     pub free: Option<Free>,
     /// Bytes of the terms of RSS, in the order of their columns, where they were read.
@@ -55,7 +55,7 @@ pub struct Moment {
     pub allocated: u64,
 }
 
-/// What is asked. `process` is the number of one in this history.
+/// A question. `process` is the number of a process in this history.
 #[derive(Clone, BorshSerialize, BorshDeserialize)]
 pub enum Question {
     Processes,
@@ -95,7 +95,7 @@ fn write_estimate(estimate: &Estimate, out: &mut impl Write) -> Result<()> {
     [estimate.value, estimate.variance].map(f64::to_bits).serialize(out)
 }
 
-/// Of one that was sampled so, the variance may be none, which is no number.
+/// Reads the bits, because the variance of an estimate may be NaN.
 fn read_estimate(input: &mut impl Read) -> Result<Estimate> {
     let [value, variance] = <[u64; 2]>::deserialize_reader(input)?.map(f64::from_bits);
     Ok(Estimate { value, variance })

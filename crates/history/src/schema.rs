@@ -22,7 +22,7 @@ pub const MAGIC: &[u8] = b"SQLite format 3\0";
 /// How long to wait for another writer.
 const MOST_WAIT: Duration = Duration::from_secs(10);
 
-/// What makes the tables.
+/// Statements that make the tables.
 pub const TABLES: &str = "
 CREATE TABLE processes (
   id INTEGER PRIMARY KEY AUTOINCREMENT, pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL, start_unix_ns INTEGER NOT NULL,
@@ -67,7 +67,7 @@ CREATE TABLE terms (
   other_anonymous INTEGER NOT NULL, changed_during_measurement INTEGER NOT NULL);
 ";
 
-/// What can go wrong with a history.
+/// Errors of a history.
 #[derive(Debug)]
 pub enum HistoryError {
     /// It is no database of ours.

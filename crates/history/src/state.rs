@@ -1,7 +1,7 @@
-//! What of a snapshot changes from one moment to the next, in the order in which it is kept: counters of stacks by their number
-//! in the process, blocks by their time, and the header's numbers.
+//! Parts of a snapshot that change from one moment to the next, in the order in which they are kept: counters of stacks by their
+//! number in the process, blocks by their time, and the header's numbers.
 //!
-//! What was freed is not kept: it is what was allocated and is not live.
+//! Freed memory is not kept: it was allocated and is not live.
 
 use ramson_format::live_flags::EXTENT;
 use ramson_format::{Health, LIFETIME_BUCKETS};
@@ -71,7 +71,7 @@ pub fn set_numbers(header: &mut Header, numbers: &[u64]) {
 }
 
 impl State {
-    /// Of a snapshot whose stacks have these numbers in the process.
+    /// State of a snapshot whose stacks have these numbers in the process.
     pub fn of(snapshot: &Snapshot, numbers: &[u32]) -> Self {
         let known = numbers.iter().map(|&number| number as usize + 1).max().unwrap_or(0);
         let mut counters = vec![Counters::default(); known];
@@ -141,7 +141,7 @@ impl State {
 }
 
 impl Block {
-    /// What orders blocks and tells them apart.
+    /// Key that orders blocks and tells them apart.
     pub fn key(&self) -> (u64, u64, u32, u64) {
         (self.monotonic_ns, self.address, self.flags, self.size)
     }
@@ -200,7 +200,7 @@ pub fn live_space(snapshot: &Snapshot) -> Estimate {
         Estimate::of_sample(live.size, live.inverse_probability, SampleUnit::Bytes)
     };
     let sum: Estimate = snapshot.live.iter().map(of).sum();
-    // What found no place in the live table may live, too.
+    // A block that found no place in the live table may be live, too.
     let lost = snapshot.header.health.get(Health::DroppedLive as usize);
     if lost.is_some_and(|&lost| lost > 0) { sum.as_part() } else { sum }
 }

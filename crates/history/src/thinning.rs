@@ -1,5 +1,5 @@
-//! Thinning: a chain whose level keeps it no longer is taken over by the next coarser level, as far as that is due, and removed; the oldest chains go while
-//! the database is too large; and what only removed chains named goes with them.
+//! Thinning: a chain whose level keeps it no longer is taken over by the next coarser level, as far as that is due, and removed; the
+//! oldest chains go while the database is too large; and what only removed chains named goes with them.
 
 use crate::difference::Trail;
 use crate::schema::{HistoryError, rows, signed, unsigned};
@@ -10,7 +10,7 @@ use rusqlite::params;
 /// Chains that are taken over in one call: some tens of milliseconds each.
 const MOST_EXPIRED: usize = 4;
 
-/// What `tidy` removed.
+/// Counts of the chains that `tidy` removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
     /// Chains that were too old for their level.
@@ -94,7 +94,7 @@ impl HistoryWriter {
                 .prepare_cached("SELECT data FROM differences WHERE snapshot = ?1")?
                 .query_row([id], |row| row.get(0))?;
             if trail.read(&data).is_err() {
-                // What follows cannot be read.
+                // The moments that follow cannot be read.
                 break;
             }
             let last_ns = self.chains.get(&(chain.process, level)).map(|chain| chain.last_ns);

@@ -10,7 +10,7 @@ bitflags::bitflags! {
         const START = 1;
         /// It was time.
         const CLOCK = 2;
-        /// So many bytes were allocated.
+        /// `Rules::every_bytes` were allocated.
         const BYTES = 4;
         /// More is live than ever before.
         const LIVE_PEAK = 8;
@@ -42,7 +42,7 @@ impl fmt::Display for Triggers {
     }
 }
 
-/// What is watched.
+/// Distances between two snapshots, in time and in allocated bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Time between two snapshots by the clock.
@@ -51,7 +51,7 @@ pub struct Rules {
     pub every_bytes: Option<u64>,
 }
 
-/// What a process's header and the kernel tell at one moment. Samples times the interval estimate bytes; closer if blocks are small.
+/// Figures of a process at one moment, by its header and the kernel. Samples times the interval estimate bytes; closer if blocks are small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
     /// Nanoseconds since 1970.
@@ -70,13 +70,13 @@ pub struct Observation {
     pub is_stalled: bool,
 }
 
-/// What was seen of one process.
+/// Figures that were seen of one process.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     last: Observation,
     /// When the clock last took one.
     clock_ns: u64,
-    /// Since it last was the reason.
+    /// Bytes allocated since they last were the reason, about.
     allocated: u64,
     live_peak: u64,
     rss_peak: u64,

@@ -29,7 +29,7 @@ pub struct Free {
 pub struct Taken<'a> {
     /// The snapshot.
     pub snapshot: &'a Snapshot,
-    /// What its process is called.
+    /// Name of its process.
     pub name: &'a str,
     /// When it was taken, since 1970.
     pub time_ns: u64,
@@ -37,7 +37,7 @@ pub struct Taken<'a> {
     pub monotonic_ns: u64,
     /// Resident bytes of the process, if it still had any.
     pub rss: Option<u64>,
-    /// What its allocator had free, if that was read.
+    /// Bytes that its allocator had free, or held if it cannot be read; `None`: not known.
     pub free: Option<Free>,
     /// Bytes of the terms of RSS, in the order of their columns, if they were read.
     pub terms: Option<[i64; TERM_COUNT]>,
@@ -214,7 +214,7 @@ impl HistoryWriter {
         )
     }
 
-    /// Of the snapshot that was inserted last.
+    /// Inserts the difference of the snapshot that was inserted last.
     pub(crate) fn insert_difference(&self, bytes: &[u8]) -> Result<(), HistoryError> {
         self.execute("INSERT INTO differences VALUES (last_insert_rowid(), ?1)", [bytes])
     }

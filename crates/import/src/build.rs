@@ -8,9 +8,9 @@ use ramson_profile::{
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-/// What the allocator adds to a block, about; also the table entry that finds a thing again.
+/// Bytes that the allocator adds to a block, about; also those of the table entry that finds a thing again.
 pub const OVERHEAD_BYTES: usize = 24;
-/// What a report's tables take for a location or a function, about: it is charged with the profile.
+/// Bytes that a report's tables take for a location or a function, about: they are charged with the profile.
 pub const TABLE_BYTES: usize = 128;
 
 /// A profile in the making.
@@ -88,7 +88,7 @@ impl Builder {
     }
 }
 
-/// What a sample with a stack of this depth takes.
+/// Bytes that a sample with a stack of this depth takes.
 pub fn sample_bytes(depth: usize) -> usize {
     size_of::<StackSample>() + depth * size_of::<u32>() + OVERHEAD_BYTES
 }

@@ -1,4 +1,4 @@
-//! What a file lacks although it could be read, and why one could not be read at all.
+//! Parts that a file lacks although it could be read, and reasons why a file could not be read at all.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::Failure;
@@ -17,7 +17,7 @@ pub enum ImportDefect {
     ExpandsTooMuch,
     /// Reading stopped with this error of the system.
     Unreadable(String),
-    /// What the file describes would take more memory than a real profile of its size.
+    /// The content of the file would take more memory than a real profile of its size.
     MemoryBound,
     /// The same of a packed file.
     PackedMemoryBound,
@@ -99,7 +99,7 @@ pub enum ImportError {
     Io(io::Error),
     /// No byte at all.
     Empty,
-    /// None of the formats; this is what it looks like.
+    /// Not one of the formats; the text tells what the file looks like.
     Unrecognized(String),
     /// Reading it takes more memory or more bytes than this bound of its budget.
     OverBudget(u64),
@@ -107,7 +107,7 @@ pub enum ImportError {
     NotAHeapProfile(Vec<String>),
     /// The format was recognized, but nothing could be read.
     Nothing(Option<ImportDefect>),
-    /// What heaptrack writes before `heaptrack --interpret`.
+    /// A file as heaptrack writes it before `heaptrack --interpret`.
     RawHeaptrack,
     /// A version of heaptrack's format that is not known.
     HeaptrackVersion(u64),

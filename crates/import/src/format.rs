@@ -3,7 +3,7 @@
 use borsh::{BorshDeserialize, BorshSerialize};
 use std::fmt;
 
-/// What can be read besides ramson's own profile files.
+/// Formats that can be read in addition to ramson's own profile files.
 pub const ACCEPTED: &str = "pprof, jemalloc heap_v2, gperftools heap, heaptrack, collapsed stacks";
 
 /// A format of foreign profiles.

@@ -40,7 +40,7 @@ pub fn read_jemalloc(input: &mut Input) -> Result<Imported, ImportError> {
         let counts = line.strip_prefix('t').and_then(|line| line.split_once(':'));
         let (thread, counts) = counts.ok_or(Stop::BadLine)?;
         let (counts, _) = parse_counts(counts).ok_or(Stop::BadLine)?;
-        // What stands before the first stack are the totals.
+        // Counts before the first stack are the totals.
         if thread == "*" && has_stack { text.add(input, &counts) } else { Ok(()) }
     })
 }
@@ -107,7 +107,7 @@ fn read(
     Ok(Imported { profile, format, sample_types, default_sample_type, drop_frames, defects })
 }
 
-/// What both formats become.
+/// The profile that is made from either format.
 #[derive(Default)]
 struct HeapText {
     builder: Builder,

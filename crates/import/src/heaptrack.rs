@@ -175,7 +175,7 @@ impl Reading {
             }
         }
         if lines.is_empty() {
-            // Where the module was mapped is not written: all that is left is the address in that process.
+            // The file does not tell where the module was mapped: only the address in that process is left.
             let module = module.rsplit('/').next().unwrap_or_default();
             let name = format!("{address:#x} in {}", if module.is_empty() { "?" } else { module });
             lines.push(Line { function: self.function(name.into(), "".into(), input)?, line: 0 });

@@ -1,4 +1,4 @@
-//! What a foreign profile becomes: one profile of ramson's, and what its format says about it.
+//! Result of reading a foreign profile: one profile of ramson's, and what the format says about it.
 
 use crate::defect::ImportDefect;
 use crate::format::Format;
@@ -26,23 +26,23 @@ pub enum DropFrames {
         /// Full-match expression of exceptions.
         keep: Option<Pattern>,
     },
-    /// None.
+    /// No frames.
     Nothing,
 }
 
 /// A foreign profile.
 #[derive(Debug)]
 pub struct Imported {
-    /// What it became. Its indices are valid.
+    /// The profile in ramson's form. Its indices are valid.
     pub profile: Profile,
-    /// What it was.
+    /// Format of the file.
     pub format: Format,
-    /// What it counts, in pprof's order; the other sample types are NaN.
+    /// Sample types that the file counts, in pprof's order; the other sample types are NaN.
     pub sample_types: Vec<SampleType>,
-    /// What to show first.
+    /// Sample type to show first.
     pub default_sample_type: SampleType,
     /// Frames to cut off, once all have names.
     pub drop_frames: DropFrames,
-    /// What is missing.
+    /// Parts that are missing.
     pub defects: Vec<ImportDefect>,
 }

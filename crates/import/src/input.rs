@@ -33,7 +33,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// From so many packed bytes on, a second thread is worth its start.
 const LARGE_BYTES: u64 = 1 << 20;
 
-/// What reading one file may cost, whatever its size.
+/// Bounds for reading one file, whatever its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Bytes of memory, about.
@@ -43,9 +43,9 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Of a file that belongs to the caller or to root.
+    /// Bounds for a file that belongs to the caller or to root.
     pub const OWN: Budget = Budget { memory_bytes: 4 << 30, input_bytes: u64::MAX };
-    /// Of another user's, or a server's.
+    /// Bounds for a file of another user's, or a server's.
     pub const STRANGER: Budget = Budget { memory_bytes: 512 << 20, input_bytes: 512 << 20 };
 
     /// The same, as the user wants it.
@@ -236,7 +236,7 @@ impl<'a> Input<'a> {
         self.unpacked - (self.end - self.start) as u64
     }
 
-    /// What the bytes themselves lacked.
+    /// Defects of the bytes themselves.
     pub fn into_defects(mut self) -> Vec<ImportDefect> {
         if self.long_lines > 0 {
             self.defects.push(ImportDefect::LongLines(self.long_lines));

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::rc::Rc;
 
-/// So many first bytes tell the packing.
+/// Bytes at the start of a file that tell its packing.
 pub const MAGIC_BYTES: usize = 4;
 /// Packed bytes read at once.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -23,7 +23,7 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// Of a file that begins so.
+    /// Returns the packing of a file that begins with `magic`.
     pub fn of(magic: &[u8]) -> Packing {
         match magic {
             [0x1f, 0x8b, ..] => Packing::Gzip,

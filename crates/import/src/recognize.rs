@@ -107,7 +107,7 @@ fn is_profile_tag(tag: u8) -> bool {
         || matches!(tag >> 3, 7..=10 | 12..=15) && tag & 7 == 0
 }
 
-/// Of the first lines, all are text, and most are frames and a number.
+/// Whether the first lines are all text, and most of them are frames and a number.
 fn is_collapsed(head: &[u8]) -> bool {
     const LINES: usize = 20;
     let is_cut = head.len() == HEAD_BYTES;
@@ -126,7 +126,7 @@ fn is_collapsed(head: &[u8]) -> bool {
     stacks > 0 && stacks * 10 >= lines.len() * 9 && (has_frames || stacks == lines.len())
 }
 
-/// What bytes that are no profile look like, in a few words.
+/// Tells what bytes that are no profile look like, in a few words.
 pub fn looks_like(head: &[u8]) -> String {
     const MAGICS: [(&[u8], &str); 16] = [
         (b"\x7fELF", "an ELF program or core file"),
@@ -165,7 +165,7 @@ pub fn looks_like(head: &[u8]) -> String {
     }
     let is_control = |byte: &&u8| **byte == 0x7f || **byte < b' ' && !b"\t\r\n\x1b".contains(*byte);
     if !head.iter().any(|byte| is_control(&byte)) {
-        // What it says may be a secret, and a message goes to logs and to models.
+        // The text may be a secret, and a message goes to logs and to models.
         return "it looks like text".into();
     }
     let first: Vec<String> = head.iter().take(4).map(|byte| format!("{byte:02x}")).collect();

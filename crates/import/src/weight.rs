@@ -1,4 +1,4 @@
-//! What the numbers of a sampled foreign profile stand for, and how certain they are.
+//! Meaning of the numbers of a sampled foreign profile, and how certain they are.
 //!
 //! All sampling formats have the same sampler as ramson: Poisson by bytes, so an allocation of size s is recorded with
 //! probability p = 1 − e^(−s/T). Raw text holds n recorded objects of one mean size s̄; each stands for 1/p(s̄). Sources:

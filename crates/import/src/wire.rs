@@ -254,7 +254,7 @@ mod tests {
         let wire = borsh::to_vec(&WireProfile::from(example())).unwrap();
         let back: WireProfile = borsh::from_slice(&wire).unwrap();
         let back = back.into_profile().unwrap();
-        // What is no number is equal to nothing.
+        // NaN is equal to nothing, so the texts are compared.
         assert_eq!(format!("{back:?}"), format!("{:?}", example()));
     }
 

@@ -6,7 +6,7 @@ use ramson_reader::{Snapshot, Stack};
 use std::fs::File;
 use std::process::ExitCode;
 
-/// What a profile lost for want of room.
+/// Counters of losses for lack of room.
 const DROPS: [Health; 5] = [
     Health::DroppedLive,
     Health::DroppedStacks,

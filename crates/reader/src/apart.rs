@@ -21,7 +21,7 @@ pub struct Passed<'a> {
     pub(crate) files: Vec<BorrowedFd<'a>>,
 }
 
-/// Where its bytes are.
+/// Place of the profile's bytes.
 #[derive(Clone, Copy, BorshSerialize, BorshDeserialize)]
 pub(crate) enum Place {
     File { most_bytes: u64 },
@@ -94,7 +94,7 @@ fn is_whole(header: &Header) -> bool {
     header.health.len() == HEALTH.len()
 }
 
-/// What the reader promises of a snapshot.
+/// Whether a snapshot is as the reader promises.
 fn is_valid(snapshot: &Snapshot) -> bool {
     let Snapshot { header, stacks, live, extents, freed, .. } = snapshot;
     let is_stack = |stack: usize| stack < stacks.len();

@@ -1,4 +1,4 @@
-//! What recording cost the program, from the counters of the header.
+//! Cost of recording for the program, from the counters of the header.
 
 use crate::snapshot::Header;
 use ramson_format::{Health, flags};

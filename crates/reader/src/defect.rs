@@ -1,4 +1,4 @@
-//! What can be wrong with the bytes of a profile: a reason to refuse them, or a part that is missing.
+//! Defects of the bytes of a profile: a reason to refuse them, or a part that is missing.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::Failure;

@@ -16,7 +16,7 @@ const MAX_PATH_BYTES: usize = 4096;
 const BUILD_ID_BYTES: usize = size_of::<[u64; 4]>();
 
 impl Header {
-    /// What stands in the header as it is: all except the end, the failures and the committed bytes.
+    /// Walks the fields that stand in the header as they are: all except the end, the failures and the committed bytes.
     pub fn walk(&mut self, page: &mut impl Fields) {
         use format::Header as H;
         let mut exit_status = self.exit_status as u32;
@@ -108,7 +108,7 @@ impl Mapping {
     }
 }
 
-/// What the check of this entry has to be.
+/// Computes the check that this entry must contain.
 pub fn mapping_check(entry: Entry) -> u64 {
     use format::Mapping as M;
     let id = offset_of!(M, build_id);
@@ -203,7 +203,7 @@ impl Stack {
         weighted.into_iter().zip(more_weighted).for_each(|(to, from)| *to += *from);
     }
 
-    /// What the hash of its entry has to be.
+    /// Computes the hash that the entry of this stack must contain.
     pub fn hash(&self) -> u64 {
         stack_hash(self.kind(), self.epoch, self.frames.iter().copied())
     }
@@ -240,7 +240,7 @@ impl LiveSample {
     }
 }
 
-/// What the check of the entry with this key has to be.
+/// Computes the check that the entry with this key must contain.
 pub fn live_check(key: u64, entry: Entry) -> u64 {
     use format::LiveSample as L;
     format::live_check(&[
@@ -266,7 +266,7 @@ pub fn live(key: u64, mut entry: Entry) -> Option<(LiveSample, u32, u32)> {
 }
 
 impl Extent {
-    /// What is recorded as a sample with these flags of the live table.
+    /// Extent that is recorded as a sample with these flags of the live table.
     pub fn of(sample: &LiveSample, flags: u32) -> Self {
         Self {
             start: sample.address,
@@ -314,7 +314,7 @@ impl Freed {
     }
 }
 
-/// What the check of this entry has to be.
+/// Computes the check that this entry must contain.
 pub fn freed_check(entry: Entry) -> u64 {
     format::freed_check(&std::array::from_fn(|word| entry.u64(word * 8)))
 }
@@ -336,7 +336,7 @@ impl FailedAllocation {
         page.u32(at + offset_of!(F, tid), &mut self.tid);
     }
 
-    /// What its check has to be.
+    /// Computes the check that its entry must contain.
     pub fn check(&self) -> u64 {
         failure_check(self.size, self.monotonic_ns, self.stack as u32, self.tid)
     }

@@ -58,8 +58,8 @@ impl Header {
     }
 }
 
-/// Where the entries of each region are that can hold something, in the order of the directory. `None`: its row is damaged, or another
-/// region has a part of that place.
+/// Ranges in the source of the entries of each region that can hold something, in the order of the directory. `None`: the region's row
+/// is damaged, or another region has a part of its place.
 pub fn regions<S: ReadAt + ?Sized>(source: &S) -> Result<[Option<Range<u64>>; REGIONS], ReadError> {
     let reading = Reading::begin(source)?;
     Ok(REGION_KINDS.map(|kind| {
@@ -131,7 +131,7 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         self.copy(kind, |rest| source.next_present(rest))
     }
 
-    /// None of its entries, and whether the source is cut there.
+    /// Reads no entries of a region, but tells whether the source is cut there.
     pub fn unread(&mut self, kind: RegionKind) -> Result<Region, ReadError> {
         self.copy(kind, |_| None)
     }
@@ -183,7 +183,7 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         Ok(bytes)
     }
 
-    /// Where the committed entries of a region are, if its row of the directory makes sense by itself.
+    /// Range in the source of the committed entries of a region, if its row of the directory makes sense by itself.
     fn place(&self, kind: RegionKind) -> Option<Range<u64>> {
         let row = kind.row();
         let header = self.header();
@@ -205,7 +205,7 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         !others.any(|other| place.start < other.end && other.start < place.end)
     }
 
-    /// Where a part of a region is in the source, and its copy.
+    /// A part of a region: its offset in the source, and its copy.
     fn copied<'b>(&self, kind: RegionKind, part: &'b mut Part) -> Copied<'b> {
         let offset = self.header().u64(kind.row()) + part.first * kind.entry_bytes();
         Copied { offset, entry_bytes: kind.entry_bytes() as usize, bytes: &mut part.bytes }

@@ -30,7 +30,7 @@ impl Region {
         })
     }
 
-    /// So many entries from the number `first`, if they lie in one part.
+    /// Returns `count` entries from the number `first`, if they lie in one part.
     pub fn slice(&self, first: u64, count: usize) -> Option<&[u8]> {
         let after = self.parts.partition_point(|part| part.first <= first);
         let part = self.parts.get(after.checked_sub(1)?)?;

@@ -6,7 +6,7 @@ use crate::snapshot::LiveSample;
 /// Copies of one slot; a slot that changes still is being used all the time.
 const ATTEMPTS: usize = 16;
 
-/// Where an array of a table is in the source, and its copy.
+/// An array of a table: its offset in the source, and its copy.
 pub struct Copied<'a> {
     pub offset: u64,
     pub entry_bytes: usize,

@@ -1,4 +1,4 @@
-//! What a profile file held at one moment.
+//! Content of a profile file at one moment.
 
 use crate::apart::{read_end, read_frames, read_root, write_end, write_frames, write_root};
 use crate::defect::Defect;
@@ -34,10 +34,10 @@ pub struct Header {
     pub last_cycles_ns: u64,
     pub cpu_ns: u64,
     pub processes: u64,
-    /// What was told from outside when the process was gone.
+    /// Facts about the end that were told from outside when the process was gone.
     #[borsh(serialize_with = "write_end", deserialize_with = "read_end")]
     pub end: Option<Box<End>>,
-    /// What a reader with another root directory has told of its own.
+    /// The process's root directory, as a reader with another root directory told it.
     #[borsh(serialize_with = "write_root", deserialize_with = "read_root")]
     pub root: Option<Box<Root>>,
     /// Allocations that are known to have failed: those that were to be samples.
@@ -150,7 +150,7 @@ pub struct Freed {
 /// An immutable copy of a profile file at one moment.
 #[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct Snapshot {
-    /// What the process said of itself.
+    /// Facts that the process told of itself.
     pub header: Header,
     /// In the order in which they were met.
     pub mappings: Vec<Mapping>,
@@ -165,12 +165,12 @@ pub struct Snapshot {
     pub freed: Vec<Freed>,
     /// How many of those the file can hold; 0: none are remembered.
     pub max_freed: u64,
-    /// What was not whole.
+    /// Parts that were not whole.
     pub defects: Vec<Defect>,
 }
 
 impl Header {
-    /// What tells a profile from all others: process, the start of the recording, and its number.
+    /// Key that tells a profile from all others: process, the start of the recording, and its number.
     pub fn identity(&self) -> (u32, u64, u64) {
         (self.pid, self.start_realtime_ns, self.run_id)
     }

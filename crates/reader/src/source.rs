@@ -1,5 +1,5 @@
-//! Where the bytes of a profile come from, and which of them are present: another user decides how long a file or a mapping is, and
-//! of a hole nothing needs to be read.
+//! Sources of a profile's bytes, and which of them are present: another user decides how long a file or a mapping is, and of a hole
+//! nothing needs to be read.
 
 use crate::apart::{Passed, Place};
 use ramson_apart::{for_owner, is_trusted, user_of, wait_for_process};
@@ -129,7 +129,7 @@ impl ReadAt for [u8] {
 /// A profile without a file: a range of a running process's memory, read through /proc/PID/mem.
 pub struct ProcessRange {
     memory: File,
-    /// Of private memory: which of its pages are present.
+    /// Pagemap of private memory: tells which of its pages are present.
     pagemap: Option<File>,
     start: u64,
     length: u64,
@@ -145,7 +145,7 @@ impl ProcessRange {
         Ok(Self { memory, pagemap: None, start, length, owner })
     }
 
-    /// What another process has opened.
+    /// A range whose files another process has opened.
     pub(crate) fn given(memory: File, pagemap: Option<File>, start: u64, length: u64) -> Self {
         Self { memory, pagemap, start, length, owner: None }
     }

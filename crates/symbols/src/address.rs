@@ -11,7 +11,7 @@ pub struct FileAddress(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuntimeAddress(pub u64);
 
-/// Where an instruction is.
+/// Address of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub enum CodeAddress<'a> {
     /// In a binary.

@@ -1,5 +1,5 @@
-//! What is known about addresses of one binary: each string once, each frame in 20 bytes. This is what the cache and
-//! profiles keep, each as borsh writes it: integers little-endian, a list as a u32 count and its items.
+//! Answers for addresses of one binary: each string once, each frame in 20 bytes. The cache and profiles contain these
+//! answers as borsh writes them: integers little-endian, a list as a u32 count and its items.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -19,10 +19,10 @@ use crate::split::{MOST_MISSING, package_place};
 pub(crate) const NAME: u8 = 0x12;
 /// Debug files of one binary; more are not looked at.
 const MOST_CANDIDATES: usize = 16;
-/// Parts that the debug information names are passed in so many times.
+/// Rounds in which parts that the debug information names are passed.
 const MOST_ROUNDS: usize = 3;
 
-/// What a helper is asked. Its descriptors come in the order of `files`, of each the file, its supplement, its package.
+/// Question to a helper. Its descriptors come in the order of `files`: of each, the file, its supplement, its package.
 #[derive(BorshSerialize, BorshDeserialize)]
 pub(crate) struct Question {
     pub files: Vec<Described>,
@@ -74,7 +74,7 @@ pub(crate) enum Damage {
     },
 }
 
-/// What a helper answers.
+/// Answer of a helper.
 #[derive(BorshSerialize, BorshDeserialize)]
 pub(crate) struct Reply {
     pub answers: Answers,
@@ -135,7 +135,7 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// What is to be read apart of the files that are found. `None`: nothing.
+    /// Collects the files for a helper. `None`: no file needs a helper.
     pub fn gather(found: &mut Found, file: Option<&ElfFile>) -> Option<Self> {
         let may_have_lines = |file: &ElfFile| file.has_lines() && file.damage().is_none();
         let mut candidates: Vec<ElfFile> = Vec::new();
@@ -290,7 +290,7 @@ impl Passed {
         Ok(Self { supplement, package, ..passed })
     }
 
-    /// What is there, if the owner of what it belongs to may read it: it is a stranger's, or everyone's.
+    /// Opens the file at `place` if the helper may see its content: the file is a stranger's, or every user may read it.
     fn opened(place: &RootedPath, path: &Path) -> Option<Self> {
         let opened = place.open().ok()?;
         let is_trusted = is_trusted(opened.facts.owner);

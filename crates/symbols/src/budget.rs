@@ -21,12 +21,12 @@ impl Budget {
         self.left_bytes.load(Ordering::Relaxed)
     }
 
-    /// As much is left as before it was taken.
+    /// Returns bytes that were taken.
     pub fn give_back(&self, bytes: u64) {
         self.left_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What is left now, as a budget of its own: for what is dropped again soon.
+    /// A budget of its own with the bytes that are left now, for data that is dropped again soon.
     pub fn rest(&self) -> Self {
         let left_bytes = self.left_bytes.load(Ordering::Relaxed);
         Self { most_bytes: self.most_bytes, left_bytes: Arc::new(left_bytes.into()) }

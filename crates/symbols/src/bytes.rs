@@ -12,9 +12,9 @@ use crate::budget::Budget;
 
 /// A reader that goes deeper calls itself without end. Functions that a compiler inlined into each other take a few kilobytes.
 const MAX_STACK_BYTES: usize = 512 << 10;
-/// What a reader keeps of each read at most, about: a row of a line table takes 24 bytes, and few are made by a single read.
+/// Bytes that a reader keeps of each read at most, about: a row of a line table takes 24, and few rows are made by a single read.
 const BYTES_PER_READ: u64 = 16;
-/// So many reads are taken from the budget at once.
+/// Reads that are taken from the budget at once.
 const READS_AT_ONCE: u64 = 1 << 14;
 
 thread_local! {
@@ -47,7 +47,7 @@ pub(crate) fn metered<R>(budget: Option<&Budget>, work: impl FnOnce() -> R) -> R
     })
 }
 
-/// What to say of an error of a reader of `Bytes`.
+/// Message for an error of a reader of `Bytes`.
 pub(crate) fn reason(error: Error) -> String {
     match error {
         Error::Io => "nested deeper or longer to read than what compilers make".to_owned(),
@@ -174,7 +174,7 @@ impl Reader for Bytes<'_> {
         Reader::to_string(&self.0)
     }
 
-    /// What is made of it is about as long, such as the path of a source file.
+    /// Counts reads by length, because a text of about that length is made, such as the path of a source file.
     fn to_string_lossy(&self) -> Result<Cow<'_, str>> {
         (0..self.len() as u64 / BYTES_PER_READ).try_for_each(|_| count_read())?;
         Reader::to_string_lossy(&self.0)
@@ -234,7 +234,7 @@ mod tests {
         }
         let depth = metered(None, || deeper(0));
         assert!((100..100_000).contains(&depth), "{depth}");
-        // Where nothing is metered, such as in a test, depth does not count either.
+        // Without metering, such as in a test, depth does not count either.
         assert!(check_depth().is_ok());
     }
 }

@@ -13,7 +13,7 @@ use crate::rooted::{Readers, RootedPath};
 
 /// A server that is there answers the knock at once.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// So long it is taken for granted that the servers still do not have a file.
+/// How long a miss counts: ramson takes it for granted that the servers still do not have the file.
 const MISS_AGE: Duration = Duration::from_secs(600);
 const MAX_REDIRECTS: u32 = 5;
 
@@ -63,7 +63,7 @@ impl Servers {
         Self { options, files, agent, waited: Duration::ZERO, is_down, failures: Vec::new() }
     }
 
-    /// Where the debug file with this build ID is kept, if it was fetched.
+    /// Path of the debug file with this build ID. The file exists only if it was fetched. `None`: not a build ID.
     pub fn place(&self, build_id: &str) -> Option<PathBuf> {
         self.files.place(build_id)
     }
@@ -112,7 +112,7 @@ impl Servers {
         if is_missing_everywhere
             && let Err(error) = self.files.make().and_then(|()| File::create(miss(&path)))
         {
-            // Where no miss can be noted nothing can be kept either: there is no use in asking for more.
+            // A folder that cannot take the miss cannot take a file either: there is no use in asking for more.
             self.is_down.fill(true);
             let (url, reason) = (self.options.urls[0].clone(), error.to_string());
             self.failures.push(SymbolDefect::ServerFailed { url, reason });

@@ -47,11 +47,11 @@ pub(crate) fn are_short(table: &[u8]) -> Result<bool> {
 
 #[derive(Default)]
 struct Abbreviation {
-    /// Where the tag stands, if it is a declaration.
+    /// Offset of the tag in bytes, if the abbreviation is of functions without addresses.
     tag_at: Option<usize>,
     length: usize,
     attributes: usize,
-    /// It is none, and ends a table.
+    /// The end of a table, not an abbreviation.
     is_end: bool,
 }
 

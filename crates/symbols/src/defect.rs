@@ -1,4 +1,4 @@
-//! What is missing from a binary's symbols, and what to do about it.
+//! Parts that are missing from a binary's symbols, and what to do about them.
 
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ pub enum SymbolDefect {
     Unreadable {
         /// The file that was looked at.
         path: PathBuf,
-        /// What was wrong with it.
+        /// The fault of the file.
         reason: String,
     },
     /// The file was to be read in a process of its own, which gave no answer.
@@ -88,7 +88,7 @@ pub enum SymbolDefect {
     ObjectsLost {
         /// As the profile names them.
         paths: Vec<String>,
-        /// Where they were.
+        /// Root directory that the files were in.
         root: LostRoot,
     },
     /// A map of code compiled at run time is there, but is not to be used.
@@ -111,7 +111,7 @@ pub enum SymbolDefect {
     ServerFailed {
         /// As in `DEBUGINFOD_URLS`.
         url: String,
-        /// What went wrong.
+        /// Reason of the failure.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What is in an ELF file: its build ID (read from a few hundred bytes), and on demand its sections.
+//! Content of an ELF file: its build ID, for which a few hundred bytes are read, and on demand its sections.
 //!
 //! Files are read, never mapped: a file that shrinks under a mapping would kill the reader, and with containers the
 //! owner of the file may be another user.
@@ -22,7 +22,7 @@ use crate::build_id::build_id;
 use crate::identified::Identified;
 use crate::rooted::{Readers, RootedPath};
 
-/// None of the sections that are used has a longer name.
+/// Bytes of a section's name that are kept: no section that is used has a longer name.
 const MAX_NAME_BYTES: usize = 64;
 /// A file with a CRC-32 is not read to its end if it is larger.
 const MAX_CRC_BYTES: u64 = 4 << 30;
@@ -70,9 +70,9 @@ impl From<Refusal> for OpenError {
 pub(crate) struct ElfFile {
     /// For messages.
     pub path: PathBuf,
-    /// Where it is by name; `None`: it was found through a process.
+    /// Place of the file by name; `None`: it was found through a process.
     pub place: Option<RootedPath>,
-    /// Where it and its parts are looked for.
+    /// Folder of the file, in which its parts are looked for.
     pub folder: RootedPath,
     pub identity: Identity,
     /// Who must be able to read its parts, too.
@@ -83,11 +83,11 @@ pub(crate) struct ElfFile {
     pub build_id: String,
     /// May be shared with the other files of the binary.
     pub budget: Budget,
-    /// What has not been read yet: no more than this, as sections do not overlap.
+    /// Bytes that were not read yet: no more than these are read, because sections do not overlap.
     unread_bytes: AtomicU64,
     pub file: File,
     sections: OnceLock<Result<Sections, String>>,
-    /// What the helper says of it, if it is not to be read here.
+    /// The helper's account of the file, if it is not to be read here.
     pub apart: Option<Box<Identified>>,
 }
 
@@ -342,7 +342,7 @@ fn sections_of<E: FileHeader<Endian = Endianness>>(file: &File) -> Result<Sectio
     Ok(Sections { endian, is_64: header.is_type_64(), all })
 }
 
-/// Where a section's content is, and how it is packed.
+/// Range of a section's content in the file, and how the content is packed.
 fn content_of<S: SectionHeader<Endian = Endianness>>(
     header: &S,
     endian: Endianness,

@@ -20,15 +20,15 @@ use crate::worker::{Worker, threads};
 /// Addresses that one thread names at a time where there is only a symbol table.
 const NAMES_PER_GROUP: usize = 1 << 10;
 
-/// Where the files of a binary come from, besides the binary itself.
+/// Source of a binary's files, apart from the binary itself.
 pub(crate) trait Files {
     /// The next debug file, best first.
     fn next_debug_file(&mut self) -> Option<ElfFile>;
 
-    /// What `dwz` moved out of this file.
+    /// The file to which `dwz` moved parts of `file`.
     fn supplement(&mut self, file: &ElfFile) -> Result<Option<ElfFile>, SymbolDefect>;
 
-    /// What the compiler left outside it.
+    /// The parts that the compiler left outside `file`.
     fn split(&mut self, file: &ElfFile) -> Split;
 
     /// Whether its debug information is to be read.
@@ -37,7 +37,7 @@ pub(crate) trait Files {
     }
 }
 
-/// What can name addresses of one binary.
+/// Sources that can name addresses of one binary.
 #[derive(Default)]
 pub(crate) struct Engine {
     lines: Option<Lines>,
@@ -51,7 +51,7 @@ pub(crate) struct Engine {
     pub identity: Option<Identity>,
     /// A file that is used belongs neither to root nor to the user who runs this.
     pub is_strange: bool,
-    /// Of the source's files.
+    /// Budget of the source's files.
     budget: Option<Budget>,
     /// Something that should have been readable was not; such answers are not worth keeping.
     pub damage: Option<SymbolDefect>,
@@ -158,7 +158,7 @@ impl Engine {
 
     /// Finds the frames at `addresses` and adds them to `answers`.
     pub fn answer(&mut self, addresses: &[u64], answers: &mut Answers) {
-        // What is made of the sections is dropped at the end, but for the answers.
+        // Data made from the sections is dropped at the end, except for the answers.
         let budget = self.budget.as_ref().map_or_else(|| Budget::of(false), Budget::rest);
         let groups = match &self.lines {
             Some(lines) => lines.groups(addresses, &budget),

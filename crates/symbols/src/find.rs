@@ -1,4 +1,4 @@
-//! Where a binary and its debug file are. Nothing is used unless its build ID is the profile's.
+//! Search for a binary and its debug file. If the profile has a build ID, a file is used only if its build ID is the same.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -16,12 +16,12 @@ use crate::identified::DebugLink;
 use crate::links::supplement_link;
 use crate::rooted::{NotedRoot, Readers, RootedPath};
 
-/// Where distributions put separate debug files.
+/// Folder in which distributions put separate debug files.
 const SYSTEM_DEBUG_DIR: &str = "/usr/lib/debug";
-/// What the kernel appends to the path of an unlinked file.
+/// Suffix that the kernel appends to the path of an unlinked file.
 const DELETED: &str = " (deleted)";
 
-/// Where else than in the usual places files may be.
+/// Places other than the usual ones in which files may be.
 #[derive(Default)]
 pub(crate) struct Folders {
     /// Folders with debug files.
@@ -59,7 +59,7 @@ impl Folders {
     }
 }
 
-/// What is looked for, and where.
+/// Binary that is looked for, and where.
 pub(crate) struct Search<'a> {
     pub binary: &'a Binary,
     pub folders: &'a Folders,
@@ -90,7 +90,7 @@ pub(crate) fn locate(
 ) -> Result<ElfFile, SymbolDefect> {
     let (mut differs, mut unreadable, mut strange) = (None, None, None);
     let (wanted, binary_path) = (binary.build_id.clone(), binary.path.clone());
-    // What is at its name now tells nothing where no build ID says that it is the same.
+    // Without a build ID, nothing tells whether the file at this name now is still the same.
     if wanted.is_empty()
         && folders.sysroot.is_none()
         && let Some(file) = mapped_by_name(binary)
@@ -131,7 +131,7 @@ fn binary_paths(binary: &Binary, folders: &Folders) -> Vec<RootedPath> {
     let mut paths = Vec::new();
     let is_verifiable = !binary.build_id.is_empty();
     let is_deleted = binary.path.ends_with(DELETED);
-    // What is now at a deleted file's name is another file unless its build ID says otherwise.
+    // The file that is now at a deleted file's name is another file unless its build ID says otherwise.
     if is_deleted && !is_verifiable {
         return paths;
     }
@@ -190,9 +190,9 @@ fn plain_path(binary: &Binary) -> &str {
 /// A place where a separate debug file may be.
 pub(crate) struct Place {
     pub at: RootedPath,
-    /// What must hold besides the build ID.
+    /// CRC-32 of the file that must match in addition to the build ID.
     crc32: Option<u32>,
-    /// Where a file is once it was fetched from a server.
+    /// Whether a file is here only after it was fetched from a server.
     pub is_fetched: bool,
 }
 
@@ -295,7 +295,7 @@ pub(crate) fn supplement(
     Err(SymbolDefect::SupplementMissing { path, supplement, build_id })
 }
 
-/// What identifies every file that exists now and could be a source, except for what strangers may have put there.
+/// Identities of all files that exist now and could be a source, except for files that strangers may have put there.
 pub(crate) fn present(file: Option<&ElfFile>, places: &[Place]) -> Vec<Identity> {
     let debug_files = places.iter().filter_map(|place| {
         let is_chosen = |facts: &Facts| facts.is_trusted() || place.at.is_named_by_user;

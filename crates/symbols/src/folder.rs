@@ -12,7 +12,7 @@ use tempfile::NamedTempFile;
 
 use crate::binary::is_build_id;
 
-/// What ends in this is being written; renamed when it is whole.
+/// Extension of a file that is being written; the writer renames the file when it is whole.
 const TEMPORARY: &str = "tmp";
 /// A temporary file this old belongs to a writer that is gone.
 const TEMPORARY_AGE: Duration = Duration::from_secs(3600);
@@ -24,7 +24,7 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Where the file of this build ID is, if it is there.
+    /// Path of the file of this build ID, whether or not the file exists. `None`: not a build ID.
     pub fn place(&self, build_id: &str) -> Option<PathBuf> {
         is_build_id(build_id).then(|| self.path.join(format!("{build_id}.{}", self.extension)))
     }

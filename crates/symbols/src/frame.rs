@@ -15,11 +15,11 @@ pub struct Frame {
     pub file: Option<Arc<str>>,
     /// 1-based; 0 if unknown.
     pub line: u32,
-    /// Of the address in the function that the symbol table has there, into which others may be inlined; `None` if unknown.
+    /// Bytes from the start of the function that the symbol table has at the address, into which others may be inlined; `None` if unknown.
     pub offset: Option<u32>,
 }
 
-/// Where names came from.
+/// Origin of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum SymbolSource {
     /// Nowhere.

@@ -1,4 +1,4 @@
-//! What tells an ELF file of others from all others, as the helper that read it says.
+//! Facts that tell an ELF file of another user from all other files, as the helper that read it says.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -11,7 +11,7 @@ use crate::binary::is_build_id;
 pub(crate) const IDENTIFY: u8 = 0x10;
 pub(crate) const CRC32: u8 = 0x11;
 
-/// Of a separate debug file.
+/// Link to a separate debug file.
 #[derive(Clone, BorshSerialize, BorshDeserialize)]
 pub(crate) struct DebugLink {
     /// A file name without a directory.
@@ -27,7 +27,7 @@ impl DebugLink {
     }
 }
 
-/// What is in an ELF file, so that more can be found that belongs to it.
+/// Facts about an ELF file, so that more can be found that belongs to it.
 #[derive(Default, BorshSerialize, BorshDeserialize)]
 pub(crate) struct ElfFacts {
     pub build_id: String,

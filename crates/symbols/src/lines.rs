@@ -22,10 +22,10 @@ use crate::worker::threads;
 const MAX_INLINED: usize = 1 << 10;
 /// A longer name is dropped: no compiler's name is that long.
 const MAX_NAME_BYTES: usize = 64 << 10;
-/// So few addresses are looked up by one thread.
+/// Fewer addresses are looked up by one thread.
 const FEW_ADDRESSES: usize = 64;
 
-/// Sections of so few bytes in all are read by one thread.
+/// Sections of fewer bytes in all are read by one thread.
 const FEW_BYTES: u64 = 1 << 20;
 
 /// Sections that say nothing about functions and lines stay on disk.
@@ -52,7 +52,7 @@ pub(crate) fn endian(file: &ElfFile) -> Result<RunTimeEndian, String> {
 /// The debug information of one binary, unpacked.
 pub(crate) struct Lines {
     sections: DwarfSections<Vec<u8>>,
-    /// What `dwz` moved elsewhere.
+    /// Sections that `dwz` moved to another file.
     supplement: Option<DwarfSections<Vec<u8>>>,
     endian: RunTimeEndian,
     pub split: Split,
@@ -108,7 +108,7 @@ impl Lines {
         Ok(lines)
     }
 
-    /// What reading takes its share from, if that is bounded.
+    /// Budget that bounds the reads, if they are bounded.
     fn of_reads<'a>(&self, budget: &'a Budget) -> Option<&'a Budget> {
         Some(budget).filter(|_| self.is_strange)
     }

@@ -1,4 +1,4 @@
-//! Where a file says that the rest of its debug information is.
+//! Links from a file to the rest of its debug information.
 
 use object::Endianness;
 

@@ -11,7 +11,7 @@ use crate::elf::ElfFile;
 
 /// A larger one is refused as damage: the real ones have a few hundred kilobytes.
 const MAX_UNPACKED_BYTES: u64 = 64 << 20;
-/// What the decoder may allocate: `xz -9` takes 65 MiB.
+/// Memory that the decoder may allocate, in KiB: `xz -9` takes 65 MiB.
 const MAX_DECODER_KIB: u32 = 80 << 10;
 
 /// The ELF file inside `file`. `Ok(None)`: it has none.

@@ -10,11 +10,11 @@ use crate::elf::{ElfFile, Sections};
 const MAX_ENCLOSING: usize = 64;
 /// A longer name is cut: no linker's name is that long.
 const MAX_NAME_BYTES: usize = 64 << 10;
-/// Of a name of a symbol that is none of a function.
+/// First bytes of a symbol's name, which tell whether the symbol is of a function.
 const PREFIX_BYTES: usize = 2;
-/// Which of several names at one address is plainest shows in so many bytes.
+/// Bytes that are compared to find the plainest of several names at one address.
 const MAX_COMPARED_BYTES: usize = 1 << 8;
-/// What is kept of a symbol, and what is made of it meanwhile, by what the table has of it.
+/// Bytes that are kept of a symbol or made of it meanwhile, as a multiple of its bytes in the table.
 const KEPT_RATIO: u64 = 3;
 
 /// The functions of one `.symtab` or `.dynsym`.
@@ -77,7 +77,7 @@ impl Names {
         Some(String::from_utf8_lossy(without_version(name)).into_owned())
     }
 
-    /// Where that function starts.
+    /// Start address of the innermost function that spans `address`.
     pub fn start(&self, address: u64) -> Option<u64> {
         self.function(address).map(|function| function.start)
     }

@@ -61,7 +61,7 @@ pub struct PerfMap {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Function {
     end: u64,
-    /// Where its name is in the content.
+    /// Offset of the name in the content, in bytes.
     name_offset: u32,
     name_bytes: u32,
 }
@@ -96,7 +96,7 @@ impl PerfMap {
         Ok(Self::parse(content))
     }
 
-    /// Of a stranger's file, in the helper that reads it: the name at each address, or an empty one.
+    /// The name at each address, or an empty one, by a stranger's file; called in the helper that reads the file.
     pub(crate) fn names(file: File, addresses: &[u64]) -> Option<Vec<String>> {
         let map = Self::read(file, MAX_STRANGER_BYTES).ok()?;
         let name = |&address| map.find(RuntimeAddress(address)).unwrap_or_default().into_owned();
@@ -175,7 +175,7 @@ fn places(process: &JitProcess) -> Vec<RootedPath> {
     }
 }
 
-/// What the map says, if there is one and it is this process's own; or why it is not used.
+/// Names at `addresses` by the map at `place`. `Ok(None)`: no map of this very process is there; `Err`: why the map is not used.
 fn read(
     place: &RootedPath,
     process: &JitProcess,

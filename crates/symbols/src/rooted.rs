@@ -28,7 +28,7 @@ pub struct NotedRoot {
     pub owner: Option<u32>,
 }
 
-/// Where a file may be. The root is opened anew each time: held open, it would keep a container's file system from being unmounted.
+/// Place of a file. The root is opened anew each time: held open, it would keep a container's file system from being unmounted.
 #[derive(Clone, Debug, Default, BorshSerialize, BorshDeserialize)]
 pub(crate) struct RootedPath {
     #[borsh(serialize_with = "write_path", deserialize_with = "read_path")]
@@ -117,7 +117,7 @@ impl RootedPath {
         }
     }
 
-    /// What is there. Where a profile told the root, what neither root, the caller nor the profile's owner has put there is not used.
+    /// Opens the file. If a profile told the root, the file counts as missing unless it belongs to root, the caller or the profile's owner.
     pub fn open(&self) -> Result<RegularFile, Refusal> {
         self.checked(self.root()?.open(&self.inner, Links::WithinRoot)?)
     }
@@ -135,13 +135,13 @@ impl RootedPath {
         }
     }
 
-    /// What is there, if every user may read it.
+    /// Opens the file. `Ok(None)`: not every user may read it.
     pub fn open_to_all(&self) -> Result<Option<RegularFile>, Refusal> {
         let opened = self.open()?;
         Ok(Root::own(self.told_by.or(self.named_by))?.is_open_to_all(&opened).then_some(opened))
     }
 
-    /// What is there, if it is a regular file.
+    /// Facts of the file, if it is a regular file.
     pub fn look(&self) -> Option<Facts> {
         self.root().ok()?.look(&self.inner, Links::WithinRoot).ok()
     }

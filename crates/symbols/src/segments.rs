@@ -1,4 +1,4 @@
-//! Where the loader maps a file's bytes.
+//! Addresses at which the loader maps a file's bytes.
 
 use std::fs::File;
 use std::os::fd::AsFd;

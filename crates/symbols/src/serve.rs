@@ -95,7 +95,7 @@ impl NameReader {
         let files = all.chain(units.values().map(|unit| unit.identity)).collect();
         let key = Key { files, has_binary, is_without_lines };
         if self.open.as_ref().is_none_or(|(open, _)| *open != key) {
-            // What was open counts, too.
+            // The engine that was open takes memory, too.
             self.open = None;
             let engine = open(opened, units, has_binary, is_without_lines);
             self.open = Some((key, engine));

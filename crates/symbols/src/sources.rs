@@ -1,4 +1,4 @@
-//! What answers for one binary: the engine here, or a helper with the files that it may read.
+//! Sources that answer for one binary: the engine here, or a helper with the files that it may read.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ pub(crate) enum Sources {
     Apart(Box<Remote>),
 }
 
-/// Where the names of a binary come from.
+/// Origin of a binary's names.
 pub(crate) struct Provenance<'a> {
     pub source: SymbolSource,
     /// The source's file, if it was found by name.

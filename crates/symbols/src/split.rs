@@ -40,7 +40,7 @@ pub(crate) struct Split {
     size_bytes: AtomicU64,
 }
 
-/// Where the parts are.
+/// Places of the parts.
 enum Places {
     /// The package; others by the names that the debug information has.
     Named(RootedPath),
@@ -48,7 +48,7 @@ enum Places {
     Given(Box<Parts>),
 }
 
-/// What another process has opened.
+/// Files that another process has opened.
 #[derive(Default)]
 pub(crate) struct Parts {
     pub package: Option<ElfFile>,
@@ -175,7 +175,7 @@ impl Split {
     }
 }
 
-/// Where the package of `file`'s parts is, if there is one.
+/// Path of the package of `file`'s parts, whether or not there is one.
 pub(crate) fn package_place(file: &ElfFile) -> RootedPath {
     let name = file.path.file_name().unwrap_or_default();
     let place = file.place.clone().unwrap_or_else(|| file.folder.join(name.as_ref()));

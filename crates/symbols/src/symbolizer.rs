@@ -26,18 +26,18 @@ const MAX_OPEN_BYTES: u64 = 2 << 30;
 /// Answers for more binaries than this are kept on disk only.
 const MAX_KNOWN: usize = 1 << 12;
 
-/// What was found, and what is missing and how to get it.
+/// Frames that were found, and what is missing and how to get it.
 #[derive(Clone, Debug)]
 pub struct Symbolized {
     /// One entry per address in the order asked; inlined frames innermost first; empty: unnamed.
     pub frames: Vec<Vec<Frame>>,
-    /// Where the names came from.
+    /// Origin of the names.
     pub source: SymbolSource,
     /// Why there are not more of them.
     pub defect: Option<SymbolDefect>,
 }
 
-/// Where to look besides the usual places.
+/// Places to look in addition to the usual ones.
 #[derive(Default)]
 pub struct Options {
     /// Folders with debug files: `.build-id/ab/cdef.debug` as under `/usr/lib/debug`, or plainly by file name.
@@ -51,7 +51,7 @@ pub struct Options {
     pub named_by: Option<u32>,
     /// Servers to ask for what is not here; `None`: ask none.
     pub servers: Option<ServerOptions>,
-    /// What the profile brings along; these names are taken first.
+    /// Names that the profile brings along; they are taken first.
     pub carried: Option<Arc<CarriedNames>>,
     /// Folder for answers that are kept from run to run; `None`: keep none.
     pub cache_dir: Option<PathBuf>,
@@ -76,7 +76,7 @@ struct Known {
     origin: Origin,
     answers: Answers,
     sources: Option<Sources>,
-    /// What they could not read, if they were opened.
+    /// Part that the sources could not read, if they were opened.
     damage: Option<SymbolDefect>,
     unsaved: usize,
     last_call: u64,
@@ -140,7 +140,7 @@ impl Symbolizer {
     }
 
     fn look_up(&mut self, binary: &Binary, addresses: &[FileAddress]) -> Symbolized {
-        // What a process has mapped has no path to judge by.
+        // A file that a process has mapped has no path to judge by.
         let pid = binary.pid.filter(|_| self.folders.readers == Readers::Caller);
         let binary = &Binary { pid, ..binary.clone() };
         self.calls += 1;

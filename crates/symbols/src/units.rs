@@ -17,7 +17,7 @@ struct Range {
 /// `addresses` by unit, those of the largest unit first. Where units do not say what they span, they are one group.
 pub(crate) fn by_unit(dwarf: &Dwarf<Bytes<'_>>, addresses: &[u64]) -> Vec<Vec<u64>> {
     let (mut ranges, mut sizes_bytes) = (Vec::new(), Vec::new());
-    // What cannot be read here is told of when an address is looked up.
+    // A unit that cannot be read here is reported when an address is looked up.
     let _ = read_ranges(dwarf, &mut ranges, &mut sizes_bytes);
     ranges.sort_unstable_by_key(|range| range.begin);
     let unit_of = |address: u64| {

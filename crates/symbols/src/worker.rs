@@ -20,7 +20,7 @@ pub fn threads() -> usize {
     available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS)
 }
 
-/// What names addresses on one thread.
+/// Sources that name addresses on one thread.
 pub(crate) struct Worker<'a> {
     /// `Err`: why there are no lines, although there is debug information.
     lines: Option<Result<LineFinder<'a>, String>>,

@@ -19,7 +19,7 @@ fn read_apart_is_what_a_helper_runs() {
     serve_if_asked(&mut [&mut NameReader::default()], |_| (), ramson_paths::answer);
 }
 
-// Of every file, also of this user's own.
+// Budget of every file, also of this user's own.
 const BUDGET: Budget = Budget { memory_bytes: 64 << 20, cpu: Some(Duration::from_secs(60)) };
 
 #[test]

@@ -11,7 +11,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use support::*;
 
-/// What is said of the file at `path`, at once.
+/// Answer about the file at `path`, which has to come at once.
 #[track_caller]
 fn answer_at_once(path: &str) -> Symbolized {
     let asked = binary(path.as_ref(), "");
@@ -31,7 +31,7 @@ fn a_file_that_the_kernel_makes_up_is_not_opened() {
         let Some(SymbolDefect::Unreadable { reason, .. }) = &defect else { panic!("{defect:?}") };
         assert!(reason.contains("a file of the kernel's"), "{path}: {reason}");
     }
-    // What leads through a link of a process leads nowhere.
+    // A path through a link of a process leads nowhere.
     let defect = answer_at_once("/proc/self/exe").defect;
     assert!(!matches!(defect, Some(SymbolDefect::NoSymbols { .. }) | None), "{defect:?}");
 }
@@ -100,7 +100,7 @@ impl Poisoning {
 fn names_of_a_stranger_s_file_never_reach_reports_of_other_programs() {
     let poisoning = Poisoning::new();
     let all = poisoning.addresses.len();
-    // What it says of itself is believed in its own report, where nothing else has its build ID.
+    // The planted file is believed in its own report, because no other file there has its build ID.
     assert_eq!(poisoning.report(&poisoning.planted, all), ["benign", "inlined"]);
     assert!(!poisoning.folder.path("cache").exists(), "nothing is kept of it");
     assert_eq!(poisoning.report(&poisoning.genuine, all), ["hidden", "inlined"]);

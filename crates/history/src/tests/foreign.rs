@@ -1,4 +1,5 @@
-//! A history that somebody else wrote: any value in any cell is an error or an answer, never a panic. (fuzz/read_history tries what rows hold in bytes.)
+//! A history that somebody else wrote: any value in any cell is an error or an answer, never a panic. fuzz/read_history tries the
+//! bytes that rows contain.
 
 use super::{Place, SECOND, START, record, snapshot, taken};
 use crate::query::History;
@@ -84,7 +85,7 @@ fn any_value_in_any_cell_is_an_error_or_an_answer() {
                 let connection = Connection::open(&path).unwrap();
                 connection.pragma_update(None, "synchronous", "OFF").unwrap();
                 let update = format!("UPDATE OR IGNORE {table} SET {column} = ?1 WHERE {rows}");
-                // Where a column is the row's number, SQLite takes only numbers.
+                // SQLite takes only numbers in a column that is the row's number.
                 changed += connection.execute(&update, params![value]).unwrap_or(0);
                 drop(connection);
                 answers += read_all(&History::open(&path).unwrap());

@@ -106,7 +106,7 @@ fn the_bytes_of_a_history_change_only_with_its_version() {
          schema.rs, and run this test with UPDATE_GOLDEN=1. It wrote\n{found}",
         path.display()
     );
-    // What the file has is what a reader makes of it.
+    // A reader gets back the snapshots that the file contains.
     let history = History::open(&place.database()).unwrap();
     for (round, snapshot) in snapshots.iter().enumerate() {
         let seconds = 10 * (round as u64 + 1);

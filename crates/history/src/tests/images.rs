@@ -1,4 +1,4 @@
-//! What two descriptors give is what the file does, also while it is written to; whatever they have, it is an answer or an error.
+//! Two descriptors give the same as the file, also while it is written to; whatever they contain, the result is an answer or an error.
 
 use super::{Place, record};
 use crate::apart::{Asked, is_usable};

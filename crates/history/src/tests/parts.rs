@@ -1,4 +1,4 @@
-//! What else was read of a moment: free memory of the allocator, and the terms of RSS.
+//! Other figures that were read of a moment: free memory of the allocator, and the terms of RSS.
 
 use super::*;
 use crate::question::Moment;

@@ -1,4 +1,4 @@
-//! What is old or too much goes; what a coarser level takes over stays what it was.
+//! Old and excess snapshots go; those that a coarser level takes over stay what they were.
 
 use super::*;
 

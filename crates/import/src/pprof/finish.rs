@@ -70,7 +70,7 @@ pub fn finish(mut raw: Raw, input: &mut Input) -> Result<Imported, ImportError> 
     Ok(Imported { profile, format, sample_types, default_sample_type, drop_frames, defects })
 }
 
-/// Where each of ramson's sample types is among the file's, and what other types there are.
+/// Column of each of ramson's sample types among the file's, and what other types there are.
 fn columns(raw: &Raw) -> ([Option<usize>; 4], Vec<String>) {
     let mut columns = [None; 4];
     let mut others = Vec::new();
@@ -154,7 +154,7 @@ fn mappings(raw: &Raw, texts: &mut Texts, input: &mut Input) -> Vec<Mapping> {
         start: mapping.memory_start,
         end: mapping.memory_limit,
         file_offset: mapping.file_offset,
-        // So it is where segments lie in the file as in memory; the binary can tell better.
+        // The bias is right if segments lie in the file as in memory; the binary can tell better.
         bias: mapping.memory_start.wrapping_sub(mapping.file_offset),
         path: text(mapping.filename),
         build_id: text(mapping.build_id).to_lowercase(),

@@ -37,7 +37,7 @@ pub enum Ids {
 }
 
 impl Ids {
-    /// Of several with the same identifier the last counts.
+    /// Indexes identifiers; of several that are the same, the last counts.
     pub fn new(ids: impl ExactSizeIterator<Item = u64> + Clone) -> Ids {
         match ids.len() {
             count if ids.clone().eq(1..=count as u64) => Ids::FromOne(count),

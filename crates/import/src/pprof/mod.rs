@@ -22,14 +22,14 @@ use strings::Strings;
 
 /// Sample types of one file that are kept; a heap profile has four.
 const MOST_TYPES: usize = 4;
-/// Of a field, its tag and its length or number.
+/// Most bytes of a field's tag and its length or number.
 const MOST_HEAD_BYTES: usize = 20;
 /// A longer message is left out: decoded, it could take twelve times its bytes.
 const MOST_MESSAGE_BYTES: usize = 4 << 20;
-/// What a function takes here and in the profile; a mapping or a sample type takes less.
+/// Bytes that a function takes here and in the profile; a mapping or a sample type takes less.
 const RECORD_BYTES: usize = size_of::<pprof::Function>() + size_of::<Function>() + TABLE_BYTES;
 
-/// What was read, with the file's own identifiers in place of indices.
+/// Content that was read, with the file's own identifiers in place of indices.
 #[derive(Default)]
 struct Raw {
     /// All fields but samples, locations and strings.

@@ -51,7 +51,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// What both make of the same bytes.
+    /// Results of both readers for the same bytes.
     fn both(bytes: &[u8]) -> [Option<Sample>; 2] {
         let mut own = Sample::default();
         let own = merge(&mut own, bytes).map(|()| own);

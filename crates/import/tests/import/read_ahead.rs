@@ -27,7 +27,7 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// What became of it, read from a file and from a pipe.
+/// Results of reading these bytes from a file and as from a pipe.
 fn both_ways(bytes: &[u8]) -> [String; 2] {
     assert!(bytes.len() > 1 << 20, "{}: not large", bytes.len());
     let mut file = tempfile::tempfile().unwrap();

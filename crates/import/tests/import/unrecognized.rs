@@ -1,4 +1,4 @@
-//! What is no profile is called by what it looks like.
+//! Bytes that are no profile are called by what they look like.
 
 use crate::read;
 use ramson_import::ImportError;

@@ -70,7 +70,7 @@ impl Setup {
     }
 }
 
-/// What a path is answered with: the whole response.
+/// The whole response to each path.
 type Responses = HashMap<String, Vec<u8>>;
 
 fn ok(body: &[u8]) -> Vec<u8> {

@@ -1,5 +1,5 @@
-//! Names of functions, from files that mean no harm. What strangers wrote is read under bounds that a process shares, so the tests of those are programs of
-//! their own, beside this one.
+//! Names of functions, from files that mean no harm. Files of strangers are read under bounds that a process shares, so their tests
+//! are programs of their own, next to this one.
 
 mod support;
 
