@@ -1,8 +1,8 @@
 //! Into a program that runs, and out of it again: the hooks are written into the slots through which its objects call the functions that
 //! they replace, and what the slots had is put back. Which slots there are is found out from outside, where a mistake harms nobody.
 //!
-//! Both run on a borrowed thread, in a callback of dl_iterate_phdr(3) and with the loader's lock: it loads and unloads nothing meanwhile. A slot is written only if its
-//! object is still in the loader's list, and if it leads to the very function that the hook goes on to.
+//! Both run on a borrowed thread, in a callback of dl_iterate_phdr(3) and with the loader's lock: it loads and unloads nothing meanwhile. A slot is
+//! written only if its object is still in the loader's list, and if it leads to the very function that the hook goes on to.
 
 mod later;
 
@@ -41,7 +41,7 @@ fn slots() -> (&'static [Slot], &'static [Slot]) {
     all.split_at(MOST_LISTED)
 }
 
-/// What dl_iterate_phdr(3) tells of an object (`struct dl_phdr_info`), as words: the fifth is how many objects were ever loaded.
+/// An object as dl_iterate_phdr(3) describes it (`struct dl_phdr_info`), in words: the fifth is how many objects were ever loaded.
 pub type ObjectInfo = [u64; 6];
 
 /// Does what is asked for in `CONTROL`. `info_bytes` says how much of `info` there is.
@@ -121,7 +121,7 @@ fn is_listed(slot: &Slot) -> bool {
     slot.state.load(Relaxed) == slot_state::LISTED
 }
 
-/// What a slot had is put back, if it still has our hook. A process that was forked while slots were written has some as listed.
+/// Puts back what each slot had, if it still has our hook. A process that was forked while slots were written has some as listed.
 fn restore(slots: &[Slot]) {
     let Some(own) = resolve::own_object() else { return };
     let is_ours =
@@ -203,7 +203,7 @@ fn is_there(slot: &Slot) -> bool {
         && resolve::objects().any(|known| identity(known) == [object, dynamic])
 }
 
-/// What tells a loaded object from the others.
+/// Identity of a loaded object, which tells it from the others.
 fn identity(object: &LinkMap) -> [u64; 2] {
     [core::ptr::from_ref(object) as u64, object.dynamic as u64]
 }

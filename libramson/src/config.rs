@@ -1,5 +1,5 @@
-//! What the user asked for, by variables of the environment that the program was started with (docs/commands.md has them). A value that
-//! does not parse turns ramson off: recording something else than was asked for would be worse.
+//! Settings that the user asked for, by variables of the environment that the program was started with (docs/commands.md has them). A value that does
+//! not parse turns ramson off: recording something else than was asked for would be worse.
 
 use crate::sampler::DEFAULT_INTERVAL_BYTES;
 use crate::text::Text;
@@ -25,13 +25,13 @@ pub struct Config {
     pub run_id: u64,
     /// `ramson run` has tried ramson under a chain of so many seccomp filters.
     pub tried_filters: Option<u64>,
-    /// What was asked for; 0 is unbounded.
+    /// Bound of the overhead that was asked for, in millionths; 0 is unbounded.
     pub max_overhead_ppm: Option<u32>,
     /// From the kernel, for seeding.
     pub entropy: u64,
     /// One past the first thread's stack.
     pub main_stack_high: u64,
-    /// Where the executable's program headers lie; 0: not told.
+    /// Address of the executable's program headers; 0: not told.
     pub program_headers: u64,
     /// The program was running already.
     pub is_attached: bool,

@@ -14,7 +14,7 @@ use crate::{process, walk};
 use core::ops::Range;
 use ramson_format::{EXTENT_LEAST_BYTES, PAGE_BYTES, live_flags};
 
-/// What mremap returns when it fails.
+/// Result of an mremap that fails.
 const MAP_FAILED: u64 = u64::MAX;
 
 /// Whole pages; `None` where the kernel refuses, and of what a call returns when it fails.
@@ -93,6 +93,8 @@ pub extern "C" fn map(call: &Call) -> u64 {
         leave(pages(address, length).as_ref());
     }
     let result = call.real();
+    // Hazard, never seen: a program maps huge pages (MAP_HUGETLB) with a length that is not a
+    // multiple of their size. The mapping is recorded with the length that was asked for.
     if let Some(range) = pages(result, length) {
         let reserved = if protection == 0 { live_flags::RESERVED } else { 0 };
         let shared = if map_flags & MAP_SHARED != 0 { live_flags::SHARED } else { 0 };
@@ -132,7 +134,7 @@ pub extern "C" fn remap(call: &Call) -> u64 {
     let result = call.real();
     settle(&taken, leaving.as_ref().filter(|_| result != MAP_FAILED && !old_stays));
     if !shrinks && let Some(new) = pages(result, new_length) {
-        // Of what is not known nothing tells whether it is a file's.
+        // Nothing tells whether memory that is not known is a file's.
         complete(new, is_fixed, taken.flags(), call);
     }
     result

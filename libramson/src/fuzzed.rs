@@ -1,4 +1,4 @@
-//! What the fuzz targets call: the parsers of bytes that libramson did not make.
+//! Functions that the fuzz targets call: the parsers of bytes that libramson did not make.
 
 use crate::config::Config;
 use crate::record;

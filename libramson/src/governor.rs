@@ -11,7 +11,8 @@
 pub const WINDOW_NS: u64 = 20_000_000;
 /// The demand of the present span and the one before decides; what is older than both, less than a second, does not count.
 const SPAN_NS: f64 = 450e6;
-/// Below this many samples a second the interval is not raised, nor ever so far that fewer are left: at 6 to 14 µs each they take less than half a percent of one CPU.
+/// Below this many samples a second the interval is not raised, nor ever so far that fewer are left: at 6 to 14 µs each they take less than half a
+/// percent of one CPU.
 const FREE_PER_NS: f64 = 300e-9;
 /// Share that is aimed at, of the bound.
 const AIM: f64 = 0.85;
@@ -22,18 +23,18 @@ const LEAST_PROGRAM_SHARE: f64 = 1.0 / 19.0;
 /// Beyond this, the interval is not raised.
 const MOST_BYTES: u64 = 1 << 40;
 
-/// What a window saw.
+/// Measurements of a window.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     pub samples: f64,
     /// In samples, their frees and what else a larger interval would lower.
     pub slow_ns: f64,
-    /// Of all threads.
+    /// CPU time of all threads.
     pub cpu_ns: f64,
     pub wall_ns: f64,
 }
 
-/// What was asked for.
+/// Settings that the user asked for.
 #[derive(Clone, Copy)]
 pub struct Settings {
     pub configured_bytes: u64,
@@ -94,7 +95,7 @@ pub fn remember(recent: &mut Recent, window: &Window, present_bytes: u64, settin
     };
     let [_, present] = *recent;
     *recent = if window.wall_ns >= SPAN_NS {
-        // What came before is older than that.
+        // Windows that came before are older than a span.
         [Demand::default(), Demand::default().plus(demand, SPAN_NS / window.wall_ns)]
     } else if present.wall_ns + window.wall_ns > SPAN_NS {
         [present, demand]
@@ -107,7 +108,7 @@ pub fn remember(recent: &mut Recent, window: &Window, present_bytes: u64, settin
 pub fn next_interval(recent: &Recent, present_bytes: u64, settings: Settings) -> u64 {
     let demand = recent[0].plus(recent[1], 1.0);
     let bound = settings.max_overhead_ppm as f64 / 1e6 * AIM;
-    // What is younger than a span is taken for the beginning of one: the first samples are dear, as nothing is in the caches yet.
+    // A time shorter than a span is taken for the beginning of one: the first samples are dear, because nothing is in the caches yet.
     let program_ns = demand.program_ns.max(1.0) * (SPAN_NS / demand.wall_ns).max(1.0);
     let by_cost = demand.slow_ns / program_ns * (1.0 - bound) / bound;
     let by_number = demand.samples / (FREE_PER_NS * demand.wall_ns.max(SPAN_NS));

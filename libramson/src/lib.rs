@@ -1,8 +1,8 @@
 //! libramson.so: the part of ramson that lives in the profiled program.
 //!
-//! The way of one allocation: `arch` has the hooks, whose fast paths are four instructions (malloc) and seven (free); a due sample goes through `hooks`
-//! (the slow path) to `history` (the profile file), which has `walk` follow the stack. `process` starts and ends it all, lazily: a
-//! program that is never sampled does no more than find the real allocator.
+//! The way of one allocation: `arch` has the hooks, whose fast paths are four instructions (malloc) and seven (free); a due sample goes through
+//! `hooks` (the slow path) to `record` (the profile file), which has `walk` follow the stack. `process` starts and ends it all, lazily: a program
+//! that is never sampled does no more than find the real allocator.
 //!
 //! Here we are a guest: no heap, no panic, no lock that a thread waits for (the profile file has a shared flock, for those who remove old
 //! ones); every loop and table has a bound. Of other code it calls only the real functions behind its hooks, `_dl_find_object` and the

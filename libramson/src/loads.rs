@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-/// Where the loader keeps its count; 0 where that is not followed.
+/// Address of the loader's count; 0 if that is not followed.
 static COUNT_AT: AtomicU64 = AtomicU64::new(0);
 static SEEN: AtomicU64 = AtomicU64::new(0);
 
@@ -27,7 +27,7 @@ pub unsafe fn count_in(count_at: u64) -> u64 {
     unsafe { (*(count_at as *const AtomicU64)).load(Relaxed) }
 }
 
-/// So many have been looked at.
+/// Notes that the first `count` objects have been looked at.
 pub fn are_seen(count: u64) {
     SEEN.store(count, Relaxed);
 }

@@ -1,5 +1,5 @@
-//! What this process is told while it runs: to sample at another interval, or not at all. Whoever may trace it writes the words of
-//! `CONTROL` from outside. Slow paths look there, so a thread knows after at most `LOOK_BYTES` of its own allocation.
+//! Orders to this process while it runs: to sample at another interval, or not at all. Whoever may trace it writes the words of `CONTROL` from
+//! outside. Slow paths look there, so a thread knows after at most `LOOK_BYTES` of its own allocation.
 
 use crate::record::Recorder;
 use core::sync::atomic::Ordering::*;

@@ -19,8 +19,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use ramson_format::control::Request;
 use ramson_format::{Health, MAGIC, flags};
 
-/// Where the profile is mapped, once it is: start and end. munmap looks here. A forked child begins
-/// with its parent's.
+/// Start and end of the profile's mapping, once it is mapped. munmap looks here. A forked child begins with its parent's.
 pub static PROFILE_RANGE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// For slow paths to end, those of threads that wait for a processor included.
@@ -30,8 +29,8 @@ const NEW: u32 = 0;
 const RECORDING: u32 = 1;
 const OFF: u32 = 2;
 
-/// What must not outlive a fork: the kernel gives the child zeroed pages in its place, which is the state of a process
-/// that has not been sampled yet.
+/// State that must not outlive a fork: the kernel gives the child zeroed pages in its place, which is the state of a process that has not been
+/// sampled yet.
 #[repr(C, align(4096))]
 struct PerProcess {
     /// First: what lies before is inherited, and so in another mapping.
@@ -45,7 +44,7 @@ struct PerProcess {
 // SAFETY: integers; all zero is the initial state.
 static PER_PROCESS: PerProcess = unsafe { core::mem::zeroed() };
 
-/// What a forked child inherits.
+/// State that a forked child inherits.
 struct Inherited {
     /// 0 not read yet, 2 ready (1: being read).
     config_state: AtomicU32,
@@ -220,7 +219,7 @@ fn begin(thread: &Thread) -> Option<&'static Recorder> {
         sys::unlock_zeroes((&raw const PAGE_FILTER).cast(), FILTER_PAGES);
         sys::unlock_zeroes((&raw const PER_PROCESS).cast(), size_of::<PerProcess>());
     }
-    // Where no advice may be given, nothing is shared: the profile is in private memory, of which a child has a copy.
+    // If no advice may be given, nothing is shared: the profile is in private memory, of which a child has a copy.
     if !is_protected_from_fork() && permit::is_full() {
         PER_PROCESS.state.store(OFF, Release);
         return None;
@@ -278,6 +277,8 @@ pub fn move_out(recorder: &Recorder, is_last_chance: bool) {
         count_in_ancestor(Health::ChildrenWithFile, pid);
     }
     INHERITED.profile.store(core::ptr::from_ref(profile) as u64, Relaxed);
+    // Hazard, never seen: another thread unmaps the profile, or maps over it, before the range is stored here. That call does not know of the
+    // profile yet: the next sample crashes, or writes into what is mapped there now.
     let range = profile.file.mapped();
     PROFILE_RANGE[0].store(range.start, Relaxed);
     PROFILE_RANGE[1].store(range.end, Relaxed);

@@ -172,7 +172,7 @@ fn find_object_function() -> Option<FindObject> {
 }
 
 impl FoundObject {
-    /// What the loader would tell.
+    /// Returns an object as the loader would describe it.
     pub fn new(start: u64, end: u64, link_map: *const LinkMap, unwind_header: u64) -> Self {
         Self { flags: 0, start, end, link_map, unwind_header, reserved: [0; 7] }
     }
@@ -192,7 +192,7 @@ pub fn object_at(address: u64) -> Option<FoundObject> {
     unsafe { (find(address as *mut c_void, found.as_mut_ptr()) == 0).then(|| found.assume_init()) }
 }
 
-/// Where the kernel put argc: arguments, environment and auxiliary vector follow. `None` on C libraries without
+/// Returns the address at which the kernel put argc: arguments, environment and auxiliary vector follow. `None` on C libraries without
 /// `__libc_stack_end`.
 pub fn initial_stack() -> Option<*const usize> {
     let variable = weak!("__libc_stack_end") as *const *const usize;
@@ -200,7 +200,7 @@ pub fn initial_stack() -> Option<*const usize> {
     unsafe { variable.as_ref().copied() }
 }
 
-/// Where `struct pthread` has the thread's id, as the C library tells debuggers (nptl_db's descriptor: size in bits, number of
+/// Returns the offset of the thread's id in `struct pthread`, as the C library tells debuggers (nptl_db's descriptor: size in bits, number of
 /// elements, offset); 0 if it does not.
 pub fn thread_id_offset() -> u64 {
     let Some((address, _)) = find_next(c"_thread_db_pthread_tid", 0) else { return 0 };

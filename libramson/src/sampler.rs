@@ -75,8 +75,8 @@ pub fn steps(interval_bytes: u64, configured_bytes: u64) -> u64 {
     interval_bytes / step_bytes(interval_bytes, configured_bytes).max(1)
 }
 
-/// What is left of a draw after an allocation before which `countdown` bytes were left until the next step, and `beyond` bytes
-/// after it; `borrowed` is the countdown as that allocation left it. `None`: the draw is used up, the allocation is a sample.
+/// Returns the rest of a draw after an allocation before which `countdown` bytes were left until the next step, and `beyond` bytes after it;
+/// `borrowed` is the countdown as that allocation left it. `None`: the draw is used up, the allocation is a sample.
 #[inline]
 pub fn rest_of_draw(borrowed: u64, beyond: u64) -> Option<u64> {
     beyond.checked_sub(borrowed.wrapping_neg())

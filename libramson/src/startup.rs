@@ -1,4 +1,4 @@
-//! What the loader and the C library tell at the first allocation, before the program could unload anything. Inherited by forked children.
+//! Facts that the loader and the C library tell at the first allocation, before the program could unload anything. Inherited by forked children.
 
 use crate::arch;
 use crate::resolve::{self, LinkMap};
@@ -28,7 +28,7 @@ pub fn learn(program_headers: u64, last: Option<&LinkMap>) {
     CLOCK_ADDRESS.store(clock.map_or(0, |(address, _)| address), Relaxed);
 }
 
-/// Where the executable begins, which no entry of the loader's list says; 0 if the kernel did not tell.
+/// Returns the start of the executable, which no entry of the loader's list says; 0 if the kernel did not tell.
 pub fn executable_start() -> u64 {
     EXECUTABLE_START.load(Relaxed)
 }
@@ -53,7 +53,7 @@ pub fn recorded_thread_id() -> u32 {
     unsafe { *((arch::thread_pointer() + offset) as *const u32) }
 }
 
-/// Where the vDSO's clock_gettime is; 0 if there is none.
+/// Returns the address of the vDSO's clock_gettime; 0 if there is none.
 pub fn clock_address() -> usize {
     CLOCK_ADDRESS.load(Relaxed)
 }

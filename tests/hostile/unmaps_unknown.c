@@ -1,7 +1,7 @@
 /* Takes out of its address space every mapping of a file that it does not know, as checkpoints, sandboxes and loaders of their own do: by
    munmap, by mmap over it, by mremap over it; before the first sample, after it, and where ramson's profile is in private
-   memory (known by its first bytes), as under an inherited filter. With one thread: docs/internals/hazards.md says what others
-   may meet.
+   memory (known by its first bytes), as under an inherited filter. With one thread: docs/internals/edge-cases.md says what
+   others may meet.
    ramson: any
    representative */
 #include "hostile.h"

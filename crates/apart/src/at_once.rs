@@ -4,10 +4,10 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, ScopedJoinHandle, scope};
 
-/// So many inputs of strangers are read at once: one that keeps its helper waiting keeps no other one waiting.
+/// Number of strangers' inputs that are read at once, so that one that keeps its helper waiting does not keep the others waiting.
 pub const AT_ONCE: usize = 2;
 
-/// What `read` makes of each, two at a time, in their order.
+/// Calls `read` on each item, two at a time, and returns the results in the order of the items.
 pub fn each_at_once<T: Sync, R: Send>(all: &[T], read: impl Fn(&T) -> R + Sync) -> Vec<R> {
     on_all(all, AT_ONCE, || (), |(), one| read(one))
 }
@@ -32,7 +32,7 @@ pub fn on_all<T: Sync, S, R: Send>(
         }
     };
     let mut done: Vec<(usize, R)> = scope(|scope| {
-        // Where no thread can be started, this one does the work.
+        // If no thread can be started, this one does the work.
         let started = |_| Builder::new().spawn_scoped(scope, take_turns).ok();
         let others: Vec<_> = (1..threads.min(items.len())).map_while(started).collect();
         let own = take_turns();

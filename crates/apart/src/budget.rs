@@ -1,9 +1,9 @@
-//! What reading one input may cost.
+//! Bounds of what reading one input may cost.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Of memory and of processor time.
+/// Memory and processor time that one input may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Bytes.
@@ -13,9 +13,9 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Of what belongs to root or to the user who runs this.
+    /// Budget of an input that belongs to root or to the user who runs this.
     pub const OWN: Self = Self { memory_bytes: 4 << 30, cpu: None };
-    /// Of what belongs to anyone else.
+    /// Budget of an input that belongs to anyone else.
     pub const STRANGER: Self = Self { memory_bytes: 512 << 20, cpu: Some(Duration::from_secs(10)) };
 }
 

@@ -18,7 +18,7 @@ const HEAD_BYTES: usize = 10;
 /// Read at once.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// What came.
+/// A message that came.
 #[derive(Debug)]
 pub struct Message {
     pub kind: u8,
@@ -42,7 +42,7 @@ impl Channel {
             return Err(ErrorKind::ArgumentListTooLong.into());
         }
         let sent = sendmsg(&self.0, &[IoSlice::new(&head)], &mut control, SendFlags::NOSIGNAL)?;
-        // So few bytes go whole or not at all.
+        // The kernel sends so few bytes whole or not at all.
         if sent != HEAD_BYTES {
             return Err(ErrorKind::WriteZero.into());
         }

@@ -21,7 +21,7 @@ use std::io;
 
 /// Descriptors are all it gets, and it keeps few.
 const MOST_DESCRIPTORS: u64 = 1 << 12;
-/// Of a file in memory, such as unpacked mini debug information.
+/// Largest file in memory, such as unpacked mini debug information, in bytes.
 const MOST_FILE_BYTES: u64 = 128 << 20;
 /// PAGEMAP_SCAN of linux/fs.h: which pages of a process are present.
 const PAGEMAP_SCAN: u64 = 0xc060_6610;
@@ -59,7 +59,7 @@ fn limit(memory_bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What the program itself takes.
+/// Returns the address space that the program itself takes, in bytes.
 fn address_space_bytes() -> Option<u64> {
     let sizes = read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = sizes.split(' ').next()?.parse().ok()?;
@@ -82,7 +82,7 @@ fn give_up_rights(ids: Option<Ids>) -> Result<(), Errno> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
 }
 
-/// What reading takes, and no more. What it forbids fails, and readers go on without.
+/// Allows the system calls that reading takes, and no more. A forbidden call fails, and readers go on without it.
 fn filter() -> Result<BpfProgram, seccompiler::Error> {
     let of_this_process = condition(0, SeccompCmpArgLen::Dword, own_pid())?;
     let asks = |request| -> Result<SeccompRule, seccompiler::Error> {
@@ -90,7 +90,7 @@ fn filter() -> Result<BpfProgram, seccompiler::Error> {
     };
     let mut rules: Vec<(c_long, Vec<SeccompRule>)> =
         ALLOWED.iter().map(|&call| (call, Vec::new())).collect();
-    // What abort(3) does.
+    // The call that abort(3) makes.
     rules.push((libc::SYS_tgkill, vec![SeccompRule::new(vec![of_this_process])?]));
     // At which it is answered by who keeps a file for it.
     let is_of_this_machine = condition(0, SeccompCmpArgLen::Dword, libc::AF_UNIX as u64)?;

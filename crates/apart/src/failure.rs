@@ -11,7 +11,7 @@ pub enum Failure {
     Memory(u64),
     /// More than so much processor time.
     Time(Duration),
-    /// What was read did not answer for so long.
+    /// The input did not answer for so long.
     Stuck(Duration),
     /// The helper was ended by this signal.
     Signal(i32),
@@ -19,14 +19,14 @@ pub enum Failure {
     Broken,
     /// There is no helper.
     NotStarted(String),
-    /// What the helper answered is no answer.
+    /// The helper's answer is not a valid one.
     BadAnswer,
     /// Earlier inputs of the same owner, files or processes, have used up what all of them together may take.
     UsedUp,
 }
 
 impl Failure {
-    /// What to do next, as a sentence without its full stop.
+    /// Returns the next step for the user, as a sentence without its full stop.
     pub fn next_step(&self) -> &'static str {
         match self {
             Self::Memory(_) | Self::Time(_) => {

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const MOST_TIME_TO_SEND: Duration = Duration::from_secs(10);
 /// The program itself takes a few milliseconds.
 const MOST_CPU_TO_START: Duration = Duration::from_secs(10);
-/// What is killed ends at once, unless it waits in the kernel for what may never come.
+/// How long a killed helper may take to end. It ends at once, unless it waits in the kernel for something that may never come.
 const MOST_TIME_TO_END: Duration = Duration::from_millis(500);
 
 /// A process that reads for this one.
@@ -31,7 +31,7 @@ pub struct Helper {
     watch: Watch,
 }
 
-/// What came of a request.
+/// The result of a request.
 pub struct Outcome {
     pub answer: Result<Opened, Failure>,
     /// How long the helper waited, and nothing came.

@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What an owner's inputs may waste together, by what one of them may take, before no more of them are read.
+/// Time that an owner's inputs may waste together before no more of them are read, as a multiple of one input's budget.
 const MOST_WASTED: u32 = 2;
 /// How long one input may keep its helper waiting at a time …
 const MOST_IDLE: Duration = Duration::from_secs(3);
@@ -30,27 +30,27 @@ const LEAST_IDLE: Duration = Duration::from_millis(200);
 const MOST_LEFT: usize = 4;
 /// Helpers that read for one owner at once: who asks for more waits.
 const MOST_READERS: usize = AT_ONCE;
-/// What acts on one owner's processes acts on one after the other.
+/// Helpers that act on one owner's processes at once: their acts come one after the other.
 const MOST_ACTORS: usize = 1;
 
 static HELPERS: OnceLock<Helpers> = OnceLock::new();
 
 struct Helpers {
-    /// Of every input, as the user wants it.
+    /// Budget of every input, as the user wants it.
     wanted: Option<Budget>,
     by_owner: Mutex<HashMap<u32, Apart>>,
-    /// Of all owners together.
+    /// Time in which the helpers of all owners together waited for their inputs.
     idle: Mutex<Spent>,
 }
 
-/// What is to be read apart.
+/// A request to a helper.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// Which reader.
     pub kind: u8,
-    /// What to do.
+    /// The operation, in the encoding of that reader.
     pub body: &'a [u8],
-    /// What to read.
+    /// The files to read.
     pub files: &'a [BorrowedFd<'a>],
 }
 
@@ -143,7 +143,7 @@ pub fn is_trusted(owner: u32) -> bool {
     owner == 0 || owner == getuid().as_raw()
 }
 
-/// What an input may cost.
+/// Returns the budget of an input: the one that the user wants, or the default for an owner who is trusted or not.
 pub fn bounds(is_trusted: bool) -> Budget {
     let wanted = HELPERS.get().and_then(|helpers| helpers.wanted).or_else(own_bounds);
     wanted.unwrap_or(if is_trusted { Budget::OWN } else { Budget::STRANGER })
@@ -166,7 +166,7 @@ pub fn for_process(pid: u32) -> Option<Apart> {
     HELPERS.get().and_then(|_| for_owner(user_of(pid)?))
 }
 
-/// What `act` returns, unless it waits too long for a process of others.
+/// Returns the result of `act`, or fails if `act` waits too long for a process of others.
 pub fn wait_for_process<T: Send + 'static>(
     pid: u32,
     act: impl FnOnce() -> T + Send + 'static,
@@ -288,8 +288,8 @@ impl Apart {
         self.ask(&Request { kind: READ, body: &[], files: &[file.as_fd()] })
     }
 
-    /// What `act` returns, unless it waits too long for a process or file of the owner: then it goes on waiting by itself. It must be such that it ends when
-    /// this process does.
+    /// Returns the result of `act`, or fails if `act` waits too long for a process or file of the owner; `act` then goes on waiting by itself. It
+    /// must be such that it ends when this process does.
     pub fn wait_for<T: Send + 'static>(
         &self,
         act: impl FnOnce() -> T + Send + 'static,

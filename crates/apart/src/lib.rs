@@ -1,8 +1,9 @@
 //! Reads in a process of its own what belongs to neither root nor the user who runs this.
 //!
-//! Such a process, the helper, is this program again. At most two read for each owner, as long as the command runs. They have given up all
-//! rights (`confine`): they are no user's if root runs the command (`users`), and can open nothing. They get descriptors ([`Request`]), and answer
-//! with bytes that the asker checks. Others open what an owner's file system has; they keep the command's rights and read nothing. What it takes beyond the [`Budget`], or whatever else ends it, is one [`Failure`].
+//! Such a process, the helper, is this program again. At most two read for each owner, as long as the command runs. They have given up all rights
+//! (`confine`): they are no user's if root runs the command (`users`), and can open nothing. They get descriptors ([`Request`]), and answer with
+//! bytes that the asker checks. Others open what an owner's file system has; they keep the command's rights and read nothing. A helper that takes
+//! more than the [`Budget`], or that anything else ends, is one [`Failure`].
 //!
 //! A program that never calls [`enable`], such as a test of a library, reads everything itself.
 #![forbid(unsafe_code)]

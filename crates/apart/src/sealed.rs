@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-/// Of a thread that keeps a file.
+/// Stack of a thread that keeps a file, in bytes.
 const STACK_BYTES: usize = 64 << 10;
 
 /// A socket at which `file`, which stays open here, can be asked for.

@@ -24,11 +24,11 @@ pub const READ: u8 = 0xff;
 /// A request to open something, to one that keeps its rights.
 pub const OPEN: u8 = 0xfe;
 pub const ANSWER: u8 = 0;
-/// Of an answer to the greeting: why it cannot serve.
+/// Kind of an answer that refuses. As the answer to the greeting, it says why the helper cannot serve.
 pub const REFUSAL: u8 = 1;
 /// Who kept a file for it has been ended.
 pub const GONE: u8 = 2;
-/// Of a request, beside what one asks.
+/// Largest body of a request, in bytes.
 const MOST_REQUEST_BYTES: u64 = 1 << 30;
 const GREETING_BYTES: usize = 32;
 /// Kinds of roles.
@@ -36,13 +36,13 @@ const READS: u64 = 0;
 const READS_AS: u64 = 1;
 const ACTS: u64 = 2;
 const ACTS_WITHIN: u64 = 3;
-/// Of a file, at once.
+/// Bytes of a file that are read at once, at most.
 const MOST_READ_BYTES: u64 = 64 << 10;
 
-/// What the helper was allowed, if this is one.
+/// Budget that this process was given, if it is a helper that reads.
 static OWN_BOUNDS: OnceLock<Budget> = OnceLock::new();
 
-/// What answers some kinds of requests.
+/// Answers some kinds of requests.
 pub trait Handler {
     /// Which, from 1 to 253. No two handlers have one in common.
     fn kinds(&self) -> &'static [u8];
@@ -51,7 +51,7 @@ pub trait Handler {
     fn answer(&mut self, kind: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>>;
 }
 
-/// What one that opens says: which files it has opened, and what they are.
+/// Answer of a helper that opens files: what they are, and their descriptors.
 pub type Opened = (Vec<u8>, Vec<File>);
 
 /// Whether this program was started as a helper.
@@ -82,7 +82,7 @@ pub fn own_bounds() -> Option<Budget> {
     OWN_BOUNDS.get().copied()
 }
 
-/// What a helper is for.
+/// Purpose of a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It reads what may be hostile: without rights, and as this user if there is one, within so many bytes.
@@ -91,7 +91,7 @@ pub enum Role {
     Acts(Option<Budget>),
 }
 
-/// What a helper is told first.
+/// Returns the first message to a helper.
 pub fn greeting(role: Role) -> [u8; GREETING_BYTES] {
     let (kind, ids, memory_bytes, cpu) = match role {
         Role::Reads(None, memory_bytes) => (READS, None, memory_bytes, None),
@@ -145,7 +145,7 @@ fn serve(
             }
             let _ = OWN_BOUNDS.set(Budget { memory_bytes, cpu: None });
         }
-        // What it reads, it has read by helpers of its own. It may keep many files open.
+        // A helper that acts has its inputs read by helpers of its own. It may keep many files open.
         Role::Acts(budget) => {
             let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
             let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
@@ -183,11 +183,11 @@ fn without_files(body: Vec<u8>) -> Opened {
     (body, Vec::new())
 }
 
-/// What the one descriptor has next; nothing at its end.
+/// Returns the next bytes of the one descriptor; none at its end.
 fn next_bytes(files: Vec<File>) -> Option<Vec<u8>> {
     let [file] = files.try_into().ok()?;
     let mut bytes = Vec::new();
-    // Of a process that has just ended there is no more.
+    // A process that has just ended has no more bytes.
     let _ = file.take(MOST_READ_BYTES).read_to_end(&mut bytes);
     Some(bytes)
 }

@@ -1,4 +1,4 @@
-//! What a helper uses while it is waited for, and whether it gets on, as the kernel tells it.
+//! Watches what a helper uses while it is waited for, and whether it gets on, as the kernel tells it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ pub struct Watch {
     idle: Duration,
 }
 
-/// What a process had done at one moment.
+/// Progress of a process up to one moment.
 #[derive(Default, PartialEq)]
 struct Sight {
     cpu: Duration,

@@ -55,7 +55,7 @@ impl Handler for Test {
     }
 }
 
-/// What comes of all that a helper may not do, a line each; `body` is the ID of the process that has started it.
+/// Tries all that a helper may not do, and returns a line about each; `body` is the ID of the process that has started it.
 fn forbidden(body: &[u8]) -> Vec<String> {
     let parent = str::from_utf8(body).ok().and_then(|pid| Pid::from_raw(pid.parse().ok()?));
     // SAFETY: the call takes no pointer, so no memory is at stake; were it allowed, the helper would be traced by its parent, and the test fail.
@@ -88,7 +88,7 @@ fn read_apart_is_what_a_helper_runs() {
     serve_if_asked(&mut [&mut Test], |_| (), open);
 }
 
-/// What one that keeps its rights opens.
+/// Opens files, in a helper that keeps its rights.
 fn open(body: &[u8]) -> Option<Opened> {
     match body {
         b"never" => std::thread::park(),
@@ -137,7 +137,7 @@ fn a_reader_that_fails_is_one_failure() {
     assert_eq!(ask(&apart, ECHO, &[1]), Ok(vec![1]));
 }
 
-/// What comes of a request in whose middle the helper gets a signal; the next one is answered.
+/// Returns the failure of a request in whose middle the helper gets a signal; the next one is answered.
 fn signalled(owner: u32, signal: rustix::process::Signal) -> Failure {
     let apart = helper(owner);
     let ((mut hears, its_mouth), (its_ear, _says)) = (io::pipe().unwrap(), io::pipe().unwrap());
@@ -204,7 +204,7 @@ fn what_is_opened_comes_as_a_descriptor_and_who_never_comes_back_is_left_alone()
     assert_ne!(first, std::process::id());
     let answer = helper(20_013).open(b"never");
     assert!(matches!(answer, Err(Failure::Stuck(_))), "{answer:?}");
-    // What is opened for others is not lost with it.
+    // The process that opens for other owners is not lost with it.
     assert_eq!(opener(), first);
     assert_eq!(helper(20_015).open(b"").unwrap().0, b"");
 }

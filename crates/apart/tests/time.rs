@@ -53,6 +53,6 @@ fn who_takes_more_time_than_allowed_is_ended_and_soon_nothing_more_of_that_owner
         assert_eq!(ask(&apart, COMPUTE, &[]), Err(Failure::Time(CPU)));
     }
     assert_eq!(ask(&apart, ECHO, &[1]), Err(Failure::UsedUp));
-    // That is no one else's fault.
+    // Another owner's inputs are still read.
     assert_eq!(ask(&helper(20_004), ECHO, &[1]), Ok(vec![1]));
 }

@@ -1,4 +1,4 @@
-//! What is done to processes of others, in the process that does it.
+//! Acts on processes of other users, in the process that does the work.
 
 use crate::apart::{ASK, Order, Outcome, TRIM, WireFigures, WireTrimmed};
 use crate::ask::ask_here;

@@ -1,4 +1,5 @@
-//! What is done to processes of others: by a process that has the rights for it, and that can be left alone where it waits for what never comes.
+//! Has acts on processes of other users done by a process that has the rights for them. This one can leave that process alone if it waits for
+//! something that never comes.
 
 use crate::ask::known;
 use crate::trim::{Accepts, Trimmed};
@@ -13,7 +14,7 @@ use std::time::Duration;
 pub const TRIM: u8 = 0x50;
 pub const ASK: u8 = 0x51;
 
-/// What to do it to.
+/// The process to act on, and how.
 #[derive(BorshSerialize, BorshDeserialize)]
 pub struct Order {
     pub pid: u32,
@@ -22,7 +23,7 @@ pub struct Order {
     pub accepts: Accepts,
 }
 
-/// What came of it, or the exit status and why nothing did.
+/// Result of an act, or the exit status and why the act failed.
 pub type Outcome<T> = Result<T, (u8, String)>;
 
 /// A thread that was borrowed.

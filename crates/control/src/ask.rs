@@ -1,4 +1,4 @@
-//! What an allocator says of itself, by its own function, on a thread of the process that is stopped for that.
+//! Asks an allocator for its statistics, by its own function, on a thread of the process that is stopped for that.
 
 use crate::apart;
 use crate::outside::{self, Callee, NOTHING, refused};
@@ -9,7 +9,7 @@ use ramson_process::identify::AllocatorKind;
 use ramson_process::{PAGE_BYTES, Part, read_smaps};
 use ramson_source::{Failure, Target, gone};
 
-/// What jemalloc 5 counts, as mallctl(3) names it.
+/// Statistics of jemalloc 5, as mallctl(3) names them.
 const JEMALLOC: [&str; 8] = [
     "stats.allocated",
     "stats.active",
@@ -20,10 +20,10 @@ const JEMALLOC: [&str; 8] = [
     DIRTY,
     MUZZY,
 ];
-/// Of all arenas (MALLCTL_ARENAS_ALL of jemalloc 5), what a purge returns; in pages.
+/// Pages of all arenas (MALLCTL_ARENAS_ALL of jemalloc 5) that a purge returns.
 const DIRTY: &str = "stats.arenas.4096.pdirty";
 const MUZZY: &str = "stats.arenas.4096.pmuzzy";
-/// What gperftools' tcmalloc counts (gperftools/malloc_extension.h).
+/// Statistics of gperftools' tcmalloc (gperftools/malloc_extension.h).
 const TCMALLOC: [&str; 7] = [
     "generic.current_allocated_bytes",
     "generic.heap_size",
@@ -117,7 +117,7 @@ fn word(data: &[u8]) -> u64 {
     data.first_chunk().map_or(UNKNOWN, |&word| u64::from_le_bytes(word))
 }
 
-/// What the allocator counts in pages, in bytes.
+/// Converts a figure that the allocator counts in pages to bytes.
 fn in_bytes((name, answer): (&'static str, u64)) -> (&'static str, u64) {
     let unit = if [DIRTY, MUZZY].contains(&name) { PAGE_BYTES } else { 1 };
     (name, answer.saturating_mul(unit))

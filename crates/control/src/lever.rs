@@ -14,11 +14,11 @@ pub struct Lever {
     pub gain: Option<u64>,
     /// Everything that was looked at is in use.
     pub returns_nothing: bool,
-    /// Where the locks that it takes can be seen: glibc's.
+    /// Data that show the locks that the function takes: glibc's.
     pub locks: Option<LibraryData>,
 }
 
-/// Of all arenas: MALLCTL_ARENAS_ALL of jemalloc 5.
+/// Purge of all arenas: 4096 is MALLCTL_ARENAS_ALL of jemalloc 5.
 const PURGE: Step =
     Step { arguments: &[Argument::Data(0)], data: b"arena.4096.purge\0", ..NO_ARGUMENTS };
 /// All of them are 0.
@@ -48,7 +48,7 @@ fn malloc_trim(callee: &Callee, statistics: &Statistics) -> Result<Lever, Failur
     let address = callee
         .function(name, identify::is_libc)
         .ok_or_else(|| refused(target, "its C library has no malloc_trim", NOTHING))?;
-    // What lies in fastbins is joined to larger chunks first.
+    // Chunks in fastbins are joined to larger ones first.
     let gain = statistics.sum(|arena| arena.releasable_bytes() + arena.fastbins.bytes);
     let is_all_read = statistics.sum(|arena| arena.not_walked_bytes) == 0
         && statistics.releasable_half_width_95_bytes() == 0.0;
@@ -72,7 +72,7 @@ fn other(callee: &Callee, kind: AllocatorKind, path: &str) -> Option<Lever> {
     Some(Lever { name, step, gain: None, returns_nothing: false, locks: None })
 }
 
-/// What can be done instead.
+/// Returns what the user can do instead.
 fn own_lever(kind: AllocatorKind) -> &'static str {
     match kind {
         AllocatorKind::Jemalloc | AllocatorKind::InProgram => {

@@ -67,13 +67,13 @@ impl<'a> Callee<'a> {
         self.areas.iter().take_while(|area| area.start <= data.start).filter(is_its).last()
     }
 
-    /// Where the file that is it has a function of this name, if it exports one.
+    /// Returns the address of the function of this name in the file that `is_it` chooses, if that file exports one.
     pub fn function(&self, name: &str, is_it: impl Fn(&Area) -> bool) -> Option<u64> {
         let (area, binary) = library(self.target, &self.areas, is_it)?;
         Library::new(&binary, area.start, area.offset)?.function(name)
     }
 
-    /// Where the file that is mapped there has functions of these names, in their order.
+    /// Returns the addresses of the functions of these names, in their order, in the mapped file that `is_it` chooses.
     pub fn functions(
         &self,
         names: &[&str],
@@ -105,6 +105,12 @@ impl<'a> Callee<'a> {
             .map_err(|problem| failure(self.target, problem))
     }
 
+    // Hazard, never seen: a thread begins to load a library in the microseconds between the check of the loader's locks and the call, and a
+    // constructor of that library waits for the borrowed thread. The two threads wait for each other.
+    //
+    // Hazard, never seen: a thread forks while another one is borrowed for an attach or a detach, and the child, without exec, loads libraries,
+    // or throws C++ exceptions (glibc before 2.35). The child waits for ever for the loader's lock, as it would if the program itself had been
+    // loading a library.
     /// Makes calls that load a library, or are that library's own, on a thread that holds none of the loader's locks, nor of malloc's if they
     /// are seen.
     pub fn call_library(
@@ -171,8 +177,8 @@ pub fn open(target: &Target) -> Result<Arc<Process>, Failure> {
     Process::open(target.pid).map(Arc::new).map_err(|problem| failure(target, problem))
 }
 
-/// Where the process has code of a library, and its file. Of several the one that is mapped last: what came with the program is, as the loader maps
-/// what comes later (dlmopen) below.
+/// Returns the mapped code of a library, and its file. Of several, the one that is mapped last came with the program, because the loader maps later
+/// ones (dlmopen) below: that one is returned.
 pub fn library<'a>(
     target: &Target,
     areas: &'a [Area],
@@ -192,7 +198,7 @@ fn code_in(target: &Target, (area, binary): (&Area, Binary)) -> Result<Code, Fai
         .ok_or_else(|| refused(target, "ramson does not know its C library", NOTHING))
 }
 
-/// What a busy heap spoils is read again.
+/// Reads again, up to ten times in all, because a busy heap may spoil a reading.
 pub fn patiently<T, E>(mut read: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     const MOST_TRIES: u32 = 10;
     for _ in 1..MOST_TRIES {
@@ -204,7 +210,7 @@ pub fn patiently<T, E>(mut read: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     read()
 }
 
-/// What makes it impossible or unsafe, as /proc tells.
+/// Fails if an act on the process is impossible or unsafe, as far as /proc tells.
 fn check(target: &Target) -> Result<(), Failure> {
     let status = text::read(format!("/proc/{}/status", target.pid)).map_err(|_| gone(target))?;
     let field = |name: &str| stat::line(&status, name);
@@ -241,7 +247,7 @@ fn without_libc(target: &Target, areas: &[Area]) -> String {
     }
 }
 
-/// What came of a call that was not made, in one line.
+/// Returns the failure of a call that was not made, in one line.
 pub fn failure(target: &Target, problem: Problem) -> Failure {
     let refused = |why: &str, next: &str| refused(target, why, next);
     match problem {
@@ -331,7 +337,7 @@ mod tests {
     use ramson_source::find_target;
     use std::process::{Child, Command, Stdio};
 
-    /// What is said of a failure, whose cause is what happens to the process before it.
+    /// Returns the message of a failure that is caused by what happens to the process before it.
     fn said_when(happens: impl FnOnce(&mut Child)) -> String {
         let mut shell = Command::new("sh");
         let mut child =

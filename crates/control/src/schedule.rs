@@ -20,12 +20,12 @@ const MOST_LOOKING: u32 = 50;
 const FREED_PERIOD: Duration = Duration::from_secs(1);
 /// Between two looks at which processes there are.
 const LEAST_PERIOD: Duration = Duration::from_millis(10);
-/// Where only trying tells what there is to gain, trials that gave little make the pause longer, up to this.
+/// Longest pause between trials, in times of the usual one: if only trying tells what there is to gain, trials that gave little make it longer.
 const MOST_PAUSE: u32 = 64;
 /// Processes of one program.
 const MOST_PROCESSES: usize = 256;
 
-/// What trims a program and its children until it ends.
+/// Trims a program and its children until it ends.
 pub struct Schedule {
     every: Option<Duration>,
     after: Option<u64>,
@@ -33,7 +33,7 @@ pub struct Schedule {
     processes: HashMap<u32, Process>,
 }
 
-/// What is known of one process.
+/// State of one process in the schedule.
 struct Process {
     /// The last trim, or the start.
     last: Instant,

@@ -12,7 +12,7 @@ use ramson_source::{Failure, Target, Targets, gone};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// What came of a trim.
+/// The result of a trim.
 pub struct Trimmed {
     /// Resident bytes before it.
     pub rss_before: u64,
@@ -26,7 +26,7 @@ pub struct Trimmed {
     pub called: Called,
 }
 
-/// What the caller of a trim accepts.
+/// Risks that the caller of a trim accepts.
 #[derive(Clone, Copy, Default, BorshSerialize, BorshDeserialize)]
 pub struct Accepts {
     /// Filters of system calls that might not let it through are lifted meanwhile; the process may die with this one.
@@ -107,7 +107,7 @@ pub struct TrimAnswer {
     pub rss_after: Option<u64>,
     /// Before − after.
     pub rss_diff: Option<i64>,
-    /// What was done, or why nothing was.
+    /// The function that was called and its thread, or why nothing was done.
     pub message: String,
 }
 
@@ -136,7 +136,7 @@ impl TrimAnswer {
     }
 }
 
-/// What came of trimming several processes, one after the other.
+/// Results of trimming several processes, one after the other.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Trims {
     /// In the order of their process IDs.

@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 const SYSCALL_INSTRUCTION: [u8; 2] = [0x0f, 0x05];
-/// Of what a fault raises: stays as the program has it.
+/// Signals that a fault raises: they stay as the program has them.
 const FAULTS: [i32; 7] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -38,7 +38,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// What is learnt of the process afterwards is true of the memory that is written to, if `is_same` says so then.
+    /// Opens a process. Facts that are learnt of it afterwards are true of the memory that is written to, if `is_same` says so then.
     pub fn open(pid: u32) -> Result<Self, Problem> {
         let directory = format!("/proc/{pid}");
         let identity = Identity::of(&directory)?;
@@ -57,7 +57,7 @@ impl Process {
         is_same.then_some(()).ok_or(Problem::Changed)
     }
 
-    /// What the kernel told the program at its start (auxv).
+    /// Returns the auxiliary vector (auxv) that the kernel gave the program at its start.
     pub fn auxiliary(&self) -> &[u8] {
         &self.identity.auxiliary
     }
@@ -68,6 +68,8 @@ impl Process {
         Ok(self.memory.write_all_at(bytes, address)?)
     }
 
+    // Hazard, never seen: a thread that runs is in the middle of a write of more than a blocking pipe or socket has room for, of sendfile, or of
+    // a read of /dev/zero. The stop makes that call return early with what it had done so far, as after any signal.
     /// Borrows one thread; `NoThread` if it will not do, also when it has stopped. One that `runs` may do later. One that does not stop is added
     /// to `stuck`: it may still be traced.
     pub(crate) fn attempt(
@@ -330,13 +332,15 @@ impl Process {
         }
         traced.set_blocked_signals(blocked_signals)?;
         traced.set_extended_state(&extended_state)?;
+        // Hazard, never seen: a program handles all harmless signals (Go), and a thread waits with a time-out while it is borrowed. There is no
+        // `signal` then, and the time-out starts over.
         // Before a system call that is not made, the kernel does not begin another one again.
         let before_none = Registers { orig_rax: u64::MAX, ..resumption.alone };
         traced.set_registers(if signal.is_some() { &resumption.helped } else { &before_none })?;
         Ok(Some(returned))
     }
 
-    /// Where the thread's errno is, and what it has.
+    /// Returns the address of the thread's errno, and its value.
     fn errno(&self, offset_at: u64, thread_pointer: u64) -> Option<(u64, [u8; 4])> {
         let address = thread_pointer.wrapping_add(u64::from_le_bytes(self.read(offset_at)?));
         Some((address, self.read(address)?))
@@ -361,7 +365,7 @@ fn check_children(
     if is_spared { Err(unfit(tid, "it has children")) } else { Ok(()) }
 }
 
-/// What came of the calls.
+/// The result of the calls.
 struct Returned {
     called: Duration,
     /// A signal that the thread is to get afterwards; 0 for none.

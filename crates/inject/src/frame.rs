@@ -1,4 +1,4 @@
-//! What a thread finds on its stack: where the function returns to, and how it becomes what it was.
+//! The frame that a thread finds on its stack: where the function returns to, and how the thread becomes what it was.
 //!
 //! The function returns to `raise` in the C library, which tells us (where the program has handlers for all signals that might, its next
 //! system call does), and that to the kernel's rt_sigreturn, which restores all registers and the blocked signals. So the thread finds its way
@@ -38,11 +38,11 @@ mod software {
     pub const OFFSET: usize = 464;
     pub const MAGIC_1: u32 = 0x4650_5853;
     pub const MAGIC_2: u32 = 0x4650_5845;
-    /// Of XSAVE's header: which parts are in use.
+    /// Offset in XSAVE's header of the bits that tell which parts are in use.
     pub const USED: usize = 512;
 }
 
-/// What the thread is to become afterwards.
+/// State that the thread is to have again afterwards.
 pub struct Past<'a> {
     pub registers: &'a Registers,
     pub extended_state: &'a [u8],
@@ -51,10 +51,10 @@ pub struct Past<'a> {
 
 /// Bytes for the thread's stack.
 pub struct Frame {
-    /// Where they go: the stack pointer at the function's entry.
+    /// Address of the bytes: the stack pointer at the function's entry.
     pub start: u64,
     pub bytes: Vec<u8>,
-    /// Where `data` lies in them.
+    /// Address of `data` in them.
     pub data: u64,
     /// And what the thread becomes again.
     pub context: u64,

@@ -6,8 +6,8 @@ use std::{fs, str};
 /// Fields of /proc/PID/stat, counted behind the name: where the program's code begins and ends, and its stack begins.
 const PLACES: std::ops::Range<usize> = 23..26;
 
-/// What the kernel set up when it started the program. For another one the random places in it are others, and one that its user has no rights
-/// to says so (AT_SECURE). No file is asked: its file system may belong to the process's user.
+/// State that the kernel set up when it started the program. Another program has other random places in it, and one that its user has no rights to
+/// says so (AT_SECURE). No file is asked, because its file system may belong to the process's user.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Identity {
     pub auxiliary: Vec<u8>,

@@ -38,16 +38,16 @@ pub const CALL_LIMIT: Duration = Duration::from_secs(60);
 /// Between two looks for a thread: the first of these while only threads that wait are tried, then longer, up to the second.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const MOST_PAUSE: Duration = Duration::from_millis(200);
-/// So long only threads that wait are tried: one that runs has something to do, and a stop may shorten what it writes.
+/// How long only threads that wait are tried: one that runs has something to do, and a stop may shorten what it writes.
 const WAITING_FIRST: Duration = Duration::from_millis(100);
-/// So long no thread that has children is tried, if there are others: see `threads::is_told_of_children`. In a process with thousands of threads
-/// on a busy machine, one look takes that long.
+/// How long no thread that has children is tried, if there are others: see `threads::is_told_of_children`. In a process with thousands of threads on
+/// a busy machine, one look takes that long.
 const CHILDLESS_FIRST: Duration = Duration::from_secs(1);
 const CHILDLESS_LOOKS: usize = 8;
 /// Threads of each kind that are stopped in one look for one that will do.
 const MOST_ATTEMPTS: usize = 8;
 
-/// What to call, and how.
+/// The calls to make, and how.
 pub struct Call<'a> {
     /// Made one after the other on the same thread.
     pub steps: &'a [Step<'a>],
@@ -55,13 +55,13 @@ pub struct Call<'a> {
     pub code: &'a Code,
     /// Whether filters of system calls are not looked at meanwhile. If the tracer dies then, they are again, and may kill the process.
     pub suspends_seccomp: bool,
-    /// What filters must let through.
+    /// Purpose of the call, by which its filters are judged.
     pub purpose: Purpose,
     /// Whether `is_safe` sees all locks that the function takes; else fewer threads may be borrowed.
     pub are_locks_seen: bool,
 }
 
-/// What a call is for: which system calls it may make.
+/// Purpose of a call, which tells the system calls that it may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// An allocator returns memory, or tells its figures.
@@ -100,7 +100,7 @@ pub enum Argument {
 }
 
 impl Argument {
-    /// Where the step's data are at `data`.
+    /// Returns the value of the argument if the step's data are at `data`.
     fn value(self, data: u64) -> u64 {
         match self {
             Self::Word(word) => word,
@@ -129,7 +129,7 @@ pub struct Called {
 pub enum Seccomp {
     /// It lets nothing through that an allocator needs.
     Strict,
-    /// What it lets through cannot be known, or that it is not looked at meanwhile cannot be had; why.
+    /// The filter cannot be read, or cannot be suspended meanwhile; the text says why.
     Unreadable(String),
     /// It may not let this system call through.
     Refused(&'static str),

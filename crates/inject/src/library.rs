@@ -1,4 +1,4 @@
-//! Where a library's functions are in a process, and the pieces of the C library's code that a call returns through.
+//! Finds a library's functions in a process, and the pieces of the C library's code that a call returns through.
 
 use object::read::elf::{ElfFile64, ElfSegment64};
 use object::{Endianness, Object, ObjectSegment, ObjectSymbol, ReadRef, elf};
@@ -13,7 +13,7 @@ pub struct Code {
     pub raise: u64,
     /// The C library's call of rt_sigreturn, to which its signal handlers return.
     pub restorer: u64,
-    /// Where the offset of errno is.
+    /// Address of the offset of errno.
     pub errno_offset_at: Option<u64>,
     /// The code of malloc: no word of the stack of a thread that computes may refer there.
     pub malloc: Option<Range<u64>>,
@@ -72,7 +72,7 @@ impl<'a, Bytes: ReadRef<'a>> Library<'a, Bytes> {
         })
     }
 
-    /// What it exports of malloc, with a margin for what it does not.
+    /// Returns the addresses of malloc's exported functions, with a margin for the ones that are not exported.
     fn malloc_code(&self) -> Option<Range<u64>> {
         /// 10 KiB of glibc 2.36 lie before the first of these; in other versions it may be more.
         const MARGIN_BYTES: u64 = 32 << 10;
@@ -84,7 +84,7 @@ impl<'a, Bytes: ReadRef<'a>> Library<'a, Bytes> {
         Some(first.saturating_sub(MARGIN_BYTES)..last.saturating_add(MARGIN_BYTES))
     }
 
-    /// Where the C library keeps errno, from the thread pointer: as `__errno_location` finds it. The result is the address of that offset.
+    /// Returns the address of the offset of errno from the thread pointer, which `__errno_location` reads.
     fn errno_offset_at(&self) -> Option<u64> {
         let address = self.function("__errno_location")?;
         let at = address.wrapping_sub(self.bias);

@@ -1,4 +1,4 @@
-//! Where a thread is, by the mappings of its process: on which stack, and in whose code.
+//! Locates a thread by the mappings of its process: on which stack it is, and in whose code.
 
 use crate::query::{Told, mapping_at};
 use std::fs::File;
@@ -17,7 +17,7 @@ const DESCRIPTOR_BYTES: usize = 2304;
 const PAGE_BYTES: u64 = 4096;
 /// Read at once of /proc/PID/maps.
 const READ_BYTES: usize = 64 << 10;
-/// Where the heaps of malloc's arenas begin, in which a program may have put a stack.
+/// Alignment of the heaps of malloc's arenas, in bytes. A program may have put a stack in such a heap.
 const HEAP_ALIGNMENT: u64 = 64 << 20;
 
 /// Starts of the names of files in whose code no thread is borrowed: the C library, and what may be an allocator.
@@ -33,7 +33,7 @@ const FOREIGN: [&str; 9] = [
     "libmimalloc",
 ];
 
-/// What of /proc/PID/maps is at a thread's stack pointer and instruction, and what lies below the stack.
+/// Mappings of /proc/PID/maps at a thread's stack pointer and instruction, and the mapping below the stack.
 #[derive(Default)]
 pub struct Maps {
     stack: Option<Mapping>,
@@ -70,7 +70,7 @@ impl Mapping {
 }
 
 impl Maps {
-    /// Of process `pid`; empty where they cannot be read.
+    /// Reads the mappings of process `pid`; empty if they cannot be read.
     pub fn of(pid: u32, pointer: u64, instruction: u64) -> Self {
         let Ok(maps) = File::open(format!("/proc/{pid}/maps")) else { return Self::default() };
         Self::asked(&maps, pointer, instruction).unwrap_or_else(|_| {
@@ -171,8 +171,8 @@ fn range_of(line: &[u8]) -> Range<u64> {
     addresses.and_then(|(start, end)| Some(number(start)?..number(end)?)).unwrap_or(0..0)
 }
 
-/// Where a thread's stack begins behind its guard, and where it ends, by the C library's own record in the descriptor: start, length, and of
-/// that the guard's. Since glibc 2.42 and Linux 6.13 no mapping tells, and stacks that touch are one mapping.
+/// Returns where a thread's stack begins after its guard, and where it ends, by the C library's own record in the descriptor: start, length, and the
+/// guard's part of the length. Since glibc 2.42 and Linux 6.13 no mapping tells, and stacks that touch are one mapping.
 fn recorded(descriptor: &[u8], pointer: u64, thread_pointer: u64) -> Option<(u64, u64)> {
     let (words, _) = descriptor.as_chunks();
     words.windows(3).find_map(|record| {
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(end([start, length, 0], start + 0x7f_0000, thread), None);
         assert_eq!(end([start, 2 * length, guard], start + 0x7f_0000, thread), None);
         assert_eq!(end([start, length + 8, guard], start + 0x7f_0000, thread), None);
-        // Of a thread with its variables elsewhere.
+        // A thread with its variables elsewhere.
         assert_eq!(end(own, start + 0x7f_0000, start - 0x940), None);
         let maps = maps(MAPS, start + 0x7f_0000, 0);
         assert!(maps.find_stack_end(start + 0x7f_0000, thread, &[]).is_none());
@@ -283,7 +283,7 @@ mod tests {
                 Err(_) => return true,
             };
             let read = Maps::parse(BufReader::new(maps()), pointer, instruction);
-            // What lies below counts where it touches the stack.
+            // The mapping below counts if it touches the stack.
             let touches = |of: &Maps| {
                 of.below.clone().filter(|below| {
                     Some(below.range.end) == of.stack.as_ref().map(|stack| stack.range.start)

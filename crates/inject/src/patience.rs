@@ -1,4 +1,4 @@
-//! What a process's sockets and terminals keep a reader waiting for. Unsafe: socket options.
+//! Asks how much a process's sockets and terminals keep a reader waiting for. Unsafe: socket options.
 
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

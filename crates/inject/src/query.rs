@@ -1,4 +1,4 @@
-//! What the kernel says of one mapping.
+//! Asks the kernel about one mapping.
 
 use linux_raw_sys::general::procmap_query;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 /// `_IOWR('f', 17, struct procmap_query)`.
 const PROCMAP_QUERY: u64 =
     3 << 30 | (size_of::<procmap_query>() as u64) << 16 | (b'f' as u64) << 8 | 17;
-/// Of a mapping (PATH_MAX).
+/// Longest name of a mapping, in bytes (PATH_MAX).
 const MOST_NAME_BYTES: usize = 4096;
 
 /// A mapping.

@@ -17,7 +17,7 @@ pub struct Resumption {
 }
 
 impl Resumption {
-    /// Where the kernel may not use restart_syscall, the thread begins its call anew by itself.
+    /// Returns how a stopped thread goes on. If the kernel may not use restart_syscall, the thread begins its call anew by itself.
     pub fn of(registers: &Registers, may_restart: bool) -> Self {
         let result = registers.rax as i64;
         let is_refused = result == -i64::from(libc::EINTR)
@@ -29,13 +29,13 @@ impl Resumption {
         if result == RESTART_BY_NUMBER && !may_restart {
             return Self { alone, helped: alone };
         }
-        // What says EINTR says it because of our stop: a signal with a handler still makes it EINTR.
+        // A call that says EINTR says it because of our stop: a signal with a handler still makes it EINTR.
         let rax = if is_refused { RESTART_NO_HANDLER as u64 } else { registers.rax };
         let helped = Registers { rax, ..*registers };
         Self { alone, helped }
     }
 
-    /// Of a system call that the thread has not begun yet: it does so afterwards.
+    /// Returns how a thread goes on that has not begun its system call yet: it begins the call afterwards.
     pub fn at_entry(registers: &Registers) -> Self {
         let later = Registers { rip: registers.rip - 2, rax: registers.orig_rax, ..*registers };
         Self { alone: later, helped: later }

@@ -47,7 +47,7 @@ const MPROTECT: SystemCall = call("mprotect", libc::SYS_mprotect);
 const FUTEX: SystemCall = call("futex", libc::SYS_futex);
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// What an allocator that returns memory, or tells its figures, calls, and then raise(3) and the return from a signal's handler. glibc's
+/// System calls of an allocator that returns memory or tells its figures, then those of raise(3) and of the return from a signal's handler. glibc's
 /// malloc_trim makes the first four alone; jemalloc and tcmalloc may make the others, too.
 const CALLED: [SystemCall; 18] = [
     with(MADVISE, 2, libc::MADV_DONTNEED),
@@ -69,7 +69,7 @@ const CALLED: [SystemCall; 18] = [
     call("tgkill", libc::SYS_tgkill),
     call("rt_sigreturn", libc::SYS_rt_sigreturn),
 ];
-/// What a library that is loaded into the program, and then records, calls besides (libramson's `arch::nr`, and dlopen's).
+/// Further system calls of a library that is loaded into the program, and then records (libramson's `arch::nr`, and dlopen's).
 const LIBRARY: [SystemCall; 33] = [
     call("memfd_create", libc::SYS_memfd_create),
     call("openat", libc::SYS_openat),
@@ -111,7 +111,7 @@ const RESTART: SystemCall = call("restart_syscall", libc::SYS_restart_syscall);
 pub struct Filters(Vec<Vec<sock_filter>>);
 
 impl Filters {
-    /// Of a thread that is stopped.
+    /// Reads the filters of a thread that is stopped.
     pub fn of(traced: &Traced) -> Result<Self> {
         let mut filters = Vec::new();
         while let Some(filter) = traced.seccomp_filter(filters.len())? {
@@ -157,7 +157,7 @@ struct Way {
     memory: [Option<u32>; 16],
 }
 
-/// What comes after an instruction.
+/// The step after an instruction.
 enum Next {
     On(Way),
     Either(Way, Way),

@@ -8,7 +8,7 @@ use std::{fs, io};
 const MOST_THREADS: usize = 65_536;
 /// More of recv's flags: the call would return what it has got so far.
 const MSG_WAITALL: u64 = 0x100;
-/// Of recvmmsg's: it waits for the first message alone.
+/// A flag of recvmmsg's: the call waits for the first message alone.
 const MSG_WAITFORONE: u64 = 0x1_0000;
 
 /// A thread that may be borrowed.
@@ -88,7 +88,8 @@ pub fn waiting(pid: u32, with_locks: bool) -> Vec<i32> {
         (with_locks || number != libc::SYS_futex).then_some((rank, tid))
     };
     let mut found: Vec<(u32, i32)> = calls(pid).filter_map(ranked).collect();
-    // Of equal ones the first thread is the last: while it is traced, any signal that the program ignores wakes another one, as a child's end does.
+    // The first thread comes last among equal ones: while it is traced, any signal that the program ignores wakes another thread, as a child's end
+    // does.
     found.sort_by_key(|&(rank, tid)| (rank, tid as u32 == pid));
     found.into_iter().map(|(_, tid)| tid).collect()
 }
@@ -156,7 +157,7 @@ pub fn is_begun_again_by_number(pid: u32, tid: i32) -> bool {
     let argument = |index: usize| words.get(1 + index).copied().unwrap_or("0x0");
     match words.first().and_then(|number| number.parse::<i64>().ok()) {
         Some(libc::SYS_poll | libc::SYS_nanosleep) => true,
-        // Of TIMER_ABSTIME alone the rest of the time is not the kernel's to know.
+        // Only with TIMER_ABSTIME does the kernel not know the rest of the time.
         Some(libc::SYS_clock_nanosleep) => argument(1) == "0x0",
         Some(libc::SYS_futex) => argument(3) != "0x0",
         _ => false,
@@ -172,6 +173,8 @@ pub fn can_begin_again(number: i64) -> bool {
 }
 
 /// System calls besides those that wait, which neither an allocator nor the loader makes without its locks.
+// Hazard, never seen: a program that never waits writes a log within its own malloc (mtrace), with a lock of its own taken. ramson borrows the
+// thread before that write, and the thread waits for itself.
 const OTHERS: [i64; 18] = [
     libc::SYS_write,
     libc::SYS_writev,
@@ -195,7 +198,7 @@ const OTHERS: [i64; 18] = [
 
 /// Whether a thread may do something else before it begins this system call. Where locks are not seen, fewer.
 pub fn may_come_later(number: i64, are_locks_seen: bool) -> bool {
-    // What is to be waited for again is known to the kernel, and our call might wait, too.
+    // The kernel keeps what restart_syscall is to wait for again, and our call might wait, too.
     let is_known = number != libc::SYS_restart_syscall;
     let waits = is_known && WAITING.iter().any(|(known, _)| *known == number);
     match are_locks_seen {
@@ -209,7 +212,7 @@ pub fn starts_process(number: i64) -> bool {
     [libc::SYS_fork, libc::SYS_vfork, libc::SYS_clone, libc::SYS_clone3].contains(&number)
 }
 
-/// What a line `NAME: …` of a status file says.
+/// Returns the value of the line `NAME: …` of a status file.
 pub fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = status.lines();
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)

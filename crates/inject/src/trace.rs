@@ -24,15 +24,15 @@ const KCMP_VM: usize = 1;
 const PTRACE_GET_RSEQ_CONFIGURATION: u32 = 0x420f;
 /// Linux 5.3 and later.
 const PTRACE_GET_SYSCALL_INFO: u32 = 0x420e;
-/// Of its answer's first byte.
+/// First byte of its answer at the entry of a system call.
 const INFO_ENTRY: u64 = 1;
-/// What stops at a system call has besides SIGTRAP.
+/// Bit that a stop at a system call has in addition to SIGTRAP.
 const AT_CALL: i32 = 0x80;
 const OPTIONS: i32 = libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACESYSGOOD;
 /// Linux 4.4 and later, with CONFIG_CHECKPOINT_RESTORE.
 const PTRACE_SECCOMP_GET_FILTER: u32 = 0x420c;
 
-/// What stops so soon need not wait for a timer, too.
+/// How long a stop is waited for without a timer.
 const SOON: Duration = Duration::from_micros(100);
 
 /// Whether this process ends soon.
@@ -199,7 +199,7 @@ impl Traced {
         request(libc::PTRACE_SETREGSET, self.tid, NT_X86_XSTATE, &raw const vector as usize)
     }
 
-    /// Where the thread and the kernel tell each other of restartable sequences; `None` if they do not.
+    /// Returns the address at which the thread and the kernel tell each other of restartable sequences; `None` if they do not.
     pub fn restartable_sequences(&self) -> Result<Option<u64>> {
         // `struct ptrace_rseq_configuration`: the address, then what is of no interest.
         let mut found = [0u64; 3];
@@ -236,7 +236,7 @@ impl Drop for Traced {
     }
 }
 
-/// What `si_code` and `si_status` of waitid(2) say of a traced thread.
+/// Interprets `si_code` and `si_status` of waitid(2) for a traced thread.
 fn meaning(kind: i32, status: i32) -> (State, Stop) {
     if matches!(kind, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED) {
         return (State::Gone, Stop::Gone);
@@ -267,7 +267,7 @@ fn state(tid: i32) -> Option<u8> {
     stat.rsplit(|&byte| byte == b')').next()?.get(1).copied()
 }
 
-/// What has become of a traced thread, if anything of these `kinds`: `si_code`, `si_status` of waitid(2).
+/// Returns `si_code` and `si_status` of waitid(2) if one of these `kinds` of events has happened to a traced thread.
 fn look(tid: i32, kinds: i32) -> Result<Option<(i32, i32)>> {
     // SAFETY: all zero is a valid value of a structure of integers.
     let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -386,7 +386,7 @@ mod tests {
         use std::io::Write;
         use std::process::{Command, Stdio};
         let mut shell = Command::new("sh");
-        // What the loader sets up after a register was spoilt would not come to print anything.
+        // A program that the loader sets up after a register was spoilt would not come to print anything.
         shell.args(["-c", "read line; exec echo unharmed"]).stdin(Stdio::piped());
         let mut child = shell.stdout(Stdio::piped()).spawn().unwrap();
         let pid = child.id() as i32;

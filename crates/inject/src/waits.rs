@@ -85,7 +85,7 @@ pub fn wait_for_return(
             }
             Some(Stop::Signal(other)) => other,
             Some(Stop::Event(_) | Stop::Call) => 0,
-            // What it was is gone: nothing of that may be written to what it is now.
+            // The program that it ran is gone: nothing of that program's may be written to the one that it runs now.
             Some(Stop::Exec | Stop::Gone) => return Err(Error::from_raw_os_error(libc::ESRCH)),
             // It will find its way by itself, once it is not traced any more.
             None => return Ok(None),

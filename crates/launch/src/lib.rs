@@ -113,7 +113,7 @@ pub fn as_started(command: &mut Command, name: &OsStr) -> io::Result<()> {
     });
     let start = move || {
         restore();
-        // What the addresses are of.
+        // Keeps the texts that the addresses point to.
         let _held = (&arguments, &of_script, &environment);
         let execute = |path: *const c_char, argv: &[usize]| {
             // SAFETY: a text, and two lists of addresses of texts that end with 0, all made before the fork and owned by this closure:
@@ -219,7 +219,8 @@ pub fn inherited() -> Vec<RawFd> {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let numbers: Vec<RawFd> = numbers.filter(|&fd| fd >= 3).collect();
-    // That of the directory itself is closed by now. What outlived exec has no FD_CLOEXEC; what a preloaded library opened for itself has.
+    // The descriptor of the directory itself is closed by now. Descriptors that outlived exec have no FD_CLOEXEC; those that a preloaded library
+    // opened for itself have it.
     // SAFETY: a question about a number, by which nothing is read or written; whether it is a descriptor is what is asked.
     numbers.into_iter().filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } == 0).collect()
 }

@@ -1,8 +1,8 @@
-//! What another user's process runs or has mapped, and the paths that another user's process or profile names, are opened by a process that
-//! this one can leave alone with them.
+//! Opens what another user's process runs or has mapped, and the paths that another user's process or profile names, by a process that this one can
+//! leave alone with them.
 //!
-//! It may be on a file system of that user's, such as one of FUSE: one that never answers keeps whoever looks at a file waiting, and not
-//! even a kill ends that.
+//! A file may be on a file system of that user's, such as one of FUSE: one that never answers keeps whoever looks at a file waiting, and not even a
+//! kill ends that.
 
 use crate::mapped::{self, MappedFile};
 use crate::regular::{Facts, OVERLAY, Refusal, RegularFile};
@@ -22,7 +22,7 @@ use std::path::Path;
 
 /// linux/magic.h.
 const FUSE: u64 = 0x6573_5546;
-/// Of the mounts of a process, which may be very many with long paths …
+/// Bytes that are read of the list of mounts of a process, which may be very many with long paths …
 const MOST_MOUNTS_BYTES: u64 = 1 << 20;
 /// … and of our own. Those of many containers, with all their layers, are more than the other bound.
 const MOST_OWN_MOUNTS_BYTES: u64 = 16 << 20;
@@ -40,7 +40,7 @@ struct Request {
 pub(crate) enum Base {
     /// The root directory of a process.
     Process(u32),
-    /// That of this process.
+    /// The root directory of this process.
     Own,
     /// At this path in that.
     Told(Vec<u8>),
@@ -48,9 +48,9 @@ pub(crate) enum Base {
 
 #[derive(BorshSerialize, BorshDeserialize)]
 pub(crate) enum What {
-    /// What the process runs.
+    /// The executable of the process.
     Executable,
-    /// What it has mapped.
+    /// A file that the process has mapped.
     Mapped(Mapped),
     /// One of its links in map_files.
     MappedLink(Vec<u8>),
@@ -64,7 +64,7 @@ pub(crate) enum What {
     IsSearchableTo(Vec<u8>),
     /// Which directory it is that paths begin at.
     Identity,
-    /// What to write into a file that the process has mapped, if it is this one, and where.
+    /// Bytes to write into a file that the process has mapped, if it is this one, and where.
     Write(Mapped, Facts, u64, Vec<u8>),
 }
 
@@ -122,7 +122,7 @@ impl Mapped {
     }
 }
 
-/// What the other process has found. A file comes as a descriptor, sealed if this process is not to read it.
+/// Answer of the other process. A file comes as a descriptor, sealed if this process is not to read it.
 #[derive(BorshSerialize, BorshDeserialize)]
 enum Found {
     /// And what the kernel calls it.
@@ -243,11 +243,11 @@ fn owned(facts: Facts, base: &Base, user: u32) -> Facts {
 /// A line of mountinfo (proc(5)).
 struct Mount {
     number: u64,
-    /// Of the file system, as `major:minor`.
+    /// Device of the file system, as `major:minor`.
     device: String,
 }
 
-/// What a process has mounted, as far as so many bytes tell.
+/// Returns the mounts of a process, as far as `most_bytes` of its mountinfo tell.
 fn mounts(process: &str, most_bytes: u64) -> Vec<Mount> {
     let mut text = Vec::new();
     if let Ok(file) = File::open(format!("/proc/{process}/mountinfo")) {
@@ -330,7 +330,7 @@ mod tests {
         let path = format!("/proc/{}/root/mnt/bin/cat", within.id());
         let here = run(&mut Command::new(path), "mnt/bin/cat");
         assert_eq!(owner(&here), USER);
-        // What is mounted there is mounted here, too.
+        // A file system that is mounted there is mounted here, too.
         let unshare = ["--user", "--map-root-user", "--mount", "cat"];
         let shared = run(Command::new("unshare").args(unshare), "bin/cat");
         assert_eq!(owner(&shared), 0);

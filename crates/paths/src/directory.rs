@@ -35,7 +35,7 @@ pub struct Directory {
 pub struct Entry {
     /// Within the directory.
     pub name: OsString,
-    /// What it is.
+    /// Facts about the file.
     pub facts: Facts,
 }
 

@@ -17,7 +17,7 @@ const DEVICES_DIFFER: [u64; 2] = [0x9123_683e, OVERLAY];
 
 /// A process has at most this many mappings by default (`vm.max_map_count`).
 const MAX_MAPPINGS: usize = 1 << 16;
-/// Of all their names; of further ones nothing is known.
+/// Bytes of all their names together; nothing is known of further ones.
 const MOST_NAME_BYTES: usize = 32 << 20;
 
 /// Which file one is, as maps tell it.
@@ -28,7 +28,7 @@ pub struct MapIdentity {
 }
 
 impl MapIdentity {
-    /// Of an open file.
+    /// Returns the identity of an open file.
     pub fn of(file: &File) -> io::Result<Self> {
         Ok(Self::from(Facts { file_system: file_system_of(file)?, ..Facts::of(&fstat(file)?) }))
     }
@@ -39,7 +39,7 @@ impl MapIdentity {
     }
 }
 
-/// Of what was looked at: nothing more is asked of its file system.
+/// Returns the identity of a file that was looked at: nothing more is asked of its file system.
 impl From<Facts> for MapIdentity {
     fn from(facts: Facts) -> Self {
         let Facts { device, inode, file_system, .. } = facts;
@@ -82,7 +82,7 @@ pub(crate) fn mapped_here(mapped: &MappedFile) -> Result<RegularFile, Refusal> {
     let checked =
         |found: RegularFile| if is_it(&found) { Ok(found) } else { Err(Refusal::OtherFile) };
     let by_link = link_here(mapped.pid, link.as_ref()).and_then(checked);
-    // What is said is what its own root directory has.
+    // The refusal that is reported is the one in the process's own root directory.
     by_link.or_else(|_| {
         let of_process = by_name(Base::Process(mapped.pid)).and_then(checked);
         of_process.or_else(|why| by_name(Base::Own).and_then(checked).map_err(|_| why))
@@ -106,7 +106,7 @@ pub struct MappedLink {
     pid: u32,
     /// In map_files; `None`: the executable's.
     link: Option<OsString>,
-    /// What the kernel calls the file.
+    /// Name that the kernel gives the file.
     pub name: PathBuf,
 }
 
@@ -144,12 +144,12 @@ pub fn mapped_links(pid: u32) -> Vec<MappedLink> {
     named.collect()
 }
 
-/// What a link in map_files leads to.
+/// Opens the file that a link in map_files leads to.
 pub(crate) fn link_here(pid: u32, link: &OsStr) -> Result<RegularFile, Refusal> {
     open_link(&Path::new(&format!("/proc/{pid}/map_files")).join(link))
 }
 
-/// What a link of `/proc/PID` leads to.
+/// Opens the file that a link of `/proc/PID` leads to.
 fn open_link(link: &Path) -> Result<RegularFile, Refusal> {
     open_regular(openat(CWD, link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }

@@ -43,7 +43,7 @@ const PSEUDO_FILE_SYSTEMS: [u64; 17] = [
     0x1980_0202, // mqueue
 ];
 
-/// Of a file with holes, which a helper reads as zeros.
+/// Longest copy of a file, in bytes, with its holes, which a helper reads as zeros.
 const MOST_COPIED_BYTES: u64 = 1 << 30;
 
 /// A regular file, open for reading.
@@ -51,22 +51,22 @@ const MOST_COPIED_BYTES: u64 = 1 << 30;
 pub struct RegularFile {
     /// Its content, if this process is to read it; else to be passed to a helper.
     pub file: File,
-    /// What it was when it was opened.
+    /// Facts about the file when it was opened.
     pub facts: Facts,
-    /// What the kernel called it then.
+    /// Name that the kernel gave the file then.
     pub(crate) path: Option<PathBuf>,
 }
 
 /// Which file it is, and whose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, BorshSerialize, BorshDeserialize)]
 pub struct Facts {
-    /// Of the file system, as stat has it.
+    /// Device of the file system, as stat has it.
     pub device: u64,
     /// Number of the file there.
     pub inode: u64,
     /// Length.
     pub bytes: u64,
-    /// What it takes on disk.
+    /// Bytes that the file takes on disk.
     pub allocated_bytes: u64,
     /// User ID.
     pub owner: u32,
@@ -85,15 +85,15 @@ pub struct Facts {
 }
 
 impl RegularFile {
-    /// What was opened elsewhere.
+    /// Takes a file that was opened elsewhere.
     pub fn given(file: File) -> io::Result<Self> {
         let facts = Facts::of(&fstat(&file)?);
         Ok(Self { file, facts, path: None })
     }
 }
 
-/// What was opened, to be read by this process. Of another user's file that is a copy, which a helper makes and which is that user's, of so many
-/// bytes that are not zero at most.
+/// Returns the opened file, to be read by this process. For another user's file, returns a copy, which a helper makes and which is that user's, with
+/// at most `most_bytes` bytes that are not zero.
 pub fn readable(file: File, facts: &Facts, most_bytes: u64) -> io::Result<File> {
     let is_sealed = FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::Socket;
     let Some(by) = for_owner(facts.owner).filter(|_| is_sealed) else { return Ok(file) };
@@ -189,14 +189,14 @@ fn read_error(input: &mut impl Read) -> io::Result<io::Error> {
     Ok(number.map_or_else(|| io::Error::other(text), io::Error::from_raw_os_error))
 }
 
-/// What is no regular file.
+/// Kind of a file that is not a regular one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum Kind {
     /// A list of files.
     Directory,
     /// A pipe with a name.
     Fifo,
-    /// Of the Unix domain.
+    /// A socket of the Unix domain.
     Socket,
     /// A block or character device.
     Device,
@@ -283,7 +283,7 @@ pub(crate) fn open_regular(path_only: impl AsFd) -> Result<RegularFile, Refusal>
     Ok(RegularFile { facts, path: descriptor_path(&file), file })
 }
 
-/// What it is, if it is a regular file that is stored.
+/// Returns the facts about a regular file that is stored.
 pub(crate) fn look_at(path_only: impl AsFd) -> Result<Facts, Refusal> {
     let stat = fstat(&path_only)?;
     let kind = match FileType::from_raw_mode(stat.st_mode) {
@@ -320,7 +320,7 @@ fn created_ns(file: impl AsFd) -> i128 {
     facts.map_or(0, |facts| nanoseconds(facts.stx_btime.tv_sec, facts.stx_btime.tv_nsec.into()))
 }
 
-/// What the kernel calls the file that one of our descriptors refers to.
+/// Returns the kernel's path of the file that one of our descriptors refers to.
 pub(crate) fn descriptor_path(descriptor: impl AsFd) -> Option<PathBuf> {
     link_target(format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd()).as_ref())
 }

@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What happens to symbolic links on the way.
+/// Treatment of symbolic links on the way.
 #[derive(Clone, Copy, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum Links {
     /// They are resolved as if the root were `/`.
@@ -22,10 +22,10 @@ pub enum Links {
     Refused,
 }
 
-/// What tells a directory from another one that is at its path later.
+/// Identity of a directory, which tells it from another one that is at its path later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct RootIdentity {
-    /// Of its file system, as stat has it.
+    /// Device of its file system, as stat has it.
     pub device: u64,
     /// Its number there.
     pub inode: u64,
@@ -101,7 +101,7 @@ impl Root {
         })
     }
 
-    /// What the kernel calls it, from here; of a directory that is in no mount of ours, the path in its own.
+    /// Returns the kernel's path of the directory, from here; for a directory that is in no mount of ours, the path in its own mount.
     pub fn path(&self) -> Option<PathBuf> {
         match &self.0 {
             Place::Here(root) => descriptor_path(root),
@@ -135,7 +135,7 @@ impl Root {
         open_regular(open_at(&folder, name.as_ref(), flags, false)?)
     }
 
-    /// What the regular file at `path` is, which is not opened.
+    /// Returns the facts about the regular file at `path`, which is not opened.
     pub fn look(&self, path: &Path, links: Links) -> Result<Facts, Refusal> {
         match &self.0 {
             Place::Here(root) => look_at(resolved(root, path, links)?),
@@ -143,7 +143,8 @@ impl Root {
         }
     }
 
-    /// Where in this root the file is, with all links resolved. Another user may have moved it meanwhile, so it is only a path to open here.
+    /// Returns the path of the file in this root, with all links resolved. Another user may have moved it meanwhile, so it is only a path to open
+    /// here.
     pub fn path_of(&self, file: &RegularFile) -> Option<PathBuf> {
         let of_root = self.path()?;
         let inner = file.path.as_ref()?.strip_prefix(of_root).ok()?;

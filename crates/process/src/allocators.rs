@@ -29,7 +29,7 @@ pub struct Allocators {
     #[serde(rename = "environment", serialize_with = "as_map")]
     #[schemars(with = "std::collections::BTreeMap<String, String>")]
     pub settings: Vec<(String, String)>,
-    /// Of the C library.
+    /// Version of the C library.
     #[serde(skip)]
     pub version: Option<(u32, u32)>,
     /// The executable is of 32 bits.
@@ -49,7 +49,7 @@ pub struct Allocator {
     pub path: String,
 }
 
-/// What an allocator said of itself when it was asked.
+/// Statistics that an allocator reported about itself when ramson asked it.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Figures {
     /// Its function.
@@ -198,7 +198,7 @@ impl Allocator {
     }
 }
 
-/// What cannot be known of other allocators from outside.
+/// Says what ramson cannot know of another allocator from outside.
 fn unreadable(kind: AllocatorKind) -> &'static str {
     match kind {
         AllocatorKind::Jemalloc => {

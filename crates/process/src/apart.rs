@@ -27,7 +27,7 @@ const MOST_BYTES: u64 = 1 << 47;
 /// A longer path of an area is passed without its directory.
 const MOST_PATH_BYTES: usize = 256;
 
-/// What to read. The descriptors are those of the memory and of its pagemap.
+/// Question to the helper: what to read. The descriptors are those of the memory and of its pagemap.
 #[derive(BorshSerialize, BorshDeserialize)]
 pub(crate) struct Question {
     pub areas: Vec<Area>,
@@ -37,14 +37,14 @@ pub(crate) struct Question {
     pub effort: Effort,
 }
 
-/// What is seen in memory beside the allocator's statistics.
+/// Facts seen in memory in addition to the allocator's statistics.
 #[derive(Default, BorshSerialize, BorshDeserialize)]
 pub struct Sight {
     /// Starts of the areas that are threads' stacks, ascending.
     pub stacks: Vec<u64>,
     /// Bytes of zeros in huge pages, by the starts of their areas, ascending.
     pub padding: Vec<(u64, u64)>,
-    /// Where the variables end that areas begin with, by the starts of these, ascending.
+    /// Ends of the variables that areas begin with, by the starts of these areas, ascending.
     pub variables: Vec<(u64, u64)>,
 }
 
@@ -80,7 +80,7 @@ impl Sight {
         of_area(&self.padding, area).unwrap_or(0)
     }
 
-    /// Where the variables end that an area begins with; `None` where that is not known.
+    /// Returns the end of the variables that an area begins with; `None` if that end is not known.
     pub fn end_of_variables(&self, area: &Area) -> Option<u64> {
         of_area(&self.variables, area)
     }
@@ -111,7 +111,7 @@ fn ask<T: BorshDeserialize>(
     borsh::from_slice(&answer).map_err(|_| Failure::BadAnswer)
 }
 
-/// What a helper needs of areas.
+/// Copies areas for a helper, with long paths shortened.
 fn slim(areas: &[Area]) -> Vec<Area> {
     let path = |area: &Area| match area.path.len() {
         0..=MOST_PATH_BYTES => area.path.clone(),
@@ -151,7 +151,7 @@ pub fn look(memory: &ProcessMemory, areas: &[Area]) -> Sight {
     sight.ok().filter(|sight| sight.is_of(areas)).unwrap_or_default()
 }
 
-/// What touches each of these blocks, as `glibc::beside` tells; `None` for those of which nothing is known.
+/// Returns the free memory that touches each of these blocks, as `glibc::beside` does; `None` for a block of which nothing is known.
 pub fn beside(
     memory: &ProcessMemory,
     statistics: &Statistics,
@@ -173,7 +173,7 @@ pub(crate) fn areas(by: &Apart, smaps: &File) -> Result<Vec<Area>, Failure> {
     Some(areas).filter(|areas| are_areas(areas)).ok_or(Failure::BadAnswer)
 }
 
-/// What is looked for in a binary.
+/// Runs a search in a binary, in the helper. Finds nothing if the helper fails.
 pub fn search(by: &Apart, file: BorrowedFd, what: Search) -> Found {
     ask(by, SEARCH, &what, &[file]).unwrap_or_default()
 }
@@ -184,7 +184,7 @@ pub fn peek(by: &Apart, files: &[BorrowedFd], address: u64, length: u64) -> Opti
     bytes.filter(|bytes| bytes.len() as u64 == length)
 }
 
-/// What is at each of these places.
+/// Returns the head at each of these addresses; `None` for a head that cannot be read.
 pub fn heads(by: &Apart, files: &[BorrowedFd], addresses: &[u64]) -> Vec<Option<Head>> {
     let heads: Result<Vec<Option<Head>>, Failure> = ask(by, HEADS, &addresses, files);
     heads

@@ -11,12 +11,12 @@ use std::ops::Range;
 /// Asked of smaps at once. The kernel writes whole entries until it has as much, and counts the pages of an area once more if its entry does
 /// not fit into the rest of a page. It fits where only this much is before it.
 const SMAPS_READ_BYTES: usize = 1024;
-/// Of areas that are read whole: the variables of a C library or loader.
+/// Most bytes of areas that are read whole: the variables of a C library or loader.
 const MOST_WHOLE_BYTES: u64 = 64 << 20;
-/// Of all areas' paths: longer ones are cut.
+/// Most bytes of all areas' paths: beyond that, paths lose their directory.
 const MOST_PATH_BYTES: usize = 32 << 20;
 
-/// What is behind an area.
+/// Backing of an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// Nothing: the heap, mmap'd memory, stacks.
@@ -40,9 +40,9 @@ pub struct Area {
     pub permissions: [u8; 4],
     /// Offset in the file.
     pub offset: u64,
-    /// Of the file, as maps have it; 0 if there is none.
+    /// Device of the file, as maps shows it; 0 if there is no file.
     pub device: u64,
-    /// Of the file; 0 if there is none.
+    /// Inode of the file; 0 if there is no file.
     pub inode: u64,
     /// File, `[heap]`, a name that the program gave it, or empty.
     pub path: String,
@@ -52,7 +52,7 @@ pub struct Area {
     pub anonymous: u64,
     /// Resident, and in use by other processes too.
     pub shared: u64,
-    /// Of the anonymous memory, in transparent huge pages.
+    /// Anonymous memory in transparent huge pages.
     pub anonymous_huge: u64,
     /// In hugetlbfs, which is not part of RSS.
     pub hugetlb: u64,
@@ -65,7 +65,7 @@ pub struct Area {
 }
 
 impl Area {
-    /// What is behind it, as far as its name tells.
+    /// Returns the backing of the area, as far as its name tells.
     pub fn backing(&self) -> Backing {
         const SHARED: [&str; 4] = ["/dev/shm/", "/memfd:", "/SYSV", "/dev/zero"];
         match self.path.as_str() {
@@ -227,7 +227,7 @@ fn add_figure(area: &mut Area, key: &[u8], value: &[u8]) {
     }
 }
 
-/// What tells files apart well enough where a process has too many long paths.
+/// Cuts a path to its file name, which tells files apart well enough if a process has too many long paths.
 pub(crate) fn without_directory(path: &str) -> String {
     match path.rsplit_once('/') {
         Some((_, name)) if path.starts_with('/') => format!("/…/{name}"),

@@ -19,7 +19,7 @@ use std::path::Path;
 
 /// Read of one file, for its texts and once more for its tables.
 const MOST_READ_BYTES: u64 = 256 << 20;
-/// What lies beyond is not looked at.
+/// Most bytes of a file that are looked at.
 const MOST_FILE_BYTES: u64 = 16 << 30;
 /// Read at once of a text.
 const PIECE_BYTES: usize = 1 << 20;
@@ -59,24 +59,24 @@ impl Binary {
         Some(Self::new(opened).of_process(pid))
     }
 
-    /// What is at `path` in the root directory of process `pid` by now.
+    /// Opens the file that is at `path` in the root directory of process `pid` by now.
     pub fn at(pid: u32, path: &str) -> Option<Self> {
         let open = || Root::of_process(pid)?.open(Path::new(path), Links::WithinRoot);
         Some(Self::new(watched::opened(pid, open).ok()?).of_process(pid))
     }
 
-    /// What another process has opened.
+    /// Wraps a file that another process opened.
     pub(crate) fn given(file: File) -> Option<Self> {
         RegularFile::given(file).ok().map(Self::new)
     }
 
-    /// Of another user's process it is read apart, whoever owns the file.
+    /// Has a helper read the file if the process is another user's, whoever owns the file.
     fn of_process(self, pid: u32) -> Self {
         let by = for_process(pid).or_else(|| for_owner(self.facts.owner));
         Self { by, ..self }
     }
 
-    /// What is found in it. Nothing where the helper that looks fails.
+    /// Returns the result of a search in the file. Finds nothing if the helper that looks fails.
     pub fn search(&self, what: Search) -> Found {
         match &self.by {
             None => what.run(self),
@@ -106,7 +106,7 @@ impl Binary {
         Some(Self { file, ..self })
     }
 
-    /// So many of its first bytes, if it is not shorter.
+    /// Returns the first `LENGTH` bytes of the file; `None` if the file is shorter.
     pub fn head<const LENGTH: usize>(&self) -> Option<[u8; LENGTH]> {
         let mut bytes = [0; LENGTH];
         self.file.read_exact_at(&mut bytes, 0).ok()?;
@@ -119,7 +119,7 @@ impl Binary {
             (vec![0; OVERLAP_BYTES + PIECE_BYTES], 0, MOST_READ_BYTES);
         let mut at = 0;
         while let Some(stored) = self.stored(at).filter(|_| left > 0) {
-            // What lies before a hole ends there.
+            // Bytes kept from before a hole end at the hole.
             kept = if stored.start == at { kept } else { 0 };
             let length = (stored.end - stored.start).min(PIECE_BYTES as u64).min(left) as usize;
             let read = self.file.read_at(&mut piece[kept..kept + length], stored.start).ok()?;

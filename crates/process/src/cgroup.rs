@@ -4,7 +4,7 @@ use crate::text;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// What version 1 says where there is no limit: pages, rounded, up to the largest number.
+/// Least number of bytes that means no limit: version 1 then shows the largest number, rounded to pages.
 const NO_LIMIT: u64 = 1 << 62;
 /// Tasks wait for memory for this part of the last 10 s, in percent, or more: the group is stalled.
 const STALLED_PERCENT: f64 = 10.0;
@@ -46,7 +46,7 @@ pub struct Group {
 pub struct Groups(Vec<Group>);
 
 impl Groups {
-    /// Of process `pid`. One that has died is in none, by version 1.
+    /// Returns the groups of process `pid`. Version 1 lists none for a process that has died.
     pub fn of(pid: u32) -> Self {
         let read = |path: &str| text::read(path).unwrap_or_default();
         Self::find(&read(&format!("/proc/{pid}/cgroup")), &read("/proc/self/mountinfo"))
@@ -165,7 +165,7 @@ pub(crate) fn lines_of(groups: &str) -> impl Iterator<Item = (&str, &str)> {
 pub(crate) struct Mount<'a> {
     pub root: &'a str,
     pub point: &'a str,
-    /// Of version 1, which name its controllers.
+    /// Mount options of version 1, which name the controllers of the file system.
     pub options: Option<&'a str>,
 }
 

@@ -12,7 +12,7 @@ pub fn since_boot_ns() -> u64 {
     ns(ClockId::Boottime)
 }
 
-/// Of the processors, spent by this thread.
+/// CPU time that this thread has spent, in ns.
 pub fn thread_cpu_ns() -> u64 {
     ns(ClockId::ThreadCPUTime)
 }

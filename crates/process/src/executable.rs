@@ -1,4 +1,4 @@
-//! What a process's executable contains: an allocator, a C library, a language's run time.
+//! Contents of a process's executable: an allocator, a C library, a language's run time.
 
 use crate::binary::Binary;
 use crate::identify;
@@ -17,7 +17,7 @@ const RUNTIMES: [(&str, &str); 6] = [
     ("/bin/python", PYTHON),
 ];
 
-/// Where the arenas of Python 3.10 and newer have less than 1 MiB, they are not Python's.
+/// Owner of memory in Python's arenas. In Python 3.10 and newer, an arena of less than 1 MiB is not Python's.
 const PYTHON: &str = "Python's own arenas (PYTHONMALLOC=malloc shows them)";
 
 /// Texts that each version of an allocator contains, also where its symbols are gone.
@@ -145,7 +145,7 @@ fn linked_into(binary: &Binary, may_be_static: bool) -> Option<&'static str> {
     defined.allocator().filter(|_| !defined.is_loader)
 }
 
-/// What the symbols tell that a file defines.
+/// Definitions that the symbols of a file tell.
 #[derive(Default)]
 struct Defined {
     has_v8: bool,

@@ -6,11 +6,11 @@ use memchr::memmem;
 /// Allocators that are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocatorKind {
-    /// Of another C library.
+    /// Allocator of musl, another C library.
     Musl,
     /// By its library's name.
     Jemalloc,
-    /// Of gperftools.
+    /// Allocator of gperftools.
     Tcmalloc,
     /// Microsoft's.
     Mimalloc,
@@ -47,7 +47,7 @@ pub fn replacing_allocator<'a>(
     let found = areas.iter().filter_map(|area| {
         let name = base_name(&area.path);
         let known = LIBRARIES.iter().find(|(start, _)| name.starts_with(start));
-        // Where the loader's name is a link; glibc's file of this name is a script for the linker.
+        // musl has a file of this name if the loader's name is a link; glibc's file of this name is a script for the linker.
         let musl = (name == "libc.so").then_some(AllocatorKind::Musl);
         Some((known.map(|&(_, kind)| kind).or(musl)?, area))
     });
@@ -114,7 +114,7 @@ pub fn jemalloc_version(library: &[u8]) -> Option<String> {
 pub fn settings(environ: &[u8]) -> Vec<(String, String)> {
     let is_known =
         |variable: &&[u8]| VARIABLES.iter().any(|known| variable.starts_with(known.as_bytes()));
-    // Of zeros, there may be any number.
+    // Any number of zeros may lie between variables.
     let variables = environ.split(|&byte| byte == 0).filter(|variable| !variable.is_empty());
     let setting = |variable: &[u8]| {
         let variable = String::from_utf8_lossy(variable);

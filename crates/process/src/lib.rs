@@ -1,4 +1,4 @@
-//! What the kernel and the allocator tell of a process, read from outside, without stopping it.
+//! Facts about a process from the kernel and the allocator, read from outside, without stopping the process.
 //!
 //! The C library's arenas are found and walked by their own consistency ([`glibc`]); of other allocators only the name is known
 //! ([`identify`]). All memory is reached through [`Memory`], so that everything can run on a snapshot.

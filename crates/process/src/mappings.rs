@@ -29,11 +29,12 @@ pub struct Mapping {
     pub access: [u8; 4],
     /// Offset in the file.
     pub offset: u64,
-    /// Of the file; 0 if there is none.
+    /// Device of the file; 0 if there is no file.
     pub device: u64,
-    /// Of the file; 0 if there is none.
+    /// Inode of the file; 0 if there is no file.
     pub inode: u64,
-    /// File, `[heap]`, a name that the program gave it, or empty. A file that is neither mapped as code there nor shared may have no name of its own here: `/…`.
+    /// File, `[heap]`, a name that the program gave it, or empty. A file that is neither mapped as code there nor shared may have no name of its own
+    /// here: `/…`.
     pub path: String,
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 /// Bytes of a page on the only architecture whose layouts are known, x86-64.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// Of one range, 1 TiB: more come of numbers that are torn.
+/// Most pages of one range, 1 TiB: torn numbers yield larger ranges.
 const MOST_PAGES: u64 = 1 << 28;
 /// Read whole at most.
 const MOST_READ_BYTES: u64 = 64 << 20;
@@ -21,7 +21,7 @@ pub trait Memory {
     /// Fills `buffer` with what is at `address`; false if any of it cannot be read.
     fn read(&self, address: u64, buffer: &mut [u8]) -> bool;
 
-    /// What is at each of these places; `None` where it cannot be read.
+    /// Returns the head at each of these addresses; `None` for a head that cannot be read.
     fn heads(&self, addresses: &[u64]) -> Vec<Option<Head>> {
         let head = |&address: &u64| {
             let mut bytes = [0; HEAD_BYTES];
@@ -48,7 +48,7 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Of the pages that `start..end` touches; `None` if they cannot be known, or the range is none that a process has.
+    /// Returns the presence of the pages that `start..end` touches; `None` if it cannot be known, or if no process can have the range.
     pub fn of(memory: &impl Memory, start: u64, end: u64) -> Option<Self> {
         let start = page_of(start);
         let end = end.max(start).checked_next_multiple_of(PAGE_BYTES)?;
@@ -98,7 +98,7 @@ impl Presence {
 
     fn resident_bytes_slow(&self, start: u64, end: u64) -> u64 {
         let whole = u64::from(self.before(end).saturating_sub(self.before(start))) * PAGE_BYTES;
-        // Of the first page too much, of the last one nothing yet.
+        // `whole` counts too much of the first page and nothing yet of the last one.
         let below = if self.is_present(start) { start % PAGE_BYTES } else { 0 };
         let above = if self.is_present(end) { end % PAGE_BYTES } else { 0 };
         if start < end { whole + above - below } else { 0 }
@@ -191,7 +191,7 @@ pub fn half_word_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().map(|&word| u32::from_le_bytes(word))
 }
 
-/// What is in `start..start + length`, if all of its pages are present.
+/// Returns the bytes of `start..start + length`, if all of their pages are present.
 pub fn read_present(memory: &impl Memory, start: u64, length: usize) -> Option<Vec<u8>> {
     let end = start.checked_add(length as u64)?;
     let presence = Presence::of(memory, start, end)?;

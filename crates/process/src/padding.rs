@@ -1,4 +1,4 @@
-//! What transparent huge pages added: pages of zeros, which most likely the program never touched.
+//! Padding that transparent huge pages added: pages of zeros, which most likely the program never touched.
 
 use crate::areas::Area;
 use crate::memory::{Memory, PAGE_BYTES, Presence};

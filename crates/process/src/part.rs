@@ -1,23 +1,23 @@
 //! The terms of RSS, and their parts.
 
-/// What RSS is made of, in the order in which it is shown.
+/// Terms that RSS is made of, in the order in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Term {
     /// Blocks that the program has.
     Live,
     /// Blocks that the program has and the profile does not: from before the attach or the fork, or made unseen.
     Unseen,
-    /// What the program freed and the allocator has not returned.
+    /// Memory that the program freed and the allocator has not returned.
     Free,
     /// The allocator's own bytes.
     Metadata,
     /// In the areas of an allocator that cannot be read, beyond what lives there: free, its own bytes, and what it rounds up.
     Held,
-    /// Of a forked child: what it still shares with its parent, copy on write.
+    /// Memory that a forked child still shares with its parent, copy on write.
     Inherited,
     /// Anonymous memory that the program mapped itself, as far as it was recorded.
     Mmap,
-    /// Of threads.
+    /// Stacks of threads.
     Stacks,
     /// Mapped binaries, with their variables.
     CodeAndData,
@@ -31,7 +31,7 @@ pub enum Term {
     Ramson,
     /// Anonymous memory of which no more is known.
     Other,
-    /// What changed during the measurement; may be negative.
+    /// Change of RSS during the measurement; may be negative.
     Moved,
 }
 
@@ -61,7 +61,7 @@ impl Term {
 pub enum Part {
     /// In blocks that the program has, by the allocator's statistics.
     Live,
-    /// Of these, what the profile of an attached program or of a forked child does not have.
+    /// Blocks among these that the profile of an attached program or of a forked child does not contain.
     Unseen,
     /// Free: at the top of arenas.
     Top,
@@ -81,7 +81,7 @@ pub enum Part {
     Inherited,
     /// Extents: anonymous memory that the program mapped itself.
     Extents,
-    /// Of threads.
+    /// Stacks of threads.
     Stacks,
     /// Pages of binaries' files.
     Code,
@@ -101,7 +101,7 @@ pub enum Part {
     Padding,
     /// In arenas, but not walked.
     NotWalked,
-    /// What changed during the measurement; may be negative.
+    /// Change of RSS during the measurement; may be negative.
     Moved,
 }
 

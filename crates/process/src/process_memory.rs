@@ -25,14 +25,14 @@ pub struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// Of process `pid`. The kernel asks for the right to trace it.
+    /// Opens the memory of process `pid`. The kernel asks for the right to trace the process.
     pub fn open(pid: u32) -> io::Result<Self> {
         let open = |name| wait_for_process(pid, move || File::open(format!("/proc/{pid}/{name}")))?;
         let by = for_process(pid);
         Ok(Self { pid: Some(pid), by, memory: open("mem")?, pagemap: open("pagemap")? })
     }
 
-    /// What another process has opened.
+    /// Wraps the files that another process opened.
     pub(crate) fn given(memory: File, pagemap: File) -> Self {
         Self { pid: None, by: None, memory, pagemap }
     }
@@ -149,7 +149,7 @@ mod tests {
         };
         assert!(told.1 > (end - start) / 3);
         assert_eq!(scanned, told);
-        // What was read and never written is a page of zeros, which RSS has not.
+        // Memory that was read and never written is the page of zeros, which RSS does not count.
         let untouched = vec![0u8; PAGES * PAGE_BYTES as usize];
         let start = (untouched.as_ptr() as u64).next_multiple_of(PAGE_BYTES);
         let pages = untouched.chunks(PAGE_BYTES as usize);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where systemd has units, and the links that are their other names.
+/// Directories of systemd's units, and of the links that are their other names.
 const UNIT_DIRECTORIES: [&str; 4] = [
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -15,7 +15,7 @@ const UNIT_DIRECTORIES: [&str; 4] = [
     "/lib/systemd/system",
 ];
 
-/// Of its arguments; a program may show any length.
+/// Most bytes of a command line that are read; a program may show any length.
 const MOST_COMMAND_BYTES: u64 = 64 << 10;
 
 /// Every process ID, ascending. A process may be gone by the time that it is looked at.
@@ -60,7 +60,7 @@ fn descendants(root: u32, parents: &BTreeMap<u32, u32>) -> Vec<u32> {
     found
 }
 
-/// What started a process, and what started that, up to the first one.
+/// Returns the ancestors of a process: its parent, the parent's parent, and so on, up to the first process.
 pub fn above(pid: u32) -> Vec<u32> {
     let next = |pid: &u32| parent(*pid).filter(|&above| above != 0);
     std::iter::successors(next(&pid), next).collect()
@@ -116,7 +116,7 @@ fn is_of_unit(groups: &str, unit: &str) -> bool {
 
 struct GroupPath<'a> {
     path: String,
-    /// Of a directory: its file system.
+    /// Mount of the control groups' file system, if the path is a directory below a mount point.
     mount: Option<Mount<'a>>,
 }
 

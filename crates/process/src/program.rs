@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// What runs a script that does not name its interpreter, as execvp(3) does.
+/// Shell that runs a script that does not name its interpreter, as execvp(3) does.
 const SHELL: &str = "/bin/sh";
 /// Most interpreters of interpreters that the kernel follows.
 const MAX_SCRIPTS: usize = 5;
@@ -30,7 +30,7 @@ const HEAD_BYTES: u64 = 64 << 10;
 
 /// A program that can be started.
 pub struct Program {
-    /// Where it was found.
+    /// Path at which the program was found.
     pub path: PathBuf,
     /// Why it cannot be profiled, and what to do.
     pub obstacle: Option<Obstacle>,
@@ -39,9 +39,9 @@ pub struct Program {
 /// Why a program cannot be profiled. Displays as two sentences without the last full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
-    /// What it is.
+    /// Reason why the program cannot be profiled.
     pub finding: String,
-    /// What can be done instead.
+    /// Action that can be taken instead.
     pub remedy: String,
 }
 
@@ -180,7 +180,7 @@ pub fn obstacle_of_running(pid: u32) -> Option<Obstacle> {
     }
 }
 
-/// What a program may do that its user may not, by the rules of bprm_fill_uid and cap_bprm_creds_from_file in the kernel: the loader is
+/// Finds the rights that a program gets and its user lacks, by the rules of bprm_fill_uid and cap_bprm_creds_from_file in the kernel: the loader is
 /// in secure mode then (`AT_SECURE`). For root, a file's capabilities change nothing.
 fn privileges_gained(path: &Path) -> Option<Obstacle> {
     if rustix::fs::statvfs(path)

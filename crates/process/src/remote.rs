@@ -92,14 +92,14 @@ pub fn present_runs(
         let found = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut argument) };
         let found = usize::try_from(found).map_err(|_| Error::last_os_error())?;
         runs.iter().take(found).for_each(|run| visit(run.start, run.end));
-        // Where it ends early, the list was full.
+        // A scan that ends early has filled the list.
         at = argument.walk_end.max(at + 1);
     }
     Ok(())
 }
 
-/// The mapping that covers `address`, else the next one, if there is one, of a file or of any kind; fails where there is no such call. To name a file costs more than
-/// the rest: only that of code, of shared memory, of what is no file, and of huge pages is told.
+/// Returns the mapping that covers `address`, else the next one, if there is one, of a file or of any kind. Fails if the kernel lacks the call.
+/// Naming a file costs more than the rest: only code, shared memory, memory without a file, and huge pages get their names.
 pub fn mapping(maps: &File, address: u64, of_file: bool) -> Result<Option<Mapping>> {
     let kind = if of_file { PROCMAP_QUERY_FILE_BACKED_VMA as u64 } else { 0 };
     let Some(found) = query(maps, address, kind, &mut [])? else { return Ok(None) };
@@ -142,7 +142,7 @@ fn name(maps: &File, found: &procmap_query) -> Result<String> {
     Ok(String::from_utf8_lossy(name).replace('\n', "\\012"))
 }
 
-/// Of a kind, which is a flag of the query.
+/// Queries the mapping at `address`, or the next one, of a kind, which is a flag of the query.
 fn query(maps: &File, address: u64, kind: u64, name: &mut [u8]) -> Result<Option<procmap_query>> {
     // SAFETY: all zero is a valid value of a structure of integers.
     let mut query: procmap_query = unsafe { std::mem::zeroed() };

@@ -1,4 +1,4 @@
-//! What to do where the kernel does not let a process be looked at.
+//! Next steps if the kernel does not let ramson look at a process.
 
 use crate::stat;
 use rustix::process::getuid;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub struct OtherRoot {
     /// Which one it is.
     pub identity: RootIdentity,
-    /// Where it is found from here; `None`: nowhere.
+    /// Path at which the root directory is found from here; `None` if there is no such path.
     pub path: Option<PathBuf>,
 }
 
@@ -33,9 +33,10 @@ pub fn other_root(pid: u32) -> Option<OtherRoot> {
     })
 }
 
-/// Where the mount that a process has as its root directory may be in another mount namespace. Both texts are as mountinfo has them (proc(5)).
+/// Returns the paths at which the mount that a process has as its root directory may be in another mount namespace. Both texts are as mountinfo has
+/// them (proc(5)).
 fn places_of_mount(its: &str, own: &str) -> Vec<PathBuf> {
-    // What is mounted later hides what was there.
+    // A later mount hides what was there.
     let Some((device, root, _)) = its.lines().filter_map(mount).rfind(|mount| mount.2 == "/")
     else {
         return Vec::new();
@@ -55,7 +56,7 @@ fn mount(line: &str) -> Option<(&str, &str, &str)> {
     Some((fields.next()?, fields.next()?, fields.next()?))
 }
 
-/// What the kernel wrote as three octal digits is one byte: spaces, and what ends lines.
+/// Decodes bytes that the kernel wrote as three octal digits: spaces, and bytes that end lines.
 fn plain(escaped: &str) -> PathBuf {
     let (mut bytes, mut rest) = (Vec::new(), escaped.as_bytes());
     while let Some((&first, after)) = rest.split_first() {

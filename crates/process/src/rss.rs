@@ -18,25 +18,25 @@ use std::{iter, ops};
 
 /// Times that everything is read again because it changed meanwhile.
 const MOST_TRIES: u32 = 3;
-/// None begins when the others took so long.
+/// CPU time, in ns, after which no other try begins.
 const MOST_READING_NS: u64 = 1_000_000_000;
-/// So much of RSS, or so many bytes, may change without another try.
+/// Share of RSS, or number of bytes, that may change without another try.
 const STILL_SHARE: f64 = 0.01;
 const STILL_BYTES: i64 = 256 << 10;
-/// So much of RSS the interval of a survey may take: what is walked while it changes may be cut short, and stand for much.
+/// Share of RSS that half the interval of a survey may take. A piece that changes while it is walked may be cut short, and stand for much.
 const NARROW_SHARE: f64 = 0.1;
 
 /// RSS in parts, and what stands beside it. Bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explained {
-    /// What the kernel counts: the sum of the parts.
+    /// Resident bytes that the kernel counts: the sum of the parts.
     pub rss: u64,
     /// It changed faster than its parts can be read: they are of other moments than the total.
     pub is_unsettled: bool,
     parts: [i64; Part::ALL.len()],
     /// Not resident.
     pub swap: u64,
-    /// Of the anonymous memory, in transparent huge pages.
+    /// Anonymous memory in transparent huge pages.
     pub anonymous_huge: u64,
     /// Not part of RSS.
     pub hugetlb: u64,
@@ -81,7 +81,7 @@ impl Explained {
     }
 }
 
-/// Of several processes: the sums.
+/// Sums up several processes.
 impl<'a> iter::Sum<&'a Self> for Explained {
     fn sum<I: Iterator<Item = &'a Self>>(all: I) -> Self {
         all.fold(Self::default(), |mut sum, one| {
@@ -108,11 +108,11 @@ pub fn is_ramsons(area: &Area, previous: Option<&Area>, profile: Option<&str>) -
         || is_unnamed && (follows_library || area.is_not_dumped && area.is_never_huge)
 }
 
-/// What is known of a process beside its areas.
+/// Facts about a process in addition to its areas.
 pub struct Known<'a> {
     /// The allocator's statistics, read at about the same time.
     pub statistics: Option<&'a Statistics>,
-    /// What the program mapped itself, by address.
+    /// Memory that the program mapped itself, by address.
     pub extents: &'a [ops::Range<u64>],
     /// Addresses of blocks that live, in their order.
     pub blocks: &'a [u64],
@@ -126,7 +126,7 @@ pub struct Known<'a> {
     pub is_shmem: &'a dyn Fn(&Area) -> bool,
     /// Zeros in an area's huge pages, in bytes.
     pub padding: &'a dyn Fn(&Area) -> u64,
-    /// Where the variables end that an area begins with; `None`: all of it is.
+    /// End of the variables that an area begins with; `None` if it is not known: all of the area up to its first block counts then.
     pub end_of_variables: &'a dyn Fn(&Area) -> Option<u64>,
     /// Resident bytes of a part of an area; `None` where they cannot be known.
     pub resident: &'a dyn Fn(ops::Range<u64>) -> Option<u64>,
@@ -244,7 +244,7 @@ fn extent_bytes(area: &Area, known: &Known) -> u64 {
     within.map(bytes).sum::<u64>().min(area.rss)
 }
 
-/// Of a part of an area; by its share of the addresses where the pages cannot be asked.
+/// Returns the resident bytes of a part of an area, estimated by its share of the addresses if the pages cannot be asked.
 fn resident_bytes(area: &Area, part: ops::Range<u64>, known: &Known) -> u64 {
     if part == (area.start..area.end) {
         return area.rss;
@@ -266,14 +266,14 @@ fn add_statistics(explained: &mut Explained, statistics: &Statistics) {
     add(Part::Metadata, metadata + statistics.chunk_metadata_bytes());
     add(Part::NotWalked, sum(|arena| arena.not_walked_resident_bytes));
     add(Part::Live, statistics.live_resident_bytes());
-    // What the two readings do not agree about.
+    // Bytes about which the two readings do not agree.
     let all: i64 = explained.parts.iter().sum();
     explained.add(Part::Moved, explained.rss as i64 - all);
 }
 
 /// A process's memory as it was read at one moment.
 pub struct Reading {
-    /// Of one reading of smaps.
+    /// RSS in parts, by one reading of smaps.
     pub explained: Explained,
     /// The C library's statistics, or why they were not read.
     pub statistics: Result<Statistics, Missing>,
@@ -290,7 +290,7 @@ pub struct Request<'a> {
     pub effort: Effort,
     /// ramson's file in this process.
     pub profile: Option<&'a str>,
-    /// What the program mapped itself, by address.
+    /// Memory that the program mapped itself, by address.
     pub extents: &'a [ops::Range<u64>],
     /// Addresses of blocks that live, in their order.
     pub blocks: &'a [u64],
@@ -315,7 +315,7 @@ pub fn read(
         let statistics = match &memory {
             Err(why) => Err(why.clone()),
             Ok(_) if forked::is_mostly_shared(&areas, parent) => Err(forked::missing(parent)),
-            // What the program mapped itself may look like blocks that malloc mapped.
+            // Memory that the program mapped itself may look like blocks that malloc mapped.
             Ok(memory) => {
                 let searched = without(&areas, request.extents);
                 allocators.statistics(memory, &searched, request.effort)

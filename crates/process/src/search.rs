@@ -1,13 +1,13 @@
-//! What is looked for in binaries, and what is found.
+//! Searches in binaries, and their results.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 
-/// What can be looked for in a binary.
+/// Search in a binary.
 #[derive(Clone, Copy, Debug, BorshSerialize, BorshDeserialize)]
 pub enum Search {
     /// Version and package of the C library.
     GlibcVersion,
-    /// Of its library.
+    /// Version of jemalloc, in its library.
     JemallocVersion,
     /// Whether it is a program of 32 bits.
     Is32Bit,
@@ -22,7 +22,7 @@ pub enum Search {
     },
 }
 
-/// What was found.
+/// Result of a search.
 #[derive(Debug, Default, BorshSerialize, BorshDeserialize)]
 pub enum Found {
     /// It is not there.

@@ -30,7 +30,7 @@ impl Handler for MemoryReader {
             MAPPINGS => return mappings::answer(body, files),
             AREAS => {
                 let [smaps] = files.try_into().ok()?;
-                // Of a process that has just ended there are none.
+                // A process that has just ended has no areas.
                 return borsh::to_vec(&areas::parse_file(smaps).unwrap_or_default()).ok();
             }
             SEARCH => {

@@ -22,7 +22,7 @@ pub fn read_smaps(pid: u32) -> Result<Vec<Area>> {
 pub struct Areas {
     /// In the order of their addresses.
     pub all: Vec<Area>,
-    /// What the kernel counts as resident: the sum of the areas, if that is settled.
+    /// Resident bytes that the kernel counts: the sum of the areas, if that is settled.
     pub rss: u64,
     /// The sum lies between the kernel's total right before the reading and right after it.
     pub is_settled: bool,

@@ -1,4 +1,4 @@
-//! Where threads' stacks are, also of threads that run: by the thread's descriptor at the end of each.
+//! Finds threads' stacks, also of threads that run: by the thread's descriptor at the end of each stack.
 //!
 //! A guard lies below each. Since glibc 2.42 and Linux 6.13 it is no area of its own, and stacks that
 //! touch are one area: there the loader's lists of threads tell, which it has since 2.34.
@@ -16,13 +16,13 @@ const SEARCHED_PAGES: u64 = 2;
 /// Thread-local storage of libraries that is searched, below the descriptor.
 const SEARCHED_STORAGE_BYTES: u64 = 4 * PAGE_BYTES;
 
-/// Where a descriptor (`struct pthread`) has its links in a list: behind its header, which has this size on x86-64 in every version.
+/// Offset of the list links in a descriptor (`struct pthread`): after its header, which has this size on x86-64 in every version.
 const LINKS: u64 = 704;
 
-/// Of a descriptor, in every version that has it at the top of a stack.
+/// Bytes of a descriptor, in every version that has it at the top of a stack.
 const DESCRIPTOR_BYTES: usize = 2304;
 
-/// What threads' variables may refer to is searched for no more than these.
+/// Number of chunks, found in threads' variables, after which no other thread is searched.
 const MOST_CHUNKS: usize = 1 << 22;
 
 /// The loader's lists have that many threads at most.
@@ -39,7 +39,7 @@ pub fn thread_stacks(memory: &impl Memory, areas: &[Area]) -> Vec<u64> {
     stacks.into_iter().collect()
 }
 
-/// Where the threads' stacks are, ascending, for those that the kernel tells (threads that are blocked; ptrace rights needed).
+/// Returns the threads' stack pointers, ascending, as far as the kernel tells them (threads that are blocked; ptrace rights needed).
 pub fn stack_pointers(pid: u32) -> Vec<u64> {
     const MOST_THREADS: usize = 4096;
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();

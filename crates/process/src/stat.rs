@@ -1,4 +1,4 @@
-//! That a process is there, since when, and its resident bytes: what is cheap to ask.
+//! Facts about a process that are cheap to ask: that it is there, since when, and its resident bytes.
 
 use crate::text;
 use rustix::param::page_size;
@@ -40,13 +40,13 @@ fn field(stat: &str, number: usize) -> Option<&str> {
     stat.rsplit_once(") ")?.1.split_ascii_whitespace().nth(number - 3)
 }
 
-/// What a line `NAME: …` of a file such as /proc/PID/status says.
+/// Returns the value of a line `NAME: …` of a file such as /proc/PID/status.
 pub fn line<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = status.lines();
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-/// Where such a line has kB; bytes.
+/// Returns the value of such a line in bytes, if the line is in kB.
 pub fn bytes(status: &str, name: &str) -> Option<u64> {
     Some(line(status, name)?.strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }

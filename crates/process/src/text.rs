@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Of a line of /proc/PID/maps: a path has at most 4,096 bytes, each of which is shown as four if it ends lines.
+/// Most bytes of a line of /proc/PID/maps: a path has at most 4,096 bytes, and each byte that ends lines is shown as four.
 const MOST_LINE_BYTES: u64 = 32 << 10;
 
-/// What is not UTF-8 is replaced: names of programs, files and mount points may be any bytes, and the kernel cuts some of them
+/// Reads a file as text and replaces what is not UTF-8: names of programs, files and mount points may be any bytes, and the kernel cuts some of them
 /// in the middle of a letter.
 pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())

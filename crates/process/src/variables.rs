@@ -1,10 +1,10 @@
-//! Where the variables of a mapped binary end that are not in its file: zeros, in the anonymous memory behind those that are. The kernel
-//! joins that with whatever else is mapped behind it.
+//! Ends of the variables of mapped binaries that are not in the file: zeros, in the anonymous memory after those that are. The kernel joins that
+//! memory with whatever else is mapped after it.
 
 use crate::areas::{Area, Backing};
 use crate::memory::{Memory, PAGE_BYTES, half_word_at, page_of, read_present, word_at};
 
-/// Of an ELF file of 64 bits (System V ABI): where its program headers are told, the size of each, and which of them are loaded.
+/// Parts of an ELF file of 64 bits (System V ABI): where its program headers are told, the size of each, and which of them are loaded.
 const HEADERS: usize = 32;
 const HEADER_BYTES: usize = 56;
 const LOADED: u32 = 1;

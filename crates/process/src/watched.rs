@@ -12,9 +12,10 @@ use std::io::{self, BufReader, Read};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Of mounts. A user may have 100,000 of them, each upon the last one and with paths of 4 KiB: the kernel takes minutes to tell them.
+/// Most bytes of mounts that are read. A user may have 100,000 of them, each upon the last one and with paths of 4 KiB: the kernel takes minutes to
+/// tell them.
 const MOST_MOUNTS_BYTES: u64 = 1 << 20;
-/// Of lines.
+/// Bytes of the buffer for lines.
 const BUFFER_BYTES: usize = 64 << 10;
 /// How long one that did not answer is not asked again.
 const SILENCE_LASTS: Duration = Duration::from_secs(60);
@@ -59,7 +60,7 @@ pub fn start(pid: u32, name: &str, most_bytes: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What is mounted where it runs (mountinfo of proc(5)), as far as `MOST_MOUNTS_BYTES` go.
+/// Returns the mounts where process `pid` runs (mountinfo of proc(5)), as far as `MOST_MOUNTS_BYTES` go.
 pub fn mounts(pid: u32) -> String {
     let text = start(pid, "mountinfo", MOST_MOUNTS_BYTES).unwrap_or_default();
     String::from_utf8_lossy(&text).into_owned()
@@ -70,7 +71,7 @@ pub fn lines(pid: u32, name: &str) -> io::Result<impl Iterator<Item = String>> {
     Ok(text::lines_of(BufReader::with_capacity(BUFFER_BYTES, open(pid, name)?)))
 }
 
-/// What `act` returns, which may wait for process `pid`, unless that takes too long.
+/// Returns the result of `act`, which may wait for process `pid`, unless that takes too long.
 pub fn wait_for_process<T: Send + 'static>(
     pid: u32,
     act: impl FnOnce() -> T + Send + 'static,
@@ -81,7 +82,7 @@ pub fn wait_for_process<T: Send + 'static>(
     }
 }
 
-/// What `open` opens that is of process `pid`, unless its file system does not answer.
+/// Returns the file of process `pid` that `open` opens, unless the file system does not answer.
 pub fn opened<T>(pid: u32, open: impl FnOnce() -> Result<T, Refusal>) -> io::Result<T> {
     if let Some(failure) = silent_lately(pid) {
         return Err(failure.into());

@@ -173,7 +173,7 @@ fn every_number_is_that_of_the_tree_which_report_prints() {
     }
 }
 
-/// Of a value that was added up in another order.
+/// Rounds a value, which may have been added up in another order.
 fn whole(estimate: Estimate) -> i64 {
     (estimate.value * 1e6).round() as i64
 }

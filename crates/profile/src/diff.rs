@@ -1,4 +1,4 @@
-//! What changed between two profiles: later − earlier per function and per stack, with the uncertainty of the difference.
+//! Changes between two profiles: later − earlier per function and per stack, with the uncertainty of the difference.
 //!
 //! Derivation. Estimates from different samples are independent, so their variances add. Two snapshots of one process are
 //! not: an allocation that is live in both was sampled once, with one weight, and cancels exactly, value and error. Let S
@@ -44,7 +44,7 @@ pub struct DiffRow {
 /// The functions whose flat or cum changed.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct DiffTable {
-    /// What the values count.
+    /// The sample type that the values count.
     pub sample_type: SampleType,
     /// Total of the earlier profile.
     pub old_total: Estimate,

@@ -25,7 +25,7 @@ pub const DROP_FRAMES: &str = concat!(
     r"|libramson::.*",
 );
 
-/// Where code without a name is the allocator's too: these libraries come without symbols, and their own profilers record
+/// Libraries whose code without a name is the allocator's, too: they come without symbols, and their own profilers record
 /// their inner frames.
 const ALLOCATOR_LIBRARIES: [&str; 3] = ["libjemalloc.so", "libtcmalloc", "libmimalloc.so"];
 
@@ -63,7 +63,7 @@ fn drop(profile: &mut Profile, is_dropped: impl Fn(&str) -> bool, mut drop_whole
     if !dropped.contains(&true) && !drop_whole.contains(&true) {
         return;
     }
-    // Of other locations the outer lines stay.
+    // A location that has lines of the program, too, keeps these outer lines.
     let mut drop_beneath = vec![false; profile.locations.len()];
     for (index, location) in profile.locations.iter_mut().enumerate() {
         match location.lines.iter().rposition(|line| dropped[line.function]) {

@@ -16,7 +16,7 @@ use std::ops::{Add, AddAssign, Neg, Sub};
 /// 97.5 % quantile of the standard normal distribution: half of a two-sided 95 % interval, in standard deviations.
 pub const NORMAL_QUANTILE_975: f64 = 1.959964;
 
-/// What one unit of a value is.
+/// The unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SampleUnit {
     /// Allocations.
@@ -37,7 +37,7 @@ pub struct Estimate {
     pub variance: f64,
 }
 
-/// `{"value": int, "half_width_95": int}`; null for what is not known. Where records were lost, also `"at_least": true`.
+/// `{"value": int, "half_width_95": int}`; null for what is not known. If records were lost, also `"at_least": true`.
 impl Serialize for Estimate {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let integer = |number: f64| number.is_finite().then_some(number as i64);
@@ -103,7 +103,7 @@ impl Estimate {
         Estimate { value: factor * self.value, variance: factor * factor * self.variance }
     }
 
-    /// What one recorded allocation of `size_bytes` contributes. `inverse_probability` is 1/p ≥ 1, the weight in
+    /// The contribution of one recorded allocation of `size_bytes`. `inverse_probability` is 1/p ≥ 1, the weight in
     /// objects. With w = 1/p: value w·x, variance (1 − p)/p²·x² = w·(w − 1)·x², where x is 1 object or s bytes.
     pub fn of_sample(size_bytes: u64, inverse_probability: f64, unit: SampleUnit) -> Estimate {
         let counted = match unit {

@@ -1,4 +1,4 @@
-//! What no real profile has, and a made-up one may: it is cut off before anything is computed. A few bytes of a file name a code
+//! Excess that no real profile has, and a made-up one may: it is cut off before anything is computed. A few bytes of a file name a code
 //! address again, and each time all its inlined frames; a view or an encoder that goes through the frames of all stacks would take
 //! time and memory for their product.
 
@@ -7,11 +7,11 @@ use crate::model::{Profile, StackSample};
 use hashbrown::HashMap;
 use std::sync::Arc;
 
-/// Frames of a stack, inlined ones included. What is deeper is cut at the root.
+/// Frames of a stack, inlined ones included. A deeper stack is cut at the root.
 const MOST_STACK_FRAMES: usize = 4096;
 /// Bytes of the name of a function or file. The longest of C++ templates have some thousands.
 pub const MOST_NAME_BYTES: usize = 16 << 10;
-/// Frames inlined into one code address. What is further out is cut.
+/// Frames inlined into one code address. Frames further out are cut.
 const MOST_INLINED: usize = 256;
 /// Frames of all stacks together, on average, for each code address in them; real programs have one to three.
 const MOST_FRAMES_PER_ADDRESS: u64 = 8;
@@ -40,7 +40,7 @@ pub fn cut_excess(profile: &mut Profile) -> Excess {
         cut_stacks(profile);
         now = Sums::of(profile);
     }
-    // So many inlined frames are within the bound whatever the stacks are.
+    // The loop ends, because `MOST_FRAMES_PER_ADDRESS` frames at each address are within the bound whatever the stacks are.
     while now.frames > FREE_FRAMES + MOST_FRAMES_PER_ADDRESS * now.addresses {
         cut_inlined(profile, now.most_inlined / 2);
         now = Sums::of(profile);
@@ -52,7 +52,7 @@ pub fn cut_excess(profile: &mut Profile) -> Excess {
     Excess { frames, names }
 }
 
-/// Of all stacks.
+/// Sums over all stacks.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     frames: u64,

@@ -90,7 +90,7 @@ fn finish(left: bool, matched: bool, step: Step, unmatched: &mut Vec<Step>) -> R
     Ok(())
 }
 
-/// What one expression matches.
+/// The functions and mappings that one expression matches.
 struct Matches {
     functions: Vec<bool>,
     mappings: Vec<bool>,

@@ -161,7 +161,7 @@ fn scaled(value: f64, step: f64, units: &[&'static str]) -> Option<(String, &'st
         return Some((format!("{:.0}", scaled.round() + 0.0), units[0]));
     }
     let mut unit = 0;
-    // What would be printed as a full step belongs to the next unit: 1023.7 KiB is 1.00 MiB.
+    // A value that would be printed as a full step belongs to the next unit: 1023.7 KiB is 1.00 MiB.
     while scaled.abs().round() >= step && unit + 1 < units.len() {
         scaled /= step;
         unit += 1;

@@ -1,4 +1,4 @@
-//! What a code address is called: the frames of every location, inlined ones included, as fine or coarse as the profile's
+//! Names of code addresses: the frames of every location, inlined ones included, as fine or coarse as the profile's
 //! granularity says.
 
 use crate::language::Language;
@@ -14,7 +14,7 @@ pub const STACKS_NOT_RECORDED: &str = "(stacks not recorded)";
 /// Name of the frame for code outside every mapping, where frames are files or mappings.
 pub const NO_MAPPING: &str = "(no mapping)";
 
-/// What counts as one frame, in pprof's words; `Mappings` is ours. Inlined frames stay frames of their own.
+/// The code that counts as one frame, in pprof's words; `Mappings` is ours. Inlined frames stay frames of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Granularity {
     /// Equal names are one function.
@@ -50,7 +50,7 @@ pub struct FrameName {
     pub file: Arc<str>,
     /// 0 unless lines are told apart, or it is that of one frame.
     pub line: u32,
-    /// Of a function that a language's run time compiled or interprets.
+    /// The language of a function that a run time compiled or interprets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<Language>,
 }
@@ -67,9 +67,9 @@ pub struct FrameAt {
 /// The frames of every location of one profile.
 pub struct FrameTable {
     names: Vec<FrameName>,
-    /// Of all locations end to end, which spares every frame of every stack a miss of the cache.
+    /// The frames of all locations end to end, which spares every frame of every stack a cache miss.
     frames: Vec<FrameAt>,
-    /// Where those of each location begin, and where the last ones end.
+    /// The index of each location's first frame, and the end of the last location's frames.
     starts: Vec<u32>,
     not_recorded: [FrameAt; 1],
 }
@@ -100,7 +100,7 @@ impl FrameTable {
         self.names.is_empty()
     }
 
-    /// What the tables take in memory without the texts, in bytes.
+    /// The memory of the tables without the texts, in bytes.
     pub fn bytes(&self) -> usize {
         self.names.capacity() * size_of::<FrameName>()
             + self.frames.capacity() * size_of::<FrameAt>()
@@ -177,7 +177,7 @@ impl FrameId {
 /// Frames as they get their names.
 struct Naming<'a> {
     profile: &'a Profile,
-    /// Of the functions.
+    /// The files of the functions.
     files: Vec<Arc<str>>,
     /// By function, where its name is all that a frame is told by: most frames need no look at their text then.
     of_function: Vec<Option<FrameId>>,
@@ -273,7 +273,7 @@ impl<'a> Naming<'a> {
     }
 }
 
-/// What stands for code without a name.
+/// The name of the frame for code without a name.
 fn nameless(profile: &Profile, location: &Location) -> FrameName {
     match profile.granularity {
         Granularity::Files | Granularity::Mappings => mapping_name(profile, location),

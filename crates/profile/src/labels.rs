@@ -1,4 +1,4 @@
-//! What else is known of the allocations of one sample: pprof's labels (tags), each a key with a text or a number.
+//! Labels of samples: further facts about the allocations of one sample. pprof calls them tags; each is a key with a text or a number.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub const KIND: &str = "kind";
 /// One label. A key may occur more than once in a sample.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label {
-    /// What the value is of.
+    /// The key, which says what the value is of.
     pub key: Arc<str>,
     /// The value.
     pub value: LabelValue,

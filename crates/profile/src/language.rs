@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-/// What V8 puts before the name of a function, by the way in which it runs.
+/// Prefixes that V8 puts before the name of a function, by the way in which the function runs.
 const V8_KINDS: [&str; 6] =
     ["JS:", "LazyCompile:", "Function:", "InterpretedFunction:", "Eval:", "Script:"];
-/// What V8 puts before the name, by the compiler: none, Sparkplug, Maglev, TurboFan.
+/// Characters that V8 puts before the name, by the compiler: none, Sparkplug, Maglev, TurboFan.
 const V8_TIERS: [char; 4] = ['~', '^', '+', '*'];
 
 /// The language of a function that a run time compiled or interprets.
@@ -29,7 +29,7 @@ pub struct CompiledFunction<'a> {
     pub name: &'a str,
     /// Its source file; empty if the run time does not tell it.
     pub file: &'a str,
-    /// Where the function begins there, 1-based; 0 if unknown.
+    /// The line at which the function begins there, 1-based; 0 if unknown.
     pub line: u32,
 }
 
@@ -48,7 +48,7 @@ impl Language {
         self != Self::Python
     }
 
-    /// Of the function that a run time calls `system_name`.
+    /// The language of the function that a run time calls `system_name`.
     pub fn of(system_name: &str) -> Option<Self> {
         CompiledFunction::parse(system_name).map(|function| function.language)
     }

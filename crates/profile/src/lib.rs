@@ -2,10 +2,11 @@
 //! uncertainty of each value, plus the mappings and functions that give the stacks their names.
 //!
 //! `model` says what a profile is, `labels` what else a sample may tell, `estimate` how certain its numbers are, `frames`
-//! what a code address is called, `drop_frames` which frames are the allocator's, `own_frames` which are the program's, `excess` what only a made-up profile has. `filter` (with `pattern` and
-//! `tag_filter`) makes a profile smaller, `merge` makes one of several, `diff` compares two. `view` is what the tables of
-//! `report` contain, `stacks` how trees and sorted lists come about, `pprof` the messages of that format, `format` how
-//! numbers are written, `invisible` which characters of a name are shown escaped, and `processors` does two things at once.
+//! what a code address is called, `drop_frames` which frames are the allocator's, `own_frames` which are the program's, `excess` what only
+//! a made-up profile has. `filter` (with `pattern` and `tag_filter`) makes a profile smaller, `merge` makes one of several, `diff` compares
+//! two. `view` is what the tables of `report` contain, `stacks` how trees and sorted lists come about, `pprof` the messages of that
+//! format, `format` how numbers are written, `invisible` which characters of a name are shown escaped, and `processors` does two things
+//! at once.
 #![forbid(unsafe_code)]
 
 mod diff;

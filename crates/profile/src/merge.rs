@@ -1,5 +1,5 @@
-//! Several profiles as one: equal mappings, functions, code addresses and stacks become one, and values add up. What is
-//! equal is google/pprof's rule, so that `merge` here and `pprof -proto A B` there give the same.
+//! Several profiles as one: equal mappings, functions, code addresses and stacks become one, and values add up. The
+//! rule for equality is google/pprof's, so that `merge` here and `pprof -proto A B` there give the same.
 
 use crate::estimate::Estimate;
 use crate::labels::Label;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct DifferentTypes {
     /// Position of the profile that differs from the first one.
     pub index: usize,
-    /// What only one of the two counts.
+    /// The sample type that only one of the two counts.
     pub sample_type: SampleType,
 }
 
@@ -27,8 +27,8 @@ impl fmt::Display for DifferentTypes {
 
 impl std::error::Error for DifferentTypes {}
 
-/// The sum. Mappings are equal if build ID (or path), size and offset are: where they were loaded does not matter. Of the
-/// headers: the earliest time, the sum of the durations, the largest interval, the first command and granularity.
+/// The sum. Mappings are equal if build ID (or path), size and offset are: where they were loaded does not matter. The
+/// header gets the earliest time, the sum of the durations, the largest interval, the first command and granularity.
 ///
 /// The estimates must come from different samples, or their variances do not add. Stacks are moved, not copied.
 pub fn merge(profiles: Vec<Profile>) -> Result<Profile, DifferentTypes> {

@@ -1,4 +1,4 @@
-//! What a heap profile is made of: stacks with four values each, and the mappings, locations and functions that name
+//! Parts of a heap profile: stacks with four values each, and the mappings, locations and functions that name
 //! the stacks.
 
 use crate::estimate::{Estimate, SampleUnit};
@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a value counts. The order is pprof's for heap profiles and never changes.
+/// The quantity that a value counts. The order is pprof's for heap profiles and never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SampleType {
     /// Objects allocated since the start.
@@ -50,7 +50,7 @@ pub struct Location {
     pub address: LookupAddress,
     /// Inlined frames innermost first; empty until symbolized, and where there is no name.
     pub lines: Vec<Line>,
-    /// Of the address in the function that the symbol table has there; `None` if unknown.
+    /// Offset of the address in the function that the symbol table has there, in bytes; `None` if unknown.
     pub offset: Option<u32>,
 }
 
@@ -82,7 +82,7 @@ pub struct StackSample {
     pub locations: Vec<u32>,
     /// In the order of `SampleType`.
     pub values: [Estimate; 4],
-    /// What else is known of these allocations. Samples of one stack with different labels are different samples.
+    /// Further facts about these allocations. Samples of one stack with different labels are different samples.
     /// Shared: profiles have few distinct sets.
     pub labels: Arc<[Label]>,
 }
@@ -106,7 +106,7 @@ pub struct Profile {
     pub functions: Vec<Function>,
     /// One entry per distinct stack and labels.
     pub samples: Vec<StackSample>,
-    /// What counts as one frame in views and text formats.
+    /// The code that counts as one frame in views and text formats.
     pub granularity: Granularity,
 }
 
@@ -161,7 +161,7 @@ impl SampleType {
         SampleType::ALL.into_iter().find(|of| of.name() == name || of.word() == name)
     }
 
-    /// What one unit of the value is.
+    /// The unit of the value.
     pub fn unit(self) -> SampleUnit {
         match self {
             SampleType::AllocObjects | SampleType::InuseObjects => SampleUnit::Objects,
@@ -200,7 +200,7 @@ impl Mapping {
 }
 
 impl StackSample {
-    /// What the label of the kind of memory says.
+    /// The kind of memory, as its label says.
     pub fn kind(&self) -> Option<&str> {
         let label = self.labels.iter().find(|label| &*label.key == KIND)?;
         match &label.value {

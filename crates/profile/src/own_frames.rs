@@ -31,7 +31,7 @@ pub struct OwnFrames {
     libraries: Vec<Pattern>,
     /// Match names of functions.
     wrappers: Vec<Pattern>,
-    /// Of the built-in rules, only those of the standard libraries.
+    /// Whether, of the built-in rules, only those of the standard libraries apply.
     is_standard_only: bool,
 }
 
@@ -146,7 +146,7 @@ fn fold_run_times(profile: &mut Profile, interpreters: &Regex) -> bool {
     true
 }
 
-/// What is left of a location.
+/// The lines that are left of a location.
 enum Left {
     All,
     Some(Vec<Line>),

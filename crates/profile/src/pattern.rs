@@ -15,7 +15,7 @@ pub struct Pattern {
 pub struct BadPattern {
     /// In one line.
     pub finding: String,
-    /// Where in the text: characters from 1; `None` if the whole is at fault.
+    /// Position in the text: characters from 1; `None` if the whole is at fault.
     pub character: Option<usize>,
 }
 

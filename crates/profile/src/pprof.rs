@@ -4,7 +4,7 @@
 /// A whole profile.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Profile {
-    /// What each of a sample's values is.
+    /// The type of each of a sample's values.
     #[prost(message, repeated, tag = "1")]
     pub sample_type: Vec<ValueType>,
     /// One per stack.
@@ -34,7 +34,7 @@ pub struct Profile {
     /// Nanoseconds covered.
     #[prost(int64, tag = "10")]
     pub duration_nanos: i64,
-    /// What `period` counts.
+    /// The type of `period`.
     #[prost(message, optional, tag = "11")]
     pub period_type: Option<ValueType>,
     /// The sampling interval: mean bytes between samples.

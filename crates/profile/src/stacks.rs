@@ -19,7 +19,7 @@ pub struct Stacks {
 pub struct Group {
     /// How many words are the same.
     pub depth: usize,
-    /// Where in the order.
+    /// Positions in the order.
     range: Range<usize>,
 }
 
@@ -31,7 +31,7 @@ impl Group {
 }
 
 impl Stacks {
-    /// None yet, with room for so many, with so many words in all.
+    /// No stacks yet, with room for `stacks` of them with `words` words in all.
     pub fn with_capacity(stacks: usize, words: usize) -> Stacks {
         Stacks {
             words: Vec::with_capacity(words),

@@ -41,6 +41,12 @@ pub fn without_overlap<M: Ord>(mut extents: Vec<(Extent, M)>) -> Vec<Extent> {
 }
 
 impl Snapshot {
+    // Hazard, never seen: a program gets malloc memory, a thread's stack or a mapping below 1 MiB in
+    // a hole of an extent. While the program runs, that memory counts twice, as part of the extent
+    // and as what it is, and *other anonymous* is too low by as much.
+    //
+    // Hazard, never seen: a program unmaps an extent by a raw system call, and later maps less than
+    // 1 MiB at its start. While the program runs, that mapping counts under the extent's stack.
     /// Leaves of the extents what is in `mapped`: the ranges of anonymous memory that the process
     /// has, by address.
     pub fn clip_extents(&mut self, mapped: &[Range<u64>]) {

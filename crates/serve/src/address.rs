@@ -1,4 +1,4 @@
-//! Where the server listens.
+//! Addresses at which the server listens.
 
 use ramson_source::Failure;
 use rustix::fs::Mode;
@@ -24,7 +24,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// What a user wrote.
+    /// Parses an address as a user wrote it.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             return match path {
@@ -126,7 +126,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens, with the port that the kernel chose.
+    /// The address at which it listens, with the port that the kernel chose.
     pub fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Address::Tcp),

@@ -27,13 +27,13 @@ const OWN_DESCRIPTORS: u64 = 200;
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// How long it may keep an answer waiting.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
-/// Of a request's head.
+/// Most bytes of a request's head.
 const MOST_HEAD_BYTES: usize = 16 << 10;
 const MOST_HEADERS: usize = 64;
 /// Until descriptors may be free again.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What answers requests.
+/// Answers requests.
 pub trait Answer: 'static {
     /// Answers a request that came to the address `local`.
     fn answer(
@@ -138,6 +138,6 @@ async fn talk(stream: Stream, server: Rc<impl Answer>, waiting: Waiting) {
         .header_read_timeout(HEAD_PATIENCE)
         .max_headers(MOST_HEADERS)
         .max_buf_size(MOST_HEAD_BYTES);
-    // What a client does wrong is its own affair.
+    // A client's errors are its own affair.
     let _ = http.serve_connection(io, service).await;
 }

@@ -5,17 +5,17 @@ use ramson_source::Failure;
 /// A document that `--json` prints, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Document {
-    /// Of `ramson list`.
+    /// The document of `ramson list`.
     List,
-    /// Of `ramson report`.
+    /// The document of `ramson report`.
     Report,
-    /// Of `ramson leaks`.
+    /// The document of `ramson leaks`.
     Leaks,
-    /// Of `ramson explain`.
+    /// The document of `ramson explain`.
     Explain,
-    /// Of `ramson timeline`.
+    /// The document of `ramson timeline`.
     Timeline,
-    /// Of `ramson diff`; its earlier source is the parameter `old`, a moment of the same process.
+    /// The document of `ramson diff`; its earlier source is the parameter `old`, a moment of the same process.
     Diff,
 }
 
@@ -45,7 +45,7 @@ impl Document {
     }
 }
 
-/// What makes the documents: the commands themselves, so that they are the same here and there.
+/// Makes the documents. The commands themselves do it, so that their documents and the server's are the same.
 pub trait Documents: Send + Sync {
     /// The bytes of a document. `source` is a SRC, `None` for a document of no source; `words` are flags of the command
     /// and their values, as a client sent them.

@@ -27,7 +27,7 @@ struct Event<'a> {
     live: Option<Estimate>,
     free: Option<Estimate>,
     terms: Option<Terms>,
-    /// What became of the process; null while it runs.
+    /// How the process ended; null while it runs.
     ended: Option<&'a str>,
 }
 
@@ -59,7 +59,7 @@ async fn send(
     // A client that was slow gets no burst afterwards.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut last_ns, mut last_sent) = (0, Instant::now());
-    // So that the client knows at once that it is let in.
+    // Tells the client at once that it is let in.
     sender.send(Bytes::from_static(b": moments\n\n")).await?;
     loop {
         tokio::select! {
@@ -111,7 +111,7 @@ mod tests {
         Moment { unix_ns, rss: Some(1), live: Some(Estimate::exact(1.0)), free: None, terms: None }
     }
 
-    /// What a client gets while `during` goes on; time passes when all wait.
+    /// The events that a client gets while `during` goes on; time passes when all wait.
     fn sent(during: impl AsyncFnOnce(&Watch)) -> Vec<String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

@@ -15,14 +15,14 @@ use ramson_source::{Failure, open_all};
 
 /// On the wire, to a client that takes gzip.
 const MOST_BYTES: usize = 64_000;
-/// Of the picture, in pixels.
+/// Allowed widths of the picture, in pixels.
 const WIDTHS: std::ops::RangeInclusive<u32> = 100..=10_000;
 const WIDTH: u32 = 1400;
-/// Of a frame in the picture, in pixels: a narrower one is not seen.
+/// Least width of a frame in the picture, in pixels: a narrower one is not seen.
 const LEAST_WIDTH: f64 = 0.5;
 const MOST_PATH: usize = 400;
 
-/// What a client asks for.
+/// The parameters of a client's request.
 #[derive(Debug)]
 pub struct Asked {
     sample_type: Option<SampleType>,
@@ -93,7 +93,7 @@ impl Asked {
     }
 }
 
-/// What is counted, if that is asked for; `None`: no such type.
+/// The sample type to count, if the query names one; `None`: no such type.
 fn sample_type(query: &Query) -> Option<Option<SampleType>> {
     match query.get("count") {
         None => Some(None),
@@ -101,7 +101,7 @@ fn sample_type(query: &Query) -> Option<Option<SampleType>> {
     }
 }
 
-/// What colours the frames; `None`: no such colour.
+/// The figure that colours the frames, if the query names one; `None`: no such colour.
 fn tint(query: &Query) -> Option<Option<Tint>> {
     match (query.get("colour"), query.get("old")) {
         (None, None) => Some(None),

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What keeps a request out.
+/// The reason why a request is kept out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It asks for a server of another name, as a web page does whose name was led here.
@@ -44,7 +44,7 @@ impl Refusal {
     }
 }
 
-/// What is let in.
+/// Decides which requests are let in.
 pub struct Guard {
     /// Further names, in lower case.
     hosts: Vec<String>,
@@ -62,7 +62,7 @@ impl Guard {
         Self { hosts: local.chain(own).chain(allowed).collect(), token }
     }
 
-    /// Judges a request that came to the address `local`. What is `public` needs no token, and a link to it may be anywhere.
+    /// Judges a request that came to the address `local`. A `public` path needs no token, and a link to it may be anywhere.
     pub fn check(
         &self,
         request: &Parts,

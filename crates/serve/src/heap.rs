@@ -21,14 +21,14 @@ use tokio::time::{sleep, timeout};
 
 /// `go tool pprof` waits for a minute: names that take longer to find are left out, and found in the background.
 const NAMING_PATIENCE: Duration = Duration::from_secs(40);
-/// Of a difference.
+/// Most seconds of a difference.
 const MOST_SECONDS: u64 = 3600;
-/// What there is instead of other profiles.
+/// The answer to a request for any other profile.
 pub const NO_OTHER: &str = "ramson is a heap profiler: use /debug/pprof/heap";
 const BINARY: &str = "application/octet-stream";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// What is asked of a heap profile.
+/// The parameters of a request for a heap profile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asked {
     /// The default type.
@@ -42,7 +42,7 @@ enum Form {
     Whole,
     /// With a fifth type, which adds up to RSS.
     Memory,
-    /// What changes from now on.
+    /// The changes within `seconds` from now on.
     Change { seconds: u64 },
     /// For people.
     Text,
@@ -117,7 +117,7 @@ async fn whole(work: &Work, parts: Arc<Parts>, source: String, asked: Asked) -> 
     in_time(work, NAMING_PATIENCE, named, move || read_unnamed(&again, asked.of)).await
 }
 
-/// What `named` makes; what `unnamed` makes where that takes longer. `named` goes on, for the next request.
+/// Returns what `named` makes, or what `unnamed` makes if `named` takes longer than `patience`. `named` goes on, for the next request.
 async fn in_time(
     work: &Work,
     patience: Duration,
@@ -130,7 +130,7 @@ async fn in_time(
     }
 }
 
-/// What is read when the client leaves is not waited for; what is slept then is not slept on.
+/// Reads twice, with `seconds` of sleep in between. If the client leaves, nobody waits for a read that goes on, and the sleep ends.
 async fn change(
     work: &Work,
     parts: Arc<Parts>,

@@ -3,7 +3,7 @@
 use ramson_source::{Base, Selector};
 use std::os::unix::fs::MetadataExt;
 
-/// What tells a file from what it was before: another in its place, or another content.
+/// Identity of a file with its content: it changes if another file takes its place, or if the content changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     device: u64,
@@ -14,7 +14,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Of the file that a SRC names; `None`: it names none, or it is not there.
+    /// The identity of the file that a SRC names; `None`: the SRC names no file, or the file is not there.
     pub fn of(source: &str) -> Option<Self> {
         let Base::File(path) = Selector::parse(source).ok()?.base else { return None };
         let file = std::fs::metadata(path).ok()?;

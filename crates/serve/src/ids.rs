@@ -1,6 +1,6 @@
-//! What stands for a process in addresses.
+//! IDs that stand for processes in addresses.
 //!
-//! The ID of a running process is the kernel's word. That of a dead one is its profile's, which any user can write: so only
+//! The ID of a running process is the kernel's word. The ID of a dead one is its profile's word, which any user can write: so only
 //! the caller's own profiles get it, and of these only one that has it alone. All others are called as their files are, with their
 //! owners, which another user can neither take nor hide.
 
@@ -8,7 +8,7 @@ use ramson_analysis::listing;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Of a name that stands in an address.
+/// Most letters of a name that stands in an address.
 const MOST_LETTERS: usize = 64;
 
 /// The IDs of these profiles, in their order; `None`: the file's name is none that could stand in an address.

@@ -3,7 +3,8 @@
 //! `address` is where it listens, `connections` accepts clients and drops the slow ones (`patience`), `guard` says who is let in,
 //! by a `token` among other things. `route` understands a path; `heap`, `symbol`, `documents`, `flame` and `page` answer, and `reply` is how.
 //! `process` answers what is asked of one process besides (`of_process`): the `events` and `moments` that `watch` has seen, source code, a trim.
-//! `sources` says what is served, `trees` keeps what was read for pictures as long as it is the same (`identity`), `work` bounds how much is done at a time, `waiting` tells which connections are idle.
+//! `sources` says what is served, `trees` keeps what was read for pictures as long as it is the same (`identity`), `work` bounds how much is done
+//! at a time, `waiting` tells which connections are idle.
 //!
 //! Everything that reads profiles runs outside the event loop, and goes through the same doors as the commands.
 #![forbid(unsafe_code)]

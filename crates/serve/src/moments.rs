@@ -1,4 +1,4 @@
-//! What this server has seen of each process since it began, in bounded memory.
+//! Moments that this server has seen of each process since it began, in bounded memory.
 
 use ramson_analysis::steps::{self, Step, steps};
 use ramson_analysis::terms::Terms;
@@ -6,7 +6,7 @@ use ramson_profile::Estimate;
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// Of all processes. A list that grows has room for twice what is in it, so that is at most half of 64 MiB.
+/// Most moments of all processes together. A list that grows has room for twice its length, so all lists take at most 64 MiB.
 const MOST_MOMENTS: usize = (32 << 20) / size_of::<Moment>();
 /// Processes that have ended are forgotten beyond this.
 const MOST_PROCESSES: usize = 4096;
@@ -26,12 +26,12 @@ pub struct Moment {
     pub terms: Option<Terms>,
 }
 
-/// What was seen of one process.
+/// The moments that were seen of one process.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     /// When it began to be profiled; nanoseconds since 1970. Its ID may have been another's before.
     pub start_unix_ns: u64,
-    /// What became of it; `None` while it runs.
+    /// How it ended; `None` while it runs.
     pub ended: Option<String>,
     /// In their order.
     pub moments: Vec<Moment>,
@@ -42,17 +42,17 @@ pub struct Series {
 pub struct Moments {
     /// The process.
     pub pid: Option<u32>,
-    /// What became of it, as `exited 0`; null while it runs.
+    /// How the process ended, such as `exited 0`; null while it runs.
     pub ended: Option<String>,
     /// How many moments there are.
     pub all: usize,
     /// As many as were asked for, in their order; of several that lie close together, the one with the largest RSS.
     pub moments: Vec<Moment>,
-    /// Where RSS rose or fell within a short time, and live did not follow.
+    /// Rises and falls of RSS within a short time that live did not follow.
     pub steps: Vec<Step>,
 }
 
-/// Of all processes, by their IDs.
+/// The series of all processes, by process ID.
 #[derive(Default)]
 pub struct Seen {
     by_pid: HashMap<u32, Series>,

@@ -1,6 +1,6 @@
-//! What is asked of one process besides its profiles and documents.
+//! Requests about one process, other than those for its profiles and documents.
 
-/// One of these.
+/// One of these requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfProcess {
     /// A stream of its moments.
@@ -9,7 +9,7 @@ pub enum OfProcess {
     Moments,
     /// Lines of a source file.
     Source,
-    /// That its allocator's free memory is returned.
+    /// A trim: its allocator returns free memory.
     Trim,
 }
 

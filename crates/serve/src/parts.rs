@@ -1,4 +1,4 @@
-//! What work needs that is done outside the event loop.
+//! Parts that work outside the event loop needs.
 
 use crate::documents::{Document, Documents};
 use crate::reply::{self, Reply};
@@ -12,15 +12,15 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What came of a request: an answer, a failure, or neither in time.
+/// The result of a request: an answer, a failure, or neither in time.
 pub type Answered = Result<Result<Reply, Failure>, Overload>;
 
-/// What answers are made of.
+/// The parts that answers are made of.
 pub struct Parts {
     pub sources: Sources,
     pub names: Names,
     pub documents: Arc<dyn Documents>,
-    /// Where source files may be.
+    /// Directories in which source files may be.
     pub source_roots: Vec<PathBuf>,
     pub watch: Arc<Watch>,
     pub trees: Trees,
@@ -28,7 +28,7 @@ pub struct Parts {
     pub allows_actions: bool,
 }
 
-/// What is served, and what a client may do with it.
+/// The sources that are served, and what a client may do with them.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Served {
     /// The sources.

@@ -84,7 +84,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const MOST: usize = 1 << 20;
 
-    /// What comes of writing `MOST` to a client that takes `piece` bytes a second.
+    /// Writes `MOST` bytes to a client that takes `piece` bytes a second, and returns the result.
     async fn write_to_client_that_takes(piece: usize) -> io::Result<()> {
         let (ours, mut its) = duplex(piece);
         let mut patient = Patient::new(ours, 10 * SECOND);

@@ -1,4 +1,4 @@
-//! What is asked of one process besides its profiles and documents.
+//! Answers to requests about one process, other than those for its profiles and documents.
 
 use crate::events;
 use crate::moments::Moments;
@@ -18,7 +18,7 @@ use ramson_source::{Failure, find_target, open_all};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Of an answer with source code.
+/// Most bytes of an answer with source code.
 const MOST_SOURCE_BYTES: usize = 64 << 10;
 /// Moments in an answer that says nothing else.
 const USUAL_MOMENTS: usize = 2_000;

@@ -17,12 +17,12 @@ use std::task::{Context, Poll};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::Receiver;
 
-/// What a page may do: run and show what this server sends, and ask this server.
+/// The content security policy: a page may run and show what this server sends, and ask this server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 /// By this `go tool pprof` knows that the body says what is wrong.
 const GO_PPROF: HeaderName = HeaderName::from_static("x-go-pprof");
-/// What is handed to a connection at a time: the rest stays here, and with it the claims, until the client has taken it.
+/// Bytes that a connection is handed at a time. The rest stays here, and with it the claims, until the client has taken the piece.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// An answer.
@@ -36,7 +36,7 @@ pub struct Content {
     claims: Claims,
 }
 
-/// What an answer holds on to until the client has it.
+/// The claims that an answer holds until the client has it.
 #[derive(Default)]
 pub struct Claims {
     /// One of the answers that may be there at a time.
@@ -142,7 +142,7 @@ pub fn text(status: StatusCode, line: &str) -> Reply {
     reply
 }
 
-/// What is wrong, as a line that `go tool pprof` shows.
+/// An answer that says what is wrong, in a line that `go tool pprof` shows.
 pub fn error(status: StatusCode, line: &str) -> Reply {
     let mut reply = text(status, line);
     reply.headers_mut().insert(GO_PPROF, HeaderValue::from_static("1"));
@@ -184,7 +184,7 @@ pub fn document(body: Vec<u8>) -> Reply {
     of("application/json", body)
 }
 
-/// Of a request that is not let in.
+/// The answer to a request that is not let in.
 pub fn refusal(refusal: Refusal) -> Reply {
     let mut reply = error(refusal.status(), refusal.text());
     if refusal == Refusal::Token {
@@ -195,7 +195,7 @@ pub fn refusal(refusal: Refusal) -> Reply {
     reply
 }
 
-/// Of what is there, but not asked for in this way.
+/// The answer to a request for what is there, with a method that is not allowed.
 pub fn wrong_method(allowed: &'static str) -> Reply {
     let mut reply =
         error(StatusCode::METHOD_NOT_ALLOWED, &format!("only {allowed} is answered here"));

@@ -1,4 +1,4 @@
-//! What a path means.
+//! Paths of requests, and their meaning.
 
 use crate::documents::Document;
 use crate::ids::is_id;
@@ -6,14 +6,14 @@ use crate::of_process::OfProcess;
 use crate::page::Asset;
 use ramson_profile::SampleType;
 
-/// What is asked for.
+/// The thing that a path asks for.
 #[derive(Debug, PartialEq)]
 pub enum Route<'a> {
     /// A file of the page.
     Page(Asset),
     /// Whether the server is there.
     Health,
-    /// What net/http/pprof has, of the source with this ID; `None`: of the only one.
+    /// A part of net/http/pprof, of the source with this ID; `None`: of the only one.
     Pprof(Option<&'a str>, Pprof),
     /// The list of what is served.
     Sources,
@@ -21,7 +21,7 @@ pub enum Route<'a> {
     Document(Option<&'a str>, Document),
     /// The call tree for a picture; of the source with this ID, or of the only one.
     Flame(Option<&'a str>),
-    /// What is asked of the source with this ID besides, or of the only one.
+    /// Another request about the process of the source with this ID, or of the only one.
     Process(Option<&'a str>, OfProcess),
     /// Nothing.
     Unknown,

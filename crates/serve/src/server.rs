@@ -31,31 +31,31 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 
-/// Of a thread that reads profiles, as much as a command's only thread has.
+/// Bytes of stack of a thread that reads profiles: as much as a command's only thread has.
 const STACK_BYTES: usize = 8 << 20;
-/// Those that read, and one that packs what was read. What each frees stays with the C library for it alone.
+/// Threads that read, and one that packs what was read. Memory that a thread frees stays with the C library for that thread alone.
 const MOST_THREADS: usize = MOST_COMPUTED + 1;
-/// What a client is told that comes for too much.
+/// The message for a client that comes when too many requests are under way.
 const BUSY: &str = "too many requests at a time: try again in a few seconds";
 /// Seconds.
 const RETRY: HeaderValue = HeaderValue::from_static("5");
 const READS: &str = "GET, HEAD";
 
-/// What is served, where, and to whom.
+/// The sources that are served, and where and to whom.
 pub struct Options {
-    /// Where to listen.
+    /// The address to listen at.
     pub address: Address,
     /// By which further names it may be called.
     pub hosts: Vec<String>,
-    /// What lets clients in.
+    /// The token that lets clients in.
     pub token: Token,
-    /// What is served.
+    /// The sources that are served.
     pub sources: Sources,
-    /// What `Sources::check` read of it.
+    /// The content that `Sources::check` read of them.
     pub first: Option<First>,
     /// Which names of functions are shown in profiles.
     pub names: Names,
-    /// What makes the JSON documents.
+    /// The maker of the JSON documents.
     pub documents: Arc<dyn Documents>,
     /// Directories beneath which source code may be shown.
     pub source_roots: Vec<PathBuf>,
@@ -92,12 +92,12 @@ pub fn serve(
         }
         Ok(())
     });
-    // What is being read is of no use any more.
+    // Reads that go on are of no use any more.
     runtime.shutdown_background();
     ended
 }
 
-/// What requests are answered from.
+/// The state from which requests are answered.
 pub struct Server {
     guard: Guard,
     work: Work,

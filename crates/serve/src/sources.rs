@@ -1,4 +1,4 @@
-//! What is served: the sources that the user named, or all processes.
+//! Sources that are served: those that the user named, or all processes.
 
 use crate::identity::Identity;
 use crate::ids::ids;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// What is served: the SRCs that the user named, or all processes.
+/// The SRCs that the user named, or all processes.
 pub struct Sources {
     named: Vec<String>,
     /// SRCs that are files of other tools, as they were when they were read last: nothing in them says what an entry has.
@@ -54,17 +54,17 @@ pub struct Entry {
     pub processes: Option<usize>,
 }
 
-/// What a SRC names.
+/// The profiles that a SRC names.
 enum Found {
     Recordings(Vec<Opened>),
     /// A file of another tool; with what was read of it, if that was needed to know that it is one.
     Foreign(Option<First>),
 }
 
-/// What was read of a file of another tool to check it.
+/// The content of another tool's file, read to check the file.
 pub struct First {
     pub(crate) source: String,
-    /// Of the file before it was read.
+    /// The identity of the file before it was read.
     pub(crate) identity: Identity,
     pub(crate) members: Members,
 }
@@ -105,7 +105,7 @@ impl Sources {
         }
     }
 
-    /// What a SRC names now.
+    /// Opens what a SRC names now.
     fn open(&self, source: &str) -> Result<Found, Failure> {
         let identity = Identity::of(source);
         let foreign = || self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
@@ -256,7 +256,7 @@ impl Entry {
         }
     }
 
-    /// Of several processes.
+    /// The entry of several processes.
     fn sum(id: String, source: &str, opened: &[Opened]) -> Self {
         let all = opened.iter().filter_map(|opened| match opened {
             Opened::Recording(recording) => Some(listing::Entry::of(recording)),
@@ -272,7 +272,7 @@ impl Entry {
         }
     }
 
-    /// Of a file that says no more.
+    /// The entry of a file that says no more.
     fn unknown(id: String, source: &str) -> Self {
         Self {
             id,

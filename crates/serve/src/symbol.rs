@@ -11,7 +11,7 @@ use ramson_source::{Failure, open_recording};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Of a question, with some 50,000 addresses.
+/// Most bytes of a question, which hold some 50,000 addresses.
 const MOST_BYTES: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use subtle::ConstantTimeEq;
 
-/// Of a new token: two letters for each.
+/// Random bytes of a new token: two letters for each.
 const RANDOM_BYTES: usize = 24;
 /// A shorter one can be guessed.
 const LEAST_LETTERS: usize = 16;
@@ -59,7 +59,7 @@ impl Token {
         Self::read(File::from(file)).map_err(|(finding, next)| failed(&finding, next))
     }
 
-    /// Of an open file, which must be this user's secret.
+    /// Reads the token from an open file, which must be this user's secret.
     fn read(file: File) -> Result<Self, (String, &'static str)> {
         let facts = file.metadata().map_err(|error| (error.to_string(), "Choose another file"))?;
         if !facts.is_file() {

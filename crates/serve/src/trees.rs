@@ -1,8 +1,8 @@
 //! Call trees that were read, for the next request about them.
 //!
-//! There is one for each source with its moment, what is counted in it, which frames it has, and what colours them. A tree of a file or of a process that
-//! has ended is good as long as the file is the same, and where changes colour it, the earlier file; any other for a second. If all of them take more than a bound, those go that were
-//! not used for longest.
+//! There is one for each source with its moment, what is counted in it, which frames it has, and what colours them. A tree of a file or of a
+//! process that has ended is good as long as the file is the same, and the earlier file, too, if changes colour the tree. Any other tree is good
+//! for a second. If all trees take more than a bound, those go that were not used for longest.
 
 use crate::identity::Identity;
 use ramson_analysis::flame::{Graph, Shown};
@@ -12,7 +12,7 @@ use ramson_source::Failure;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Of all that are kept. One of a million different stacks takes 100 MB, and as much again if both ways were looked at.
+/// Most bytes of all cached trees. A tree of a million different stacks takes 100 MB, and as much again if both directions were looked at.
 const MOST_BYTES: usize = 256 << 20;
 /// How long a tree is good that is of a process, or of a moment in the past of one.
 const FRESH: Duration = Duration::from_secs(1);
@@ -22,18 +22,18 @@ const FRESH: Duration = Duration::from_secs(1);
 pub struct Key {
     /// The SRC, with its moment.
     pub source: String,
-    /// What is counted; `None`: the source's own first choice.
+    /// The sample type that is counted; `None`: the source's own first choice.
     pub sample_type: Option<SampleType>,
     /// Which frames it has.
     pub shown: Shown,
-    /// What colours them.
+    /// The figure that colours the frames.
     pub tint: Option<Tint>,
     /// The earlier SRC, where changes colour them.
     pub old: Option<String>,
 }
 
 impl Key {
-    /// Of the files that are named; `None`: something else is named, too.
+    /// The identities of the files that the key names; `None`: the key names something else, too.
     fn identity(&self) -> Option<Identities> {
         let of = Identity::of(&self.source)?;
         match &self.old {
@@ -54,13 +54,13 @@ pub struct Trees {
 /// Held while the tree is made, so that it is made once.
 type Place = Arc<Mutex<Option<Kept>>>;
 
-/// Of the source, and of the earlier one where there is one.
+/// The identities of the source, and of the earlier source if there is one.
 type Identities = (Identity, Option<Identity>);
 
 struct Kept {
     graph: Arc<Graph>,
     shown: Shown,
-    /// Of the files that it is of, if they are all it is of.
+    /// The identities of the files that the tree is of, if it is of files only.
     identity: Option<Identities>,
     made: Instant,
 }
@@ -70,7 +70,7 @@ impl Trees {
         Self { most_bytes: MOST_BYTES, fresh: FRESH, places: Mutex::default() }
     }
 
-    /// What `answer` makes of the tree, which `read` reads if none is kept that is good.
+    /// Returns what `answer` makes of the tree. `read` reads the tree if no good one is cached.
     pub fn with<T>(
         &self,
         key: &Key,
@@ -80,7 +80,7 @@ impl Trees {
         let place = self.place(key);
         let graph = {
             let mut kept = lock(&place);
-            // Of the file as it is before it is read.
+            // The identity of the file before it is read.
             let identity = key.identity();
             match kept.as_ref().filter(|kept| self.is_good(kept, identity, key)) {
                 Some(kept) => kept.graph.clone(),
@@ -113,13 +113,13 @@ impl Trees {
         kept.made.elapsed() < self.fresh
     }
 
-    /// Where the tree is or will be; it is the one that was used last now.
+    /// The place where the tree is or will be, which becomes the place that was used last.
     fn place(&self, key: &Key) -> Place {
         let mut places = lock(&self.places);
         let is_same = |known: &Key| known == key;
         let otherwise_same = |known: &Key| is_same(&Key { shown: key.shown, ..known.clone() });
         let is_known = |places: &[(Key, Place)]| places.iter().any(|(known, _)| is_same(known));
-        // That of own frames may turn out to be the one of all: it is waited for.
+        // A tree of own frames that is being read may turn out to be the one of all frames: wait for it.
         let is_underway = |(known, place): &&(Key, Place)| {
             known.shown == Shown::Own && otherwise_same(known) && place.try_lock().is_err()
         };
@@ -133,7 +133,7 @@ impl Trees {
             let kept = place.try_lock().ok();
             kept.is_some_and(|kept| kept.as_ref().is_some_and(|kept| kept.graph.has_all()))
         };
-        // Where no frame was taken out, the tree is that of all frames.
+        // A tree from which no frame was taken out is the tree of all frames.
         let serves = |(known, place): &(Key, Place)| otherwise_same(known) && has_all(place);
         let known = places.iter().position(|(known, _)| is_same(known));
         let (key, place) = match known.or_else(|| places.iter().position(serves)) {
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!([ask(), ask()], [2, 2]);
         std::fs::write(&new, "a 10").unwrap();
         assert_eq!([ask(), ask()], [3, 3]);
-        // What is not there says nothing of itself.
+        // A file that is not there has no identity.
         std::fs::remove_file(&old).unwrap();
         assert_eq!([ask(), ask()], [4, 5]);
     }

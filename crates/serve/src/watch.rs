@@ -15,19 +15,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
-/// Of a core, for the processes that somebody looks at; all others together take what `Processes` allows.
+/// Share of a core for the processes that somebody looks at; all others together take what `Processes` allows.
 const SHARE: f64 = 0.05;
 /// The split of RSS of the others, one process after another: the kernel walks a page table for it.
 const SPLIT_SHARE: f64 = 0.003;
 /// One event a second at most.
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
-/// What is free is not known any more after this.
+/// Free memory is not known any more after this.
 const MOST_AGE: Duration = Duration::from_secs(10);
 /// The terms of RSS are of a moment no longer than this before it.
 const MOST_SPLIT_AGE: Duration = Duration::from_millis(1500);
 const STEP: Duration = Duration::from_millis(200);
 
-/// What has been seen, and which processes clients look at.
+/// The moments that have been seen, and the processes that clients look at.
 #[derive(Default)]
 pub struct Watch {
     seen: Mutex<Seen>,
@@ -52,7 +52,7 @@ impl Watch {
         watch
     }
 
-    /// What has been seen.
+    /// The moments that have been seen.
     pub fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -105,7 +105,7 @@ fn keep_watching(watch: &Weak<Watch>, wanted: &[Selector]) {
             pace.run(|| {
                 for process in processes.list.iter_mut().filter(is_meant) {
                     process.watched.read_split();
-                    // What was read with all others just now need not be read again.
+                    // A process that was read with all others just now need not be read again.
                     if !has_read_all {
                         process.read();
                         note(&mut watch.seen(), process);
@@ -125,7 +125,7 @@ fn note(seen: &mut Seen, process: &Process) {
     let split = watched.rss.as_ref().filter(|_| watched.rss_age() < MOST_SPLIT_AGE);
     let moment = Moment {
         unix_ns: unix_ns(),
-        // What the terms add up to, where they are known.
+        // The sum of the terms, if they are known.
         rss: split.map(|rss| rss.bytes).or(process.rss),
         live: (!is_detached(&watched.recording)).then_some(process.moments.total.live),
         free: free

@@ -14,16 +14,16 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Files of another user's directory that are looked at: at 0.3 ms each that is 3 s. What their processes map is found besides.
+/// Files of another user's directory that are looked at: at 0.3 ms each that is 3 s. Profiles that the user's processes map are found in addition.
 const MOST_FILES_OF_OTHERS: usize = 10_000;
 
-/// What was found, and what could not be read.
+/// Profiles that were found, and the reasons why others could not be read.
 pub struct Discovery<T> {
     /// By the start of the recording.
     pub found: Vec<T>,
-    /// Of each profile that is wanted and cannot be read, why.
+    /// A reason for each profile that is wanted and cannot be read.
     pub unreadable: Vec<String>,
-    /// Of each directory that was left out, why.
+    /// A reason for each directory that was left out.
     pub left_out: Vec<String>,
 }
 
@@ -44,8 +44,8 @@ pub fn all_with(is_wanted: impl Fn(&Header) -> bool) -> Discovery<Recording> {
     map_all(is_wanted, read, |recording| recording)
 }
 
-/// What `map` makes of all profiles. They are not all in memory at once, and files are read only as far as a list needs it: header and what
-/// lives.
+/// Calls `map` with each profile, and returns the results. The profiles are not all in memory at once, and files are read only as far as
+/// a list needs it: header and what lives.
 pub fn list_all<T>(map: impl Fn(Recording) -> T) -> Discovery<T> {
     // Before any file is looked at: whose process began later is not known to have ended.
     let pids: HashSet<u32> = processes::all().into_iter().collect();

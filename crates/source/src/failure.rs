@@ -10,7 +10,7 @@ pub enum Failure {
     ClosedPipe,
     /// With an exit status.
     Message(u8, String),
-    /// What was asked for leaves nothing of what is there: status 1.
+    /// The request leaves nothing of what is there: status 1.
     NothingLeft(String),
 }
 
@@ -30,7 +30,7 @@ impl Failure {
         Self::Message(5, message.into())
     }
 
-    /// What the command ends with.
+    /// The exit status of the command.
     pub fn status(&self) -> u8 {
         match self {
             Self::ClosedPipe => 0,

@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// A process has its own profile mapped, and those of its ancestors that it inherited.
 const MOST_MAPPED: usize = 64;
 
-/// What a SRC turned out to be.
+/// The profile that a SRC turned out to be.
 pub enum Opened {
     /// A profile that libramson wrote.
     Recording(Recording),
@@ -34,7 +34,7 @@ pub enum Opened {
 }
 
 impl Opened {
-    /// What was typed, or where it was found.
+    /// The words that the user typed, or the place where the profile was found.
     pub fn origin(&self) -> &str {
         match self {
             Self::Recording(recording) => &recording.origin,
@@ -69,7 +69,7 @@ pub fn open_any_file(path: &Path, inuse_at: InuseAt) -> Result<Opened, Failure> 
     Foreign::of(&path.display().to_string(), imported, inuse_at).map(Opened::Foreign)
 }
 
-/// What comes through a pipe, read by a helper once all of it has come.
+/// Opens what comes through a pipe. A helper reads it once all of it has come.
 fn open_copy(
     origin: &str,
     stream: impl Read,
@@ -231,7 +231,7 @@ pub fn member_failure(pid: u32) -> Option<Failure> {
     Snapshot::read(&*found.bytes).err().map(|error| unreadable(&found.origin, &error))
 }
 
-/// Of the library of another ramson, whose profile this one does not read.
+/// The failure to read a mapped profile, if the library of another ramson wrote it in a version that this ramson does not read.
 fn other_version(pid: u32) -> Option<Failure> {
     let mut mapped = profile_maps(pid).ok().flatten()?.into_iter();
     mapped.find_map(|map| {

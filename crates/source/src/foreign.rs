@@ -8,7 +8,7 @@ use ramson_profile::{Profile, SampleType, drop_allocator_frames, drop_frames};
 pub struct Foreign {
     /// File, address or `standard input`.
     pub origin: String,
-    /// What was read; its profile may be taken out.
+    /// The imported data; its profile may be taken out.
     pub imported: Imported,
 }
 
@@ -47,7 +47,7 @@ impl Foreign {
         Ok(Self { origin: origin.to_owned(), imported })
     }
 
-    /// What to count: what was asked for, if the file counts it.
+    /// The sample type to count: the one asked for, or the file's default. Fails if the file does not count it.
     pub fn sample_type(&self, asked: Option<SampleType>) -> Result<SampleType, Failure> {
         let wanted = asked.unwrap_or(self.imported.default_sample_type);
         if self.imported.sample_types.contains(&wanted) {

@@ -28,7 +28,7 @@ pub fn fetch(address: &str) -> Result<impl Read, Failure> {
     if response.status() != 200 {
         let status = response.status();
         let mut body = Vec::new();
-        // What the server says is worth showing, but is not needed.
+        // The server's message is worth showing, but is not needed.
         let _ = response.body_mut().as_reader().take(200).read_to_end(&mut body);
         let body = String::from_utf8_lossy(&body);
         let line = body.lines().next().unwrap_or_default().trim().escape_debug().to_string();
@@ -52,7 +52,7 @@ fn unreachable(address: &str, error: &ureq::Error) -> Failure {
         ureq::Error::HostNotFound => "there is no such host".to_owned(),
         other => other.to_string(),
     };
-    // What the other side sent is no TLS, or its certificate is not to be trusted: ramson knows the public authorities only.
+    // The other side does not speak TLS, or its certificate is not to be trusted: ramson knows the public authorities only.
     let is_untrusted = match error {
         ureq::Error::Io(cause) => cause.kind() == ErrorKind::InvalidData,
         other => matches!(other, ureq::Error::Rustls(_)),

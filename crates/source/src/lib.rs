@@ -3,7 +3,8 @@
 //! `selector` understands SRC, `members` are the processes that it names; `open` opens their profiles. `file` reads one file, mapping
 //! or pipe; `discovery` finds all profiles of this machine.
 //! `moment` turns `SRC@…` into a moment of a history, `marks` into one that the user kept. `target` is a running process, profiled
-//! or not. `snapshot_bytes` makes a profile file of what was read, `sum` one of several; `root_note` keeps in it which root directory its process has. `failure` is how every command fails.
+//! or not. `snapshot_bytes` makes a profile file of what was read, `sum` one of several; `root_note` keeps in it which root directory its
+//! process has. `failure` is how every command fails.
 #![forbid(unsafe_code)]
 
 mod discovery;

@@ -47,7 +47,7 @@ impl Map {
         self.offset == 0 && (self.access == *b"rw-s" || self.access == *b"rw-p" && is_memory)
     }
 
-    /// What is mapped there, if it is a file that still has a name.
+    /// The file that is mapped there, if it still has a name.
     pub fn file(&self, pid: u32) -> Option<MappedFile<'_>> {
         let Self { range, device, inode, path, .. } = self;
         // A memfd's name ends so, too.
@@ -69,7 +69,7 @@ impl Map {
     }
 }
 
-/// Its mappings, one after the other: a process may have very many, with long paths. None of a process that is just gone.
+/// Its mappings, one after the other: a process may have very many, with long paths. A process that is just gone has none.
 pub fn maps(pid: u32) -> io::Result<impl Iterator<Item = Map>> {
     Ok(mappings(pid)?.map(Map::from))
 }
@@ -94,7 +94,7 @@ pub fn runs_another_program(header: &Header) -> bool {
     is_there && (matches!(profile_maps(header.pid), Ok(None)) || has_other_executable())
 }
 
-/// What may be read as a profile that is mapped there, and where it is.
+/// The bytes that may be read as a profile that is mapped there, each with their place: of the file, then of the memory.
 pub fn bytes_of_map(pid: u32, map: Map) -> impl Iterator<Item = (Box<dyn ReadAt>, String)> {
     let Map { range, access, .. } = map.clone();
     let file = std::iter::once_with(move || {
@@ -110,7 +110,7 @@ pub fn bytes_of_map(pid: u32, map: Map) -> impl Iterator<Item = (Box<dyn ReadAt>
     file.flatten().chain(memory.flatten())
 }
 
-/// What is in a file that is mapped.
+/// The bytes of a file that is mapped.
 pub fn bytes_of(RegularFile { file, facts, .. }: RegularFile) -> MappedBytes {
     MappedBytes { file, owner: facts.owner, bytes: facts.bytes }
 }

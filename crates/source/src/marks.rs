@@ -49,7 +49,7 @@ pub fn keep(recording: &Recording, name: &str, force: bool) -> Result<PathBuf, F
     Ok(path)
 }
 
-/// Of each of these processes its mark of this name; if none has one, whatever profiles `wanted` names, of one process one.
+/// Opens the marks of these processes that are called `wanted`. If there is none, opens the profiles that `wanted` names; for one process, one.
 pub fn open_all(wanted: &str, of: &[&Recording]) -> Result<Vec<Recording>, Failure> {
     if parse_name(wanted).is_ok() {
         let names = of.iter().map(|of| OsString::from(file_name(&of.snapshot.header, wanted)));
@@ -73,7 +73,7 @@ pub fn open_all(wanted: &str, of: &[&Recording]) -> Result<Vec<Recording>, Failu
 
 /// A mark that this user made.
 pub struct Mark {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The process that it is of.
     pub pid: u32,

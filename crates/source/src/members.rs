@@ -17,8 +17,8 @@ const MOST_CANDIDATES: usize = 20;
 /// Characters of their command lines.
 const MOST_COMMAND: usize = 100;
 
-/// Process IDs, ascending and each once; `None`: it does not name processes. Of a group, kernel threads, zombies and
-/// ramson itself are left out.
+/// Process IDs, ascending and each once; `None`: it does not name processes. A group leaves out kernel threads, zombies and
+/// this process; other processes of ramson, too, unless the group is a name.
 pub fn processes_of(base: &Base) -> Option<Vec<u32>> {
     let mut pids = match base {
         Base::Process(pid) => return Some(vec![*pid]),
@@ -36,8 +36,8 @@ pub fn processes_of(base: &Base) -> Option<Vec<u32>> {
     Some(pids)
 }
 
-/// Process IDs, ascending, of this user, or for root of all users, whose name or command line is wanted. What started this one is left out:
-/// its command line may say what is wanted.
+/// Process IDs, ascending, of this user, or for root of all users, whose name or command line is wanted. Processes that started this one
+/// are left out: their command lines may say what is wanted.
 pub fn matching(is_wanted: impl Fn(&str) -> bool) -> Vec<u32> {
     let (user, own) = (getuid(), std::process::id());
     let above = processes::above(own);

@@ -28,11 +28,11 @@ pub struct PastMoment {
     pub path: PathBuf,
     /// The process.
     pub process: Process,
-    /// What was taken of it then.
+    /// The moment, with what the history keeps of it.
     pub moment: Moment,
 }
 
-/// What the history has of what is named; `None` if that is not about the past.
+/// Opens what the history has of the processes that a SRC names; `None` if the SRC is not about the past.
 pub fn open(selector: &Selector) -> Result<Option<Vec<Recording>>, Failure> {
     let path = Path::new(&selector.base_text);
     let is_history = is_history(path);
@@ -105,7 +105,7 @@ impl PastMoment {
         read.map_err(|error| unreadable(&self.path, &error))
     }
 
-    /// Where a range begins that ends at this moment; `None`: before the process was recorded.
+    /// The moment at which a range begins that ends at this one; `None`: before the process was recorded.
     pub fn earlier(&self, source: &str, from: &When) -> Result<Option<Moment>, Failure> {
         let found = moment_at(&self.history, self.process.id, from);
         let found = found.map_err(|error| unreadable(&self.path, &error))?;
@@ -149,7 +149,7 @@ pub fn find(selector: &Selector, when: &When) -> Result<PastMoment, Failure> {
     Ok(found.swap_remove(0))
 }
 
-/// Every process that is named, at this moment, the newest first; never none. Of those that ended before, the newest.
+/// Every process that is named, at this moment, the newest first; never none. If all of them ended before, only the newest.
 fn find_all(selector: &Selector, when: &When) -> Result<Vec<PastMoment>, Failure> {
     let base = selector.base_text.as_str();
     match &selector.base {
@@ -240,7 +240,7 @@ fn no_file(base: &str) -> Failure {
     ))
 }
 
-/// Of a profile.
+/// Reads the header of a profile.
 fn header_of(base: &str, file: &Path) -> Result<Header, Failure> {
     let facts = file.metadata().map_err(|_| no_file(base))?;
     if facts.is_file() && facts.len() == 0 {
@@ -322,7 +322,7 @@ pub fn place() -> Result<PathBuf, Failure> {
     })
 }
 
-/// What is wrong with a history.
+/// Says what is wrong with a history, and the next step.
 pub fn unreadable(path: &Path, error: &HistoryError) -> Failure {
     let next = match error {
         HistoryError::NotAHistory | HistoryError::ForeignSchema(_) => {

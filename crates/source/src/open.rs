@@ -20,7 +20,7 @@ use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-/// What one SRC, or several in a row, name.
+/// The profiles that one SRC, or several in a row, name.
 pub struct Members {
     /// Never empty.
     pub opened: Vec<Opened>,
@@ -109,7 +109,7 @@ fn open_each(selector: &Selector) -> Result<Members, Failure> {
         Base::Address(address) => {
             open_stream(address, http::fetch(address)?, NOBODY, InuseAt::End)?
         }
-        // What is left of its moments is a heaptrack file's own.
+        // The only moment that is left here is a heaptrack file's own peak.
         Base::File(path) if selector.span.is_some() => open_any_file(path, InuseAt::Peak)?,
         Base::File(path) => open_any_file(path, InuseAt::End)?,
         Base::Name(_) | Base::Tree(_) | Base::Unit(_) | Base::Group(_) => {
@@ -150,7 +150,7 @@ fn open_group(selector: &Selector) -> Result<Members, Failure> {
     }
 }
 
-/// What the history has of those that are there now.
+/// The moments that the history has of the processes that are there now.
 fn past_of(selector: &Selector, span: &Span, present: Members) -> Result<Members, Failure> {
     let mut past = Vec::new();
     let (mut missing, mut failure) = (present.unprofiled, None);
@@ -171,7 +171,7 @@ fn past_of(selector: &Selector, span: &Span, present: Members) -> Result<Members
     }
 }
 
-/// The profiled processes that are named and run now. What cannot be found now may come later.
+/// The profiled processes that are named and run now. A process that cannot be found now may come later.
 pub fn running(selectors: &[Selector]) -> Vec<Recording> {
     let mut known = HashSet::new();
     let all = selectors.iter().flat_map(|selector| match processes_of(&selector.base) {

@@ -1,4 +1,4 @@
-//! Where ramson keeps things: profiles, cached symbols, the library.
+//! Places where ramson keeps things: profiles, cached symbols, the library.
 
 use ramson_paths::{Directory, Refusal};
 use rustix::process::getuid;
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const SHARED: &str = "/var/tmp";
-/// Where root's profiles are if another user has taken their directory's name in /var/tmp.
+/// Directory of root's profiles if another user has taken their directory's name in /var/tmp.
 const ROOTS_OWN: &str = "/var/lib/ramson-0";
 
 /// Fails where /proc is not mounted, as in a root directory that was only unpacked.
@@ -119,12 +119,12 @@ pub fn objection(path: &Path, user: u32) -> Option<String> {
     (!directory.may_be_written_by(user)).then(|| format!("user {user} may not write to it"))
 }
 
-/// Where answers about binaries are kept from one report to the next.
+/// The directory that keeps answers about binaries from one report to the next.
 pub fn symbol_cache() -> Option<PathBuf> {
     Some(cache()?.join("symbols"))
 }
 
-/// Where debug files from servers are kept.
+/// The directory that keeps debug files from servers.
 pub fn fetched_debug_files() -> Option<PathBuf> {
     Some(cache()?.join("debuginfod"))
 }

@@ -20,13 +20,13 @@ pub struct Past {
     /// Nanoseconds since 1970.
     #[serde(rename = "time_unix_ns")]
     pub time_ns: u64,
-    /// Of a range: since when allocations are counted.
+    /// Start of a range, since which allocations are counted; null for a single moment. Nanoseconds since 1970.
     #[serde(rename = "from_unix_ns")]
     pub from_ns: Option<u64>,
     /// Resident bytes then.
     #[serde(rename = "rss_bytes")]
     pub rss: Option<u64>,
-    /// What the allocator had free then.
+    /// Free memory of the allocator then.
     #[serde(skip)]
     pub free: Option<Free>,
     /// Bytes of the terms of RSS then.
@@ -39,7 +39,7 @@ pub struct Past {
 
 /// A profile that was read.
 pub struct Recording {
-    /// What was read.
+    /// The snapshot that was read.
     pub snapshot: Snapshot,
     /// The process, if it still runs and still writes this profile.
     pub running: Option<u32>,

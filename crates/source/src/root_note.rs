@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Where the files of a process are that has ended.
+/// The place of the files of a process that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RootFate {
     /// In our own root directory, as far as is known.
@@ -78,7 +78,7 @@ fn write(pid: u32, map: &Map, file: &File, seen: Facts, note: &Note) -> io::Resu
     }
 }
 
-/// What became of the root directory of a process that has ended, by its header, and the place and owner of its profile.
+/// Tells what became of the root directory of a process that has ended, by its header, and the place and owner of its profile.
 pub fn root_fate(header: &Header, origin: &str, owner: Option<u32>) -> RootFate {
     let Some(note) = &header.root else {
         return usual_root(Path::new(origin)).map_or(RootFate::Own, RootFate::Present);

@@ -45,7 +45,7 @@ pub fn own_pids() -> HashSet<u32> {
     processes::all().into_iter().filter_map(own_pid).collect()
 }
 
-/// What a process of ours is called in its own, innermost namespace.
+/// The ID that a process of ours has in its own, innermost PID namespace.
 pub fn own_pid(pid: u32) -> Option<u32> {
     let status = text::read(format!("/proc/{pid}/status")).ok()?;
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));

@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 use ramson_history::Span;
 use std::path::{Path, PathBuf};
 
-/// What a SRC names.
+/// The thing that a SRC names, without its moment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Base {
     /// One process, running or dead.
@@ -34,7 +34,7 @@ pub struct Selector {
     pub text: String,
     /// The same without its moment.
     pub base_text: String,
-    /// What it names.
+    /// The thing that it names.
     pub base: Base,
     /// Which moment of that, or which range.
     pub span: Option<Span>,
@@ -49,7 +49,8 @@ impl Selector {
         Ok(Self { text, base_text, base, span })
     }
 
-    /// The SRC of one moment in the history of a source; `None` where `moment` is none. What comes from a client names no other source.
+    /// The SRC of one moment in the history of a source; `None` if `moment` is none. A moment that comes from a client names no
+    /// other source.
     pub fn at_moment(source: &str, moment: &str) -> Option<String> {
         let base_text = split(source).0;
         let text = format!("{base_text}@{moment}");
@@ -59,7 +60,7 @@ impl Selector {
         }
     }
 
-    /// What is behind the name, with its @.
+    /// The text after the name: the moment with its @.
     pub fn moment_text(&self) -> &str {
         &self.text[self.base_text.len()..]
     }
@@ -93,7 +94,7 @@ impl Base {
         let is_number =
             |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let wrong = |finding: &str| Err(Failure::usage(format!("{text}: {finding}")));
-        // What is behind the @ of a process and no moment is a mistake, and no part of a file's name.
+        // A text after the @ of a process that is no moment is a mistake, and no part of a file's name.
         if let Some((process, moment)) = text.split_once('@')
             && (is_name || process.starts_with("tree:") || is_number(process))
         {

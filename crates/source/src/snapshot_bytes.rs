@@ -23,7 +23,7 @@ impl Regions {
     }
 }
 
-/// The file, with this header. What was not whole when the snapshot was read is left out of it.
+/// The file, with this header. Records that were not whole when the snapshot was read are left out.
 pub fn snapshot_bytes(snapshot: &Snapshot, new_header: &Header) -> Vec<u8> {
     let mut regions = Regions::default();
     snapshot.stacks.iter().for_each(|stack| push_stack(&mut regions, stack));

@@ -23,9 +23,9 @@ const MOST_LIVE: u64 = 1 << 16;
 const MOST_EXTENTS: usize = 1 << 12;
 /// Frames in further ones are unknown.
 const MOST_MAPPINGS: usize = 1 << 12;
-/// Where all processes of a sum end on the clock of its times.
+/// Time at which all processes of a sum end, on the clock of the sum's times, in ns.
 const END_NS: u64 = 1 << 60;
-/// Where binaries are put whose address is taken: no Linux process has code here.
+/// First address for binaries whose own address is taken: no Linux process has code here.
 const FREE_ADDRESSES: u64 = 1 << 56;
 /// Live samples have numbers for addresses, from here on.
 const FIRST_SAMPLE: u64 = 1 << 20;
@@ -39,7 +39,7 @@ pub struct Sum {
     has_arguments: bool,
     /// Further ones count as overflow stacks.
     most_stacks: u64,
-    /// Of more, only some stay, which stand for the others.
+    /// Most live samples. If there are more, some stay and stand for the others.
     most_live: u64,
     snapshot: Snapshot,
     names: CarriedNames,
@@ -166,7 +166,7 @@ impl Sum {
         counts.for_each(|(to, from)| *to = to.saturating_add(*from));
     }
 
-    /// Where a mapping begins in the sum.
+    /// The address at which a mapping begins in the sum; `None` if it is not valid or there is no room for it.
     fn place(&mut self, mapping: &Mapping) -> Option<u64> {
         let bytes = mapping.end.checked_sub(mapping.start)?;
         let bias_from = |start: u64| mapping.bias.wrapping_sub(mapping.start).wrapping_add(start);
@@ -276,7 +276,7 @@ mod tests {
 
     const LIBRARY: u64 = 0x1000;
 
-    /// Of a process that mapped the library at `start`, and lived for 100 ns. Each block is of the one stack there.
+    /// The recording of a process that mapped the library at `start`, and lived for 100 ns. Each block is of the one stack there.
     fn recording(start: u64, blocks: &[(u64, f64)]) -> Recording {
         let mapping = Mapping {
             start,
@@ -334,7 +334,7 @@ mod tests {
         let once = read(&mut sum);
         assert_eq!((once.header.processes, once.stacks.len(), once.mappings.len()), (3, 3, 1));
         let stack = &once.stacks[2];
-        // What is in no binary is one unknown frame.
+        // Adjacent frames in no binary are one unknown frame.
         assert_eq!(stack.frames, [LookupAddress(0x7007), NOWHERE]);
         assert_eq!((stack.sampled_alloc_objects, once.live.len()), (6, 6));
         let age = |ns: u64| once.header.last_monotonic_ns - ns;

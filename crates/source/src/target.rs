@@ -14,7 +14,7 @@ use rustix::process::getuid;
 use std::collections::HashSet;
 use std::io::ErrorKind;
 
-/// Of the flags of a process, the ninth number of its stat: a kernel thread.
+/// The flag of a kernel thread, in the flags of a process: the ninth number of its stat.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// A running process.
@@ -27,7 +27,7 @@ pub struct Target {
     pub profile: Option<Recording>,
 }
 
-/// What one SRC, or several in a row, name.
+/// The processes that one SRC, or several in a row, name.
 pub struct Targets {
     /// Those that this user may look at.
     pub found: Vec<Target>,
@@ -75,7 +75,7 @@ pub fn matching_targets(is_wanted: impl Fn(&str) -> bool) -> Targets {
 }
 
 impl Targets {
-    /// What `look` says of each that may be looked at, in their order.
+    /// Returns what `look` says of each process that may be looked at, in their order.
     pub fn each<R: Send>(&self, look: impl Fn(&Target) -> R + Sync) -> Vec<R> {
         each_at_once(&self.found, look)
     }
@@ -170,7 +170,7 @@ fn check(pid: u32) -> Result<(), Failure> {
             "process {pid} ({name}): it has ended and waits for its parent to collect it; it has no memory left. Look at its parent"
         )));
     }
-    // Of a process that is just ending, the memory is gone already, too.
+    // Missing memory does not tell a kernel thread, because a process that is just ending has none any more, either.
     if stat::number(pid, 9).is_some_and(|flags| flags & PF_KTHREAD != 0) {
         return Err(Failure::usage(format!(
             "process {pid} ({name}): a kernel thread, which has no memory of its own. Pass a program's process ID"
@@ -184,7 +184,7 @@ fn check(pid: u32) -> Result<(), Failure> {
             ErrorKind::NotFound => return ended(pid, name),
             _ => {}
         }
-        // What everybody may know.
+        // Everybody may read these numbers.
         let bytes = |name: &str| stat::bytes(&status, name).map(|bytes| format_bytes(bytes as f64));
         let known = |(name, what): (&str, &str)| Some(format!("{} {what}", bytes(name)?));
         let parts = [("RssAnon", "anonymous"), ("RssFile", "files"), ("RssShmem", "shared memory")];

@@ -1,4 +1,4 @@
-//! What differs between architectures, behind one interface: thread state, system calls, hooks, registers.
+//! Differences between architectures, behind one interface: thread state, system calls, hooks, registers.
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
@@ -9,8 +9,8 @@ compile_error!("ramson runs on x86-64; another architecture needs its own folder
 
 use core::cell::Cell;
 
-/// What ramson keeps per thread, in initial-exec thread-local storage. All zero is valid and means "not yet
-/// initialised": the first allocation borrows from the countdown and so reaches the slow path.
+/// State that ramson keeps per thread, in initial-exec thread-local storage. All zero is valid and means "not yet initialised": the first allocation
+/// borrows from the countdown and so reaches the slow path.
 #[repr(C)]
 pub struct Thread {
     /// Bytes left until this thread's next sample. The fast paths know that it comes first.

@@ -12,7 +12,7 @@ use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use ramson_format::control::{HOOKED, Loader, Slot, slot_flags, slot_state};
 
-/// Of `Loader`.
+/// Addresses from `Loader`.
 static LOCK: AtomicU64 = AtomicU64::new(0);
 static TRY_LOCK: AtomicU64 = AtomicU64::new(0);
 static UNLOCK: AtomicU64 = AtomicU64::new(0);
@@ -24,7 +24,7 @@ static HALTED: AtomicU32 = AtomicU32::new(0);
 /// When the last look ended and what it took, in cycles.
 static LAST: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// So many times what it took goes by between two looks: they have a hundredth of the time at most.
+/// Pause between two looks, in times of what the last one took: looks have a hundredth of the time at most.
 const PAUSE: u64 = 100;
 
 /// Objects that were looked at, by their record: identity, and a slot that has a hook as long as it is the same object, if it has slots.
@@ -104,6 +104,8 @@ pub fn follow() {
     if is_too_soon || !permit::is_full() || !is_own || !is_lock_free() {
         return;
     }
+    // Hazard, never seen: the thread takes a fault while it writes the pointers, and leaves the signal handler by siglongjmp. The loader's lock
+    // stays taken.
     sys::without_signals(|| while_locked(look));
     let now = counter::cycles();
     LAST[1].store(now.wrapping_sub(begin_cycles), Relaxed);
@@ -170,6 +172,8 @@ fn look() {
     AT_WORK.store(0, SeqCst);
 }
 
+// Hazard, never seen: another thread forks while this one writes the pointers of a library. The pages of these pointers may stay writable in
+// the child.
 fn look_at_all(own: &'static LinkMap) {
     let hooks = Hooks::of(own);
     for object in resolve::objects() {
@@ -183,7 +187,7 @@ fn look_at_all(own: &'static LinkMap) {
             slot.state.load(Relaxed) == slot_state::PATCHED
                 && [slot.object.load(Relaxed), slot.dynamic.load(Relaxed)] == identity(object)
         };
-        // What has pointers that may lead anywhere yet is looked at again.
+        // An object with pointers that may lead anywhere yet is looked at again.
         if is_all {
             know(object, used.iter().find(is_its).map_or(0, |slot| slot.address.load(Relaxed)));
         }
@@ -228,7 +232,7 @@ fn list(object: &'static LinkMap, hooks: &Hooks) -> bool {
         // SAFETY: names in the object's table of strings are C strings.
         let name = unsafe { CStr::from_ptr(pointer.name) }.to_bytes();
         let Some(hook) = HOOKED.iter().position(|known| known.as_bytes() == name) else { return };
-        // What it will be bound to is known where there is one malloc alone.
+        // The function that the pointer will be bound to is known if there is one malloc alone.
         if is_unbound
             && (pointer.is_defined || !*is_one_malloc.get_or_insert_with(is_malloc_defined_once))
         {
@@ -291,6 +295,8 @@ fn know(object: &LinkMap, witness: u64) {
     place.iter().zip([record, dynamic, witness]).for_each(|(to, word)| to.store(word, Relaxed));
 }
 
+// Hazard, never seen: a program unloads a library without pointers to hooked functions, and loads another one that has some in the same place
+// in memory. The other one counts as known, and gets its hooks at the next attach.
 /// Whether it was, and is not another one in that one's place.
 fn is_known(object: &LinkMap, hooks: &Hooks) -> bool {
     let [record, dynamic] = identity(object);

@@ -12,16 +12,16 @@ struct Process {
     present: u64,
 }
 
-/// What a process does in a window.
+/// Work of a process in a window.
 #[derive(Clone, Copy)]
 struct Load {
-    /// Of each allocation.
+    /// Bytes of each allocation.
     size: f64,
     /// Bytes allocated per nanosecond of the program's own CPU time.
     rate: f64,
     /// CPUs that the process has.
     cpus: f64,
-    /// What a sample costs.
+    /// Cost of a sample.
     sample_ns: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What an attach and a detach do to the records.
+//! Effects of an attach and a detach on the records.
 
 use super::{Recorder, live, moving, page_filter};
 use core::sync::atomic::Ordering::*;
@@ -12,7 +12,7 @@ impl Recorder {
         if are_there {
             if header.flags.fetch_or(flags::HOOKED, Relaxed) & flags::HOOKED == 0 {
                 header.attached_monotonic_ns.store(self.now_ns(), Relaxed);
-                // What was not seen before counts as what was before the attach.
+                // Time that was not seen before counts as time before the attach.
                 header.unsampled_ns.store(0, Relaxed);
             }
         } else {
@@ -22,6 +22,8 @@ impl Recorder {
         }
     }
 
+    // Hazard, never seen: a thread takes a sample during a detach. The record of that block may stay, and counts as live after the next attach.
+    // Each such thread leaves one record at most.
     /// Forgets every live record, as their frees will not be seen any more. Threads may go on recording.
     #[cold]
     pub fn forget_all(&self) {

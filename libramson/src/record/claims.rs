@@ -10,7 +10,7 @@ use ramson_format::atomic::{AtomicU64, fence};
 use ramson_format::{KEY_CANCELLED, KEY_RESERVED};
 
 impl Recorder {
-    /// Where recording goes on, once it has moved.
+    /// Returns the profile in which recording goes on, once it has moved.
     #[inline]
     pub(super) fn moved(&self) -> Option<&'static Profile> {
         // Acquire pairs with the release in `move_to`.
@@ -72,7 +72,7 @@ impl Recorder {
         }
     }
 
-    /// Where a claimed record is.
+    /// Returns the profile that has the claimed record.
     #[inline]
     pub(super) fn profile_of(&self, claim: Claim) -> &Profile {
         match claim.is_in_nursery() {

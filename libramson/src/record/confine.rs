@@ -1,4 +1,4 @@
-//! What is done before the program installs a seccomp filter: afterwards no system call can be made.
+//! Prepares for a seccomp filter before the program installs it: afterwards no system call can be made.
 
 use super::{Recorder, live};
 use crate::arch::Thread;

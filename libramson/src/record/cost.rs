@@ -1,4 +1,4 @@
-//! What samples cost the program, window by window, put before the governor.
+//! Measures what samples cost the program, window by window, for the governor.
 
 use super::Recorder;
 use super::file::ProfileFile;
@@ -23,8 +23,8 @@ const PLAUSIBLE_RATES: core::ops::Range<f64> = 0.05..20.0;
 /// A window's rate differs from that since the start by no more, if the counter is steady.
 const MAX_RATE_ERROR: f64 = 0.125;
 
-/// What the governor knows. All zero is "no window yet". Two threads that end a window at once may mix two windows up: what they
-/// leave behind is forgotten within a second.
+/// Measurements that the governor decides by. All zero is "no window yet". Two threads that end a window at once may mix two windows up: the mixture
+/// is forgotten within a second.
 pub struct Cost {
     configured_bytes: atomic::AtomicU64,
     max_overhead_ppm: atomic::AtomicU32,
@@ -38,16 +38,15 @@ pub struct Cost {
     /// CPU time when the present window began; 0: samples are so few that it was not asked for.
     cpu_ns: AtomicU64,
     recent: [[AtomicU64; 4]; 2],
-    /// What threads draw with, if it is above the configured one; 0 until a window has changed it.
+    /// Interval that threads draw with, if it is above the configured one; 0 until a window has changed it.
     interval_bytes: AtomicU64,
     /// One bit per page of the page filter: samples made it resident.
     filter_pages: [AtomicU64; FILTER_PAGES / PAGE_BYTES as usize / 64],
 }
 
 impl Cost {
-    /// Where the first window begins. It does not decide: making the file and meeting each object once are most of its cost, and
-    /// another interval would not lower that.
-    /// Any number of threads may do so at once.
+    /// Begins the first window. It does not decide: making the file and meeting each object once are most of its cost, and another interval would not
+    /// lower that. Any number of threads may do so at once.
     pub fn begin(&self, config: &Config, header: &Header, now_ns: u64, stamp: Option<Stamp>) {
         let configured_bytes = config.interval_bytes.unwrap_or(0);
         self.configured_bytes.store(configured_bytes, Relaxed);
@@ -144,7 +143,7 @@ impl Recorder {
             (true, until_ns) => until_ns.min(now_ns),
             (false, until_ns) => until_ns,
         };
-        // Of threads that come here at once, one finds what was there before.
+        // One of the threads that come here at once finds what was there before.
         let is_first = header.until_monotonic_ns.swap(until_ns, Relaxed) == before_ns;
         if was_over && !is_off && is_first {
             header.unsampled_ns.fetch_add(now_ns - before_ns, Relaxed);
@@ -207,7 +206,7 @@ impl Recorder {
     #[cold]
     fn end_window(&self, now_ns: u64) {
         let cost = &self.cost;
-        // Of several threads one decides.
+        // One of several threads decides.
         if now_ns <= cost.window_start_ns.fetch_max(now_ns, Relaxed) {
             return;
         }
@@ -215,7 +214,7 @@ impl Recorder {
         let Some(stamp) = self.stamp() else { return };
         let header = self.profile().file.header();
         stamp.publish(header);
-        // What the nursery has counted may come to the file later.
+        // The nursery's counts may come to the file later.
         let since = |cell: &AtomicU64, now: u64| now.saturating_sub(cell.swap(now, Relaxed)) as f64;
         let counted = |kind: Health| header.health[kind as usize].load(Relaxed);
         let cycles = since(&cost.cycles, stamp.cycles);
@@ -237,8 +236,8 @@ impl Recorder {
         self.profile().file.count_path(Path::Decision, begin_cycles);
     }
 
-    /// What so many samples, frees and looks cost, as far as a larger interval would lower that. Frees beyond the samples are of samples
-    /// taken before, perhaps under a shorter interval. Looks beyond both are for extents, or for frees of blocks that are none.
+    /// Returns the cycles that so many samples, frees and looks cost, as far as a larger interval would lower them. Frees beyond the samples are of
+    /// samples taken before, perhaps under a shorter interval. Looks beyond both are for extents, or for frees of blocks that are none.
     pub(super) fn slow_cycles(&self, samples: f64, frees: f64, looks: f64) -> f64 {
         let mean = |path: Path| self.profile().file.mean_cycles(path);
         let frees = frees.min(samples);

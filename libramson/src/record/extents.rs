@@ -23,7 +23,7 @@ const SHARE_OF_TABLE: u64 = 4;
 
 const REMEMBERED_ENDS: usize = 1 << 12;
 
-/// What is known of extents beside their records. All zero is "none".
+/// Facts about extents in addition to their records. All zero is "none".
 pub struct Extents {
     pub(super) count: AtomicU64,
     /// For the end of an extent its start, by a hash without collisions in 4 GiB of neighbours. An
@@ -79,6 +79,8 @@ impl Recorder {
             stack: self.stack_of(profile, thread, Kind::Mmap, caller, now_ns),
             tid: self.tid(thread),
             flags: flags | live_flags::EXTENT,
+            // Hazard, never seen: a program makes more than 2³² extents. Of two that overlap and were
+            // mapped in the same 4 ms, the wrong one may count.
             number: measurement.number as u32,
         };
         if flags & live_flags::RESERVED == 0 {
@@ -90,6 +92,9 @@ impl Recorder {
         self.settle(profile, sample.size);
     }
 
+    // Hazard, never seen: a program unmaps a range that reaches over an extent on both sides. The
+    // extent stays recorded. While the program runs, the reader leaves out what is not mapped; in
+    // the profile of a dead process the extent counts, and the report says so.
     /// Takes out the extents that `range` begins or ends with, before the kernel unmaps it. To be
     /// completed or restored.
     pub fn take(&self, range: &Range<u64>) -> Taken {
@@ -101,6 +106,8 @@ impl Recorder {
         Taken([first, self.hold(start, Some(range.end))])
     }
 
+    // Hazard, never seen: two threads unmap the two ends of one extent at the same instant. Only one
+    // of them gets hold of the extent; the other end stays recorded, as a hole does.
     /// The extent at `start`, if there is one that ends at `end`.
     fn hold(&self, start: u64, end: Option<u64>) -> Option<Held> {
         let claim = self.claim(start)?;
@@ -157,7 +164,7 @@ impl Recorder {
         self.complete_unmapping(&taken, range);
     }
 
-    /// What `add_extent` did beside the record, for one that is gone.
+    /// Undoes what `add_extent` did in addition to the record, for an extent that is gone.
     pub(super) fn forget_end(&self, end: u64) {
         page_filter::lower(end - 1);
         self.extents.count.fetch_sub(1, Relaxed);

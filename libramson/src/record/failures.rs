@@ -20,6 +20,8 @@ impl Recorder {
         }
     }
 
+    // Hazard, never seen: a program catches std::bad_alloc of a small allocation and dies of something else within 5 s. Only a failed
+    // sample, and an abort without memory, are noted, so the lack of memory is not reported as the cause.
     /// An allocation of `size` failed, which was to be a sample.
     pub fn record_failure(&self, thread: &Thread, size: u64, caller: Caller) {
         self.note(|header| &header.failure, thread, size, caller);

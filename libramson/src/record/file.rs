@@ -48,7 +48,7 @@ pub struct ProfileFile {
     pub meters: Meters,
 }
 
-/// Where a region lies, as in the header; no store into the file leads us out of it.
+/// Place of a region, as in the header; no store into the file leads us out of it.
 struct Place {
     offset: atomic::AtomicU64,
     capacity: atomic::AtomicU64,
@@ -109,12 +109,13 @@ impl ProfileFile {
     /// The header. Only after `create` has mapped the file.
     #[inline]
     pub fn header(&self) -> &Header {
-        // SAFETY: the mapping is page-aligned, its first page was populated, and it stays: `leave` replaces it, and before the program takes it
-        // away `process::end_recording` sends everybody out. A thread that stays inside longer, or a raw munmap, breaks that (docs/internals/edge-cases.md).
+        // SAFETY: the mapping is page-aligned, its first page was populated, and it stays: `leave` replaces it, and before the program takes it away
+        // `process::end_recording` sends everybody out. A thread that stays inside longer, or a raw munmap, breaks that
+        // (docs/internals/edge-cases.md).
         unsafe { &*(self.base.load(Relaxed) as *const Header) }
     }
 
-    /// Where the file is mapped.
+    /// Returns the addresses at which the file is mapped.
     pub fn mapped(&self) -> Range<u64> {
         let base = self.base.load(Relaxed);
         base..base + self.mapped_bytes.load(Relaxed)

@@ -14,7 +14,7 @@ pub struct FreeRing {
     pub begun: AtomicU64,
 }
 
-/// What an entry says.
+/// Contents of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Entry {
     pub address: u64,

@@ -1,4 +1,4 @@
-//! What slow paths cost: CPU time, measured by the cycle counter, which also runs while a thread waits.
+//! Cost of slow paths: CPU time, measured by the cycle counter, which also runs while a thread waits.
 //!
 //! A thread that loses its processor inside a slow path, is throttled there, or waits for the kernel's lock on its mappings takes no CPU time,
 //! but milliseconds of cycles. So each kind of slow path has a typical cost, the median, and what took a multiple of that
@@ -15,7 +15,7 @@ use ramson_format::atomic::AtomicU64;
 const MEASURED_SINGLY: u64 = 64;
 /// Later, reading the counter twice each time would cost a tenth of a sample: one in so many is measured and counts for all.
 const MEASURED_SHARE: u64 = 16;
-/// What happens once counts as no more than this; a longer one was interrupted. Making the file takes 1 ms, meeting a stack 50 µs.
+/// Most cycles that count for an event that happens once; a longer one was interrupted. Making the file takes 1 ms, meeting a stack 50 µs.
 const MOST_ONCE_CYCLES: u64 = 1 << 22;
 const MOST_NEW_CYCLES: u64 = 1 << 17;
 /// Cycles outside of what is measured, on an AMD EPYC: before the real allocator runs, and on the way here and back. Together they are
@@ -33,7 +33,7 @@ const MEAN_STEP: i64 = 64;
 const MEAN_PARTS: u64 = 256;
 /// More than so many medians is an interruption. Of samples in threads that fault in their heap 99 of 100 take less than 16.
 const MOST_MEDIANS: u64 = 16;
-/// Where the median begins.
+/// Cycles at which the median begins.
 const FIRST_CYCLES: u64 = 4096;
 
 /// Kinds of slow paths.
@@ -45,13 +45,13 @@ pub enum Path {
     Failure,
     /// Whether the file is still there.
     Look,
-    /// Of the governor.
+    /// A decision of the governor.
     Decision,
 }
 
 const PATHS: usize = 6;
 
-/// What one kind of slow path costs. All zero is "none yet". Of two threads that update it at once, the step of one is lost.
+/// Cost of one kind of slow path. All zero is "none yet". If two threads update it at once, the step of one is lost.
 struct Meter {
     median_cycles: AtomicU64,
     /// In parts of a cycle.
@@ -101,13 +101,13 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Of the next slow path that `counter` counts.
+    /// Begins to measure the next slow path that `counter` counts.
     #[inline]
     pub fn begin(file: &ProfileFile, path: Path, counter: Health) -> Self {
         Self::of(file, path, file.count_one(counter))
     }
 
-    /// Of the next look whether the file is still there.
+    /// Begins to measure the next look whether the file is still there.
     pub fn begin_look(file: &ProfileFile) -> Self {
         Self::of(file, Path::Look, file.meters.looks.fetch_add(1, Relaxed))
     }
@@ -159,7 +159,7 @@ fn share(number: u64) -> u64 {
 }
 
 impl ProfileFile {
-    /// What a slow path of this kind costs, in cycles; 0 if none was measured.
+    /// Returns the mean cost of a slow path of this kind, in cycles; 0 if none was measured.
     pub fn mean_cycles(&self, path: Path) -> f64 {
         match self.meters.paths[path as usize].mean_cycles() {
             0.0 => 0.0,
@@ -172,7 +172,7 @@ impl ProfileFile {
         self.meters.looks.load(Relaxed)
     }
 
-    /// What a slow path of this kind takes outside of what is measured.
+    /// Returns the cycles that a slow path of this kind takes outside of what is measured.
     fn besides_cycles(&self, path: Path) -> u64 {
         let header = self.header();
         let configured_bytes = header.configured_interval_bytes.load(Relaxed);
@@ -205,7 +205,7 @@ mod tests {
         Meter { median_cycles: AtomicU64::new(0), mean_parts: AtomicU64::new(0) }
     }
 
-    /// What `count` slow paths cost by the meter, over what they cost.
+    /// Returns the cost of `count` slow paths by the meter, over their own cost.
     fn error(count: u64, mut path: impl FnMut(u64) -> (u64, u64)) -> f64 {
         let meter = meter();
         (0..500).for_each(|number| _ = meter.take(path(number).0));

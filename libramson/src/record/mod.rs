@@ -70,7 +70,7 @@ pub struct Recorder {
     extents: Extents,
 }
 
-/// What a walk found.
+/// The result of a walk.
 struct FoundStack {
     /// `None`: there is no room for it in the stack table.
     stack: Option<u32>,
@@ -121,7 +121,7 @@ impl Recorder {
         is_first
     }
 
-    /// Where samples are recorded now.
+    /// Returns the profile in which samples are recorded now.
     #[inline]
     pub fn profile(&self) -> &Profile {
         self.moved().unwrap_or(self.nursery.profile())

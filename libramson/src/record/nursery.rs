@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64 as PlainU64, Ordering::*};
 use ramson_format::HEALTH;
 use ramson_format::atomic::AtomicU64;
 
-/// Where a process begins to record. All zero is "not begun".
+/// Profile in which a process begins to record. All zero is "not begun".
 pub struct Nursery {
     pub(super) profile: Profile,
     /// Live records here. Counted up before one is put in.
@@ -19,7 +19,7 @@ pub struct Nursery {
     pub(super) moving_to: AtomicU64,
     /// Threads that have asked for the rest to be moved; the first one moves it for all.
     pub(super) drains: AtomicU64,
-    /// What has been added to the file's health counters.
+    /// Counts that have been added to the file's health counters.
     pub(super) moved_health: [PlainU64; HEALTH.len()],
     pub(super) sampled_bytes: PlainU64,
     pub(super) may_stay: AtomicBool,

@@ -14,7 +14,7 @@ const NURSERY_PLACES: usize = 8192;
 /// The part of a nursery's index that is tried first.
 pub type NearIndex = [AtomicU32; NEAR_PLACES];
 
-/// What a nursery takes. All zero is empty.
+/// Memory of a nursery. All zero is empty.
 #[repr(C, align(4096))]
 pub struct NurseryMemory {
     /// At the start of a mapping, where readers look.
@@ -70,7 +70,7 @@ impl Profile {
         self.stacks.entry(&self.file, number)
     }
 
-    /// What it takes at most where it is in memory.
+    /// Returns the bytes that it takes at most if it is in memory.
     pub fn own_bytes(&self) -> u64 {
         let bytes = |kind: RegionKind| self.file.committed(kind) * kind.entry_bytes();
         let regions: u64 = REGION_KINDS.into_iter().map(bytes).sum();

@@ -58,7 +58,7 @@ impl Scratches {
         })
     }
 
-    /// Of every block.
+    /// Returns the owners of every block.
     #[cfg(test)]
     pub fn owners(&self) -> impl Iterator<Item = &AtomicU64> {
         (0..BLOCKS).flat_map(|number| &self.block(number).unwrap().owners)

@@ -28,7 +28,7 @@ pub struct StackTable {
     /// Address of `AtomicU32`s: 0 or an entry's number.
     index: AtomicU64,
     mask: atomic::AtomicU64,
-    /// Of a nursery: the near part of the index, on a page that is in use anyway; 0 elsewhere. The few stacks of a short process are in it.
+    /// Address of a nursery's near part of the index, on a page that is in use anyway; 0 elsewhere. It has the few stacks of a short process.
     near: AtomicU64,
 }
 
@@ -59,7 +59,7 @@ impl StackTable {
     #[inline]
     pub fn entry<'a>(&self, file: &'a ProfileFile, stack: u32) -> &'a Stack {
         static NOWHERE: Stack = EMPTY_STACK;
-        // Where a live sample's stack number was damaged by somebody else's store the overflow stack takes it.
+        // If somebody else's store damaged a live sample's stack number, the overflow stack takes the sample.
         let entry = |stack: u32| file.entry(RegionKind::Stacks, stack as u64);
         entry(stack).or_else(|| entry(0)).unwrap_or(&NOWHERE)
     }
@@ -103,7 +103,7 @@ impl StackTable {
         added
     }
 
-    /// Where a look-up tries next.
+    /// Returns the place that a look-up tries next.
     #[inline]
     fn place(&self, hash: u64, probe: u64) -> &AtomicU32 {
         let near = self.near.load(Relaxed);

@@ -136,7 +136,7 @@ fn sample_of(number: u64) -> Sample {
     }
 }
 
-/// What `free` does before the real one.
+/// Does what `free` does before the real one.
 fn forget(recorder: &Recorder, address: u64) {
     if let Some(claim) = recorder.claim(address) {
         recorder.complete(claim, address);

@@ -50,7 +50,7 @@ const DT_JMPREL: usize = 23;
 const DT_VERSYM: usize = 0x6fff_fff0;
 const DT_GNU_HASH: usize = 0x6fff_fef5;
 
-/// Where an object has its symbols and their hash tables.
+/// Addresses of an object's symbols and their hash tables.
 pub struct Tables {
     pub symbols: *const Symbol,
     strings: *const c_char,
@@ -59,7 +59,7 @@ pub struct Tables {
     hash: *const u32,
 }
 
-/// What an object's dynamic section has of each tag in `tags`; 0 for what it has not.
+/// Returns the value of each tag in `tags` from an object's dynamic section; 0 for a tag that it has not.
 fn entries_of<const COUNT: usize>(object: &LinkMap, tags: [usize; COUNT]) -> [usize; COUNT] {
     let mut found = [0; COUNT];
     for index in 0..MAX_STEPS {

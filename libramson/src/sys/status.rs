@@ -1,8 +1,8 @@
-//! What the kernel says of this process in one file, of which each reading takes 20 µs.
+//! Facts that the kernel tells of this process in one file, of which each reading takes 20 µs.
 
 use super::proc_lines::numbers_in;
 
-/// Of /proc/self/status.
+/// Fields of /proc/self/status.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Status {
     pub address_space: u64,

@@ -1,4 +1,4 @@
-//! What the kernel says of this process and this thread.
+//! Asks the kernel about this process and this thread.
 
 use super::permit::{Errno, call};
 use crate::arch::nr;

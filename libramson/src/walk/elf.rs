@@ -105,7 +105,7 @@ impl Elf {
         Some((low, low.checked_add(header.file_bytes)?))
     }
 
-    /// Where its last segment ends, in memory.
+    /// Returns the end of its last segment, in memory.
     pub fn end(&self) -> Option<u64> {
         let segments = self.headers.iter().filter(|header| header.kind == PT_LOAD);
         let end =

@@ -47,7 +47,7 @@ pub fn is_of_allocator(address: u64) -> bool {
     })
 }
 
-/// What is known of the start: where the executable begins, and which entry of the loader's list was the last.
+/// Facts from the start: where the executable begins, and which entry of the loader's list was the last.
 pub(super) struct Start {
     pub executable: u64,
     pub last: *const LinkMap,

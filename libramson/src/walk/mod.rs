@@ -36,7 +36,7 @@ pub struct Walked {
     pub rules_compiled: u64,
 }
 
-/// What walks share. Forked children inherit what is known of code and objects.
+/// State that walks share. Forked children inherit what is known of code and objects.
 pub struct Walker {
     rules: RuleCache,
     pub objects: Objects,
@@ -104,7 +104,7 @@ fn rule_of_unclaimed(address: u64) -> Rule {
     }
 }
 
-/// What one walk knows.
+/// State of one walk.
 struct Search {
     cursor: Cursor,
     /// From before the walk asked about any object.

@@ -38,13 +38,13 @@ pub struct MappingFacts<'a> {
     pub build_id: &'a [u8],
 }
 
-/// What a rule is compiled from. Ranges that are not known are 0..0.
+/// Source of a rule: the ranges that it is compiled from. Ranges that are not known are 0..0.
 #[derive(Clone, Copy, Default)]
 pub struct Place {
     pub start: u64,
     pub end: u64,
     pub unwind_header: u64,
-    /// What is readable around the unwind tables.
+    /// Start and end of the readable memory around the unwind tables.
     pub unwind_start: u64,
     pub unwind_end: u64,
     /// Code that is readable.
@@ -62,7 +62,7 @@ pub const PERMANENT: u32 = 0;
 const UNCLAIMED: u32 = 0x8000;
 
 impl Place {
-    /// What the rules of this object are valid for; see `RuleCache`.
+    /// Returns the scope in which the rules of this object are valid; see `RuleCache`.
     pub fn scope(&self) -> u32 {
         if self.is_permanent { PERMANENT } else { self.generation }
     }
@@ -107,7 +107,7 @@ pub struct Objects {
     pub objects: [Object; MAX_OBJECTS],
 }
 
-/// What one walk knows already.
+/// Objects that one walk knows already.
 #[derive(Default)]
 pub struct Cursor {
     current: Option<Place>,

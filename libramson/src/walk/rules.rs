@@ -20,7 +20,7 @@ pub const SIGNAL: u64 = 5;
 pub const FRAME_POINTER: u64 = 6;
 pub const UNKNOWN: u64 = 7;
 
-/// Where the caller's frame pointer is.
+/// Places of the caller's frame pointer.
 pub const UNCHANGED: u64 = 0;
 pub const AT_CFA: u64 = 1;
 pub const AT_FRAME_POINTER: u64 = 2;
@@ -121,8 +121,8 @@ impl RuleCache {
         [near, far]
     }
 
-    /// What the first word of an entry must be. The product spreads a rule's few bits over the word, so that the words of two
-    /// entries together are not a third one.
+    /// Returns what the first word of an entry must be. The product spreads a rule's few bits over the word, so that the words of two entries
+    /// together are not a third one.
     pub fn check_of(address: u64, scope: u32, rule: u64) -> u64 {
         (address ^ (scope as u64) << SCOPE_SHIFT) ^ rule.wrapping_mul(MULTIPLIER)
     }

@@ -107,7 +107,7 @@ fn extend(thread: &Thread, stack_pointer: u64, hole: u64, pid: u32, main_high: u
         if permit::is_full() {
             return readable_until(pid, lowest, low) >= low;
         }
-        // Where memory must not be probed: the first thread's stack has no holes; another's is asked about as a whole, once.
+        // Memory must not be probed here: the first thread's stack has no holes; another's is asked about as a whole, once.
         if is_main {
             return true;
         }
@@ -147,8 +147,8 @@ pub fn know_stack(thread: &Thread, stack_pointer: u64, pid: u32, main_high: u64)
     thread.stack_low.set(low);
 }
 
-/// Where the calling thread's own stack begins, behind its guard, by the C library's record of it in the thread's descriptor: start, length,
-/// and of that the guard's. `None` for the first thread. Since glibc 2.42 and Linux 6.13 no mapping tells.
+/// Returns the start of the calling thread's own stack, after its guard, by the C library's record in the thread's descriptor: start, length, and the
+/// guard's part of the length. `None` for the first thread. Since glibc 2.42 and Linux 6.13 no mapping tells.
 #[cold]
 fn recorded_low() -> Option<u64> {
     let own = arch::thread_pointer();

@@ -78,7 +78,7 @@ fn entry_for(
 /// Read here and not by gimli, which panics on encodings of the count that no linker writes.
 struct Index<'a> {
     address: u64,
-    /// Where `.eh_frame` begins.
+    /// Address at which `.eh_frame` begins.
     tables: u64,
     pairs: &'a [[u8; 8]],
 }

@@ -1,4 +1,4 @@
-//! What the kernel's log says of processes that it killed, where this user may read it.
+//! Reports in the kernel's log on processes that the kernel killed, if this user may read the log.
 
 use ramson_process::clock::{monotonic_ns, unix_ns};
 use ramson_process::identify::base_name;
@@ -17,7 +17,7 @@ const BOOT_SLACK_NS: u64 = 60_000_000_000;
 
 const SIGKILL: u32 = 9;
 const SIGSEGV: u32 = 11;
-/// What the kernel writes about a signal that nothing handles, after `traps: NAME[ID]`.
+/// Texts that the kernel writes about a signal that nothing handles, after `traps: NAME[ID]`.
 const TRAPS: [(&str, u32); 5] = [
     ("general protection", SIGSEGV),
     ("trap invalid opcode", 4),
@@ -32,7 +32,7 @@ struct Entry {
     id: u32,
     /// At most 15 bytes.
     name: String,
-    /// Of the log's own clock.
+    /// Time in ns on the log's own clock.
     since_boot_ns: u64,
     /// SIGKILL: by the OOM killer, which is the only one that the log tells of.
     signal: u32,
@@ -59,7 +59,7 @@ impl KernelLog {
         Self { entries, monotonic_ns: monotonic_ns(), realtime_ns: unix_ns(), is_readable }
     }
 
-    /// What it says of the process that wrote this profile, which has one of these thread ids.
+    /// Returns the end that the log reports of the process that wrote this profile, which has one of these thread ids.
     pub fn end_of(&self, header: &Header, is_thread: impl Fn(u32) -> bool) -> Option<End> {
         let boot_ns = header.start_realtime_ns.saturating_sub(header.start_monotonic_ns);
         let own_boot_ns = self.realtime_ns.saturating_sub(self.monotonic_ns);
@@ -86,7 +86,7 @@ impl KernelLog {
     }
 }
 
-/// What the kernel may call the process: as its first sampled thread, or as its executable.
+/// Names that the kernel may use for the process: of its first sampled thread, of its executable, or of its command.
 fn names(header: &Header) -> impl Iterator<Item = &str> {
     let called = header.command.first().map_or("", String::as_str);
     [header.comm.as_str(), base_name(&header.exe), base_name(called)]

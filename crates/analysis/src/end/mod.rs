@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 /// Signals by which a program ends itself, or the kernel does, when something is wrong with it.
 const OF_FAULTS: [u32; 8] = [4, 5, 6, 7, 8, 9, 11, 31];
 
-/// What was noted belongs to a death that followed within this time.
+/// A noted lack of memory belongs to a death that followed within this time.
 const MOST_NS_BEFORE_DEATH: u64 = 5_000_000_000;
 
 const SIGABRT: u32 = 6;
@@ -55,7 +55,7 @@ impl Cause {
     }
 }
 
-/// What is known of the end of a process. `None`: it runs, or its end was not seen.
+/// Returns how a process ended. `None`: the process runs, or its end was not seen.
 pub fn end_of(source: &Recording) -> Option<Noted> {
     static LOG: OnceLock<KernelLog> = OnceLock::new();
     let header = &source.snapshot.header;
@@ -127,7 +127,7 @@ pub fn cause_of(source: &Recording) -> Cause {
     }
 }
 
-/// What a program itself noted of a lack of memory, shortly before it died.
+/// A lack of memory that a program itself noted shortly before it died.
 #[derive(Clone, Copy)]
 struct Lack {
     /// The kernel refused so much when abort was called; whether the program had asked for memory is not known. Else a
@@ -263,7 +263,7 @@ pub fn sentence(source: &Recording) -> String {
     out
 }
 
-/// What tells that it was the OOM killer.
+/// Names the evidence that the OOM killer ended the process.
 fn evidence(end: &Noted) -> String {
     let path = String::from_utf8_lossy(end.cgroup_path());
     let counter = format!("oom_kill of cgroup {path} +{}", end.oom_kills);
@@ -302,9 +302,9 @@ fn age_text(ns: u64) -> String {
 pub struct End {
     /// `exited`, `signalled`, `replaced` by exec, or `copied` while the process ran.
     pub way: &'static str,
-    /// Of a normal exit.
+    /// Status of a normal exit.
     pub exit_status: Option<u32>,
-    /// That ended it.
+    /// Signal that ended the process.
     pub signal: Option<u32>,
     /// `OOM killer`, `out of memory`, `unknown`; empty where it ended by itself.
     pub cause: &'static str,
@@ -324,7 +324,7 @@ pub struct End {
     pub cgroup: String,
     /// How often the OOM killer came to that group while the process ran.
     pub cgroup_oom_kills: u64,
-    /// Of that group.
+    /// Lowest memory limit of that group and those above it, in bytes.
     pub memory_limit: Option<u64>,
     /// `allocation` or `abort`: what noted a lack of memory shortly before.
     pub lack_of_memory: Option<&'static str>,

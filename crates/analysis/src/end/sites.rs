@@ -1,4 +1,4 @@
-//! Where a program that died of memory had it: the last words that an allocator would say.
+//! Stacks that held the memory of a program that died of memory: the last words that an allocator would say.
 
 use super::{Lack, cause_of, end_of, fate, rss_text};
 use crate::extents::lost_text;
@@ -25,7 +25,7 @@ pub struct LastProfile {
 }
 
 impl LastProfile {
-    /// Of a process that has ended.
+    /// Reads the last profile of a process that has ended.
     pub fn of(source: &Recording) -> Self {
         let mut profile = unnamed(source, Detail::Stacks, None);
         let mut symbolizer = Symbolizer::new(Options {
@@ -45,7 +45,7 @@ impl LastProfile {
         Self { profile, names }
     }
 
-    /// What to say of it; nothing unless it died of memory.
+    /// Returns the lines about the process; none unless it died of memory.
     pub fn lines(&self, source: &Recording) -> Vec<String> {
         if !cause_of(source).is_memory() {
             return Vec::new();
@@ -99,7 +99,7 @@ fn sample_of_failure(profile: &Profile, source: &Recording, number: usize) -> St
     }
 }
 
-/// What called main is the same in every program.
+/// Names the frames up to main, because the callers of main are the same in every program.
 fn stack_text(frames: &FrameTable, sample: &StackSample) -> String {
     let mut shown: Vec<String> = short_frames(frames, sample).take(MAX_FRAMES).collect();
     let is_main = |frame: &String| frame == "main" || frame.starts_with("main:");

@@ -1,4 +1,4 @@
-//! What RSS is, in plain words: a sentence for each cause that accounts for a part worth a word, the largest first.
+//! Explains RSS in plain words: a sentence for each cause that accounts for a part worth a word, the largest first.
 
 use super::cause::Cause;
 use super::finding::Finding;
@@ -95,7 +95,7 @@ pub fn causes(finding: &Finding) -> Vec<Cause> {
     all
 }
 
-/// What the leak analysis calls growing.
+/// Live memory that the leak analysis calls growing.
 fn growing(finding: &Finding) -> Option<Cause> {
     let leaks = finding.leaks.as_ref()?;
     let first = leaks.growing.first()?;
@@ -145,7 +145,7 @@ fn live(finding: &Finding) -> Option<Cause> {
     Some(Cause { cause: "live", bytes, sentence })
 }
 
-/// What the program freed and the allocator has not returned.
+/// Memory that the program freed and the allocator has not returned.
 fn free(finding: &Finding) -> Option<Cause> {
     let bytes = finding.rss.term(Term::Free);
     if bytes.value <= 0.0 {
@@ -198,7 +198,7 @@ fn of_glibc(finding: &Finding, statistics: &Statistics, free: f64) -> String {
     format!("{why}. malloc_trim would return {}", measured(releasable))
 }
 
-/// What an allocator has whose statistics are not read.
+/// Memory of an allocator whose statistics are not read.
 fn held(finding: &Finding) -> Option<Cause> {
     let bytes = finding.rss.term(Term::Held);
     let allocator = &finding.rss.allocator;

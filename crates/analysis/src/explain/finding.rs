@@ -1,4 +1,4 @@
-//! What was found of one process.
+//! Findings about one process.
 
 use super::advice::Advice;
 use super::cause::Cause;
@@ -12,7 +12,7 @@ use ramson_process::glibc::{Arena, Statistics};
 use ramson_process::{Part, Term};
 use ramson_profile::Estimate;
 
-/// What was found.
+/// Facts that were found about one process.
 pub struct Finding {
     /// The process.
     pub pid: u32,
@@ -20,27 +20,27 @@ pub struct Finding {
     pub name: String,
     /// Its resident memory, in terms and parts.
     pub rss: Rss,
-    /// What it is, in a sentence each, the largest first; never empty.
+    /// Causes of the resident memory, in a sentence each, the largest first; never empty.
     pub causes: Vec<Cause>,
     /// Which allocators it has.
     pub allocators: Allocators,
     /// The C library's statistics, or why there are none.
     pub statistics: Result<Statistics, Missing>,
-    /// What another allocator said when it was asked, or why it was not; `None` if it was not to be.
+    /// Figures of another allocator that was asked, or why there are none; `None` if it was not to be asked.
     pub asked: Option<Result<Figures, String>>,
     /// By the profile, if there is one. Where the allocator tells nothing, it is what is live.
     pub live: Option<Estimate>,
-    /// Of its control group.
+    /// Memory limit of its control group or of one above it.
     pub limit: Option<Limit>,
     /// Which no process's RSS contains; bytes.
     pub page_tables: Option<u64>,
-    /// What pins free memory; `None` without a profile or statistics.
+    /// Call sites that pin free memory; `None` without a profile or statistics.
     pub pins: Option<Pins>,
     /// Samples of the process are not taken any more.
     pub has_sampling_ended: bool,
     /// Whether what is live grows; `None` without a profile, and where sampling has ended.
     pub leaks: Option<Leaks>,
-    /// What an operator can do first, best first; never empty.
+    /// Advice, best first, with what an operator can do before changes of the code; never empty.
     pub advice: Vec<Advice>,
 }
 
@@ -77,7 +77,7 @@ impl Finding {
         self.leaks.as_ref().is_some_and(|leaks| leaks.growing.is_empty() && is_undecided(leaks))
     }
 
-    /// What a trim of glibc's arenas would return; `None` where their statistics are not known.
+    /// Returns the bytes that a trim of glibc's arenas would return; `None` if the arenas' statistics are not known.
     pub fn releasable(&self) -> Option<Estimate> {
         let statistics = self.statistics.as_ref().ok()?;
         let bytes = statistics.sum(Arena::releasable_bytes) as f64;

@@ -11,7 +11,7 @@ use serde::Serialize;
 /// Frames shown of a stack.
 const MOST_FRAMES: usize = 6;
 
-/// What the leak analysis finds.
+/// The result of the leak analysis.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Leaks {
     /// How many stacks were judged.
@@ -68,7 +68,7 @@ impl Leaks {
         self.growing.iter().map(|stack| stack.live).sum()
     }
 
-    /// What they grow by together.
+    /// Sums the growth of all that grow, in bytes per hour.
     pub fn bytes_per_hour(&self) -> Estimate {
         self.growing.iter().filter_map(|stack| stack.bytes_per_hour).sum()
     }

@@ -1,4 +1,4 @@
-//! What a process's resident memory is, why it is there, and what to do: no thread is stopped.
+//! Explains a process's resident memory: what it is, why it is there, and what to do. No thread is stopped.
 
 mod advice;
 mod answer;
@@ -69,7 +69,7 @@ pub fn examine(
         }
         _ => None,
     };
-    // What is not sampled any more is not judged.
+    // A process that is not sampled any more is not judged.
     let has_sampling_ended = profile.is_some_and(|it| attachment::ended_ago_ns(it).is_some());
     let judged = profile.filter(|_| !has_sampling_ended);
     let leaks = judged.map(|recording| Leaks::of(recording, names, own_frames)).transpose()?;
@@ -95,12 +95,12 @@ pub fn examine(
     Ok(finding)
 }
 
-/// What was found in several processes.
+/// Findings about several processes.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Findings {
     /// The sum of each term; shared pages are counted once per process.
     pub rss: Option<Rss>,
-    /// What saves anything: what an operator can do first, the most first.
+    /// Advice that saves memory, the largest saving first; changes of the code come last.
     pub advice: Vec<Placed>,
     /// Those that could not be looked at.
     pub refused: Vec<Refusal>,
@@ -115,7 +115,7 @@ pub struct Placed {
     pub pid: u32,
     /// The name of its first thread.
     pub name: String,
-    /// What to do there.
+    /// Advice for this process.
     #[serde(flatten)]
     pub advice: Advice,
 }

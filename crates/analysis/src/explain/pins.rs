@@ -1,4 +1,4 @@
-//! What pins free memory: the call sites of live blocks that free chunks touch.
+//! Call sites that pin free memory: those of live blocks that free chunks touch.
 
 use crate::extents::lost;
 use crate::named::{Detail, assemble, short_frames, stack_number};
@@ -22,7 +22,7 @@ pub struct Pins {
     pub sites: Vec<Site>,
     /// Live samples in arenas that were looked at.
     pub samples: usize,
-    /// What all sites pin.
+    /// Free bytes that all sites pin.
     #[serde(rename = "pinned")]
     pub held: Estimate,
 }
@@ -39,9 +39,9 @@ pub struct Site {
     pub live: Estimate,
     /// Live samples, as counted.
     pub samples: usize,
-    /// Of these.
+    /// Median age of the live samples, in ns.
     pub median_age_ns: u64,
-    /// Of these.
+    /// Age of the oldest live sample, in ns.
     pub oldest_age_ns: u64,
     #[serde(skip)]
     ages_ns: Vec<u64>,
@@ -76,7 +76,7 @@ pub fn pins(
         samples += 1;
         let weight = live.inverse_probability;
         let value = beside.held_bytes();
-        // What one sample stands for: it and the blocks that were not sampled (crates/profile/src/estimate.rs).
+        // A sample stands for itself and for blocks that were not sampled (crates/profile/src/estimate.rs).
         let holds =
             Estimate { value: weight * value, variance: weight * (weight - 1.0) * value * value };
         held += holds;
@@ -90,7 +90,7 @@ pub fn pins(
     Ok(settled(recording, statistics, sites.into_values(), samples, held))
 }
 
-/// What all samples make of the sites, as far as there is so much free.
+/// Completes the sites after all samples: together they pin at most the bytes that are free.
 fn settled(
     recording: &Recording,
     statistics: &Statistics,
@@ -105,7 +105,7 @@ fn settled(
             (site.held, site.live) = (site.held.as_part(), site.live.as_part());
         }
     }
-    // Of few samples the estimate may be more than there is; that is counted.
+    // An estimate from few samples may exceed the free bytes, which are counted.
     let free_bytes = statistics.sum(|arena| arena.free.resident_bytes) as f64;
     let scale = (free_bytes / held.value).min(1.0);
     held = held.scaled(scale);

@@ -1,4 +1,4 @@
-//! What is said of a process whose memory is known.
+//! Tests of the text about a process whose memory is known.
 
 use super::words::with_half_width;
 use super::*;

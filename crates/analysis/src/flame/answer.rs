@@ -1,4 +1,4 @@
-//! What a client gets of a graph.
+//! The answer that a client gets of a graph.
 
 use crate::tint::TintTotal;
 use ramson_profile::{Estimate, FrameName, SampleType};
@@ -7,15 +7,15 @@ use serde::Serialize;
 /// The answer.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Flame {
-    /// What was counted.
+    /// Sample type that was counted.
     pub sample_type: SampleType,
-    /// Of the values.
+    /// Unit of the values.
     pub unit: &'static str,
     /// When the profile was, in ns since 1970; 0: not known.
     pub time_unix_ns: u64,
     /// All stacks of the source: what shares are shares of.
     pub total: Value,
-    /// Of the stacks through the functions that were asked for; `null` without such.
+    /// Value of the stacks through the functions that were asked for; `null` if none were.
     pub around: Option<Value>,
     /// Functions that the nodes name by their place here.
     pub functions: Vec<FunctionEntry>,
@@ -25,24 +25,24 @@ pub struct Flame {
     pub path: Nodes,
     /// The tree below the zoomed frame.
     pub nodes: Nodes,
-    /// What calls the functions that were asked for.
+    /// Tree of the callers of the functions that were asked for.
     pub callers: Option<Nodes>,
     /// All frames that have no node of their own.
     pub merged: Merged,
-    /// What the search found.
+    /// Result of the search.
     pub search: Option<Found>,
-    /// What functions allocate themselves in the zoomed stacks, the largest first.
+    /// Functions with what they allocate themselves in the zoomed stacks, the largest first.
     pub flat: Vec<Flat>,
-    /// What colours the frames: of all of them.
+    /// Figure that colours the frames, for all of them together.
     pub tint: Option<TintTotal>,
-    /// What the source lacks.
+    /// Defects of the source.
     pub defects: Vec<String>,
 }
 
 /// A value with its objects.
 #[derive(Clone, Copy, Serialize, schemars::JsonSchema)]
 pub struct Value {
-    /// Of the sample type.
+    /// Value in the unit of the sample type.
     pub value: Estimate,
     /// How many allocations.
     pub objects: Estimate,
@@ -83,7 +83,7 @@ pub struct Nodes {
     pub objects: Vec<Option<i64>>,
     /// How many frames are merged here; 0: it is a frame.
     pub merged: Vec<usize>,
-    /// What colours them, as `TintTotal::figure`; empty where nothing was asked for.
+    /// Figure that colours them, as `TintTotal::figure`; empty if none was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tint: Vec<Option<i64>>,
     /// Half of its 95 % interval; empty where it has none.
@@ -96,13 +96,13 @@ pub struct Nodes {
 pub struct Merged {
     /// How many.
     pub frames: usize,
-    /// What passes through them.
+    /// Sum of the values that pass through them.
     pub value: Estimate,
     /// Narrower ones were merged; of the zoomed frame.
     pub least_share: f64,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Copy, Serialize, schemars::JsonSchema)]
 pub struct Found {
     /// How many functions match.
@@ -111,7 +111,7 @@ pub struct Found {
     pub value: Estimate,
 }
 
-/// What a function allocates itself.
+/// A function with what it allocates itself.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Flat {
     /// Its place among the functions.

@@ -16,7 +16,7 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Of the frames of `profile`.
+    /// Collects the functions of the frames of `profile`.
     pub fn new(profile: &Profile, frames: FrameTable) -> Self {
         let own = OwnFrames::default();
         let of_functions: Vec<bool> =
@@ -74,7 +74,7 @@ impl Functions {
         self.frames.ids().map(is_match).collect()
     }
 
-    /// What they take in memory, in bytes, about.
+    /// Estimates the size of the functions in memory, in bytes.
     pub fn bytes(&self) -> usize {
         // Names and files, the tables of the frames, and this one's.
         let text = |id| self.frames.name(id).name.len() + self.frames.name(id).file.len();
@@ -93,7 +93,7 @@ pub struct Mentioned<'a> {
 }
 
 impl<'a> Mentioned<'a> {
-    /// None yet. `is_match`: by `FrameId::index`; empty where nothing is looked for. `tint` colours nodes.
+    /// Starts without functions. `is_match`: by `FrameId::index`; empty if nothing is searched for. `tint` colours nodes.
     pub fn new(of: &'a Functions, is_match: &'a [bool], tint: Option<Tint>) -> Self {
         Self { of, is_match, tint, places: HashMap::new(), entries: Vec::new() }
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Deeper frames are merged: no picture is higher.
 const MOST_DEPTH: usize = 400;
-/// Of one picture.
+/// Most nodes of one picture, its trees together.
 pub const MOST_NODES: usize = 5000;
 /// Functions in the table beside it.
 const MOST_ROWS: usize = 40;
@@ -32,7 +32,7 @@ pub struct Graph {
     turned: Mutex<Turned>,
 }
 
-/// What is needed of a profile to make its graph.
+/// The parts of a profile that its graph is made from.
 struct Sown {
     functions: Functions,
     counted: SampleType,
@@ -75,11 +75,11 @@ impl Sown {
 #[derive(Default)]
 struct Turned {
     callers: Option<Arc<CallTree>>,
-    /// Of the functions that were asked for last.
+    /// Name that was asked for last, with the trees around its functions.
     around: Option<(String, Arc<Around>)>,
 }
 
-/// What some functions call, and what calls them.
+/// The callees and the callers of some functions.
 struct Around {
     callees: CallTree,
     callers: CallTree,
@@ -118,7 +118,7 @@ impl Graph {
         Ok(Self { defects, is_moving, has_all, tint: wanted.tint, ..sown.grow() })
     }
 
-    /// Of a profile whose frames are those that are asked for.
+    /// Creates the graph of a profile whose frames are those that are asked for.
     pub fn of_profile(profile: &Profile, counted: SampleType) -> Self {
         Sown::of(profile, counted, None).grow()
     }
@@ -139,7 +139,7 @@ impl Graph {
         self.is_moving
     }
 
-    /// What it takes in memory, in bytes, about; with what was made of it since.
+    /// Estimates the size of the graph in memory, in bytes, with the trees that were made of it since.
     pub fn bytes(&self) -> usize {
         let turned = self.turned.lock().unwrap_or_else(PoisonError::into_inner);
         let callers = turned.callers.as_ref().map_or(0, |callers| callers.bytes());
@@ -170,8 +170,8 @@ impl Graph {
         made
     }
 
-    /// What `take` makes of the tree, cut as the question says, and more narrowly until it takes one. It is given none of more than
-    /// so many nodes.
+    /// Returns what `take` makes of the tree, cut as the question says, and more narrowly until `take` accepts one. `take` is never
+    /// given a tree of more than `MOST_NODES` nodes.
     pub fn flame<T>(&self, question: &Question, take: impl FnMut(Flame) -> Option<T>) -> T {
         match (question.around, question.walk) {
             (Some(name), _) => {

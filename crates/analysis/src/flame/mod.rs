@@ -39,17 +39,17 @@ impl Shown {
 /// Which graph of a source.
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
-    /// What names its addresses.
+    /// How its addresses are named.
     pub names: &'a Names,
-    /// What to count; `None`: the source's own first choice.
+    /// Sample type to count; `None`: the source's own first choice.
     pub sample_type: Option<SampleType>,
     /// Which frames it has.
     pub shown: Shown,
-    /// What colours them.
+    /// Figure that colours them.
     pub tint: Option<Tint>,
 }
 
-/// What is asked of a graph.
+/// A question about a graph.
 pub struct Question<'a> {
     /// Which way the tree leads.
     pub walk: Walk,
@@ -57,8 +57,8 @@ pub struct Question<'a> {
     pub path: &'a [u32],
     /// Only stacks through the functions of this name: what they call, and what calls them.
     pub around: Option<&'a str>,
-    /// What is looked for.
+    /// Pattern to search for.
     pub search: Option<&'a Pattern>,
-    /// Of the zoomed frame's value: narrower frames are merged.
+    /// Share of the zoomed frame's value, 0 to 1: narrower frames are merged.
     pub least_share: f64,
 }

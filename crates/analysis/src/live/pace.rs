@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub struct Pace {
     /// At least this apart.
     least: Duration,
-    /// Of one core's time.
+    /// Largest share of one core's time, 0 to 1.
     share: f64,
     next: Instant,
 }
@@ -48,7 +48,7 @@ impl Pace {
     }
 }
 
-/// What this thread has spent.
+/// Returns the CPU time that this thread has spent.
 pub fn thread_cpu_time() -> Duration {
     let spent = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)

@@ -34,12 +34,12 @@ pub struct Point {
     pub free: Option<f64>,
 }
 
-/// What is known of a process.
+/// The state of a watched process.
 #[derive(Default)]
 pub struct Picture {
-    /// What each stack holds.
+    /// Sums of each stack.
     pub moments: Moments,
-    /// What it is called.
+    /// Named frames of the stacks.
     pub shape: Shape,
     /// One a second, the latest last.
     pub history: VecDeque<Point>,
@@ -50,7 +50,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Of one kind of memory, or of both, before its first moment.
+    /// Creates the picture of one kind of memory, or of both, before its first moment.
     pub fn new(kind: Option<Kind>) -> Self {
         Self { moments: Moments::new(kind), ..Self::default() }
     }
@@ -94,7 +94,7 @@ impl Picture {
         is_new
     }
 
-    /// What rows are made from.
+    /// Returns the material that rows are made from.
     pub fn material<'a>(
         &'a self,
         view: View,
@@ -129,7 +129,7 @@ pub struct Live {
     pub name: String,
     /// It runs.
     pub is_running: bool,
-    /// What became of it, if it does not.
+    /// How the process ended, or why it cannot be read any more; null while it runs.
     pub end: Option<String>,
     /// In force.
     pub interval_bytes: u64,
@@ -149,18 +149,18 @@ pub struct Live {
     pub rate_window_ns: u64,
     /// All stacks.
     pub total: Sums,
-    /// What a row is of.
+    /// Kind of the rows: `stacks`, `own`, `cum` or `threads`.
     pub view: &'static str,
     /// The rows.
     pub rows: Vec<Row>,
-    /// What the profile lacks.
+    /// Defects of the profile.
     pub defects: Vec<String>,
-    /// What kept frames from having names.
+    /// Reasons why frames have no names.
     pub missing_symbols: Vec<String>,
 }
 
 impl Live {
-    /// Of a process that is watched; at most `most_rows`.
+    /// Creates the answer for a watched process, with at most `most_rows` rows.
     pub fn of(
         watched: &Watched,
         picture: &Picture,

@@ -31,13 +31,13 @@ pub struct Processes {
     pub unreadable: Vec<String>,
     /// Whom to look for; none: all.
     wanted: Arc<[Selector]>,
-    /// What is found, and what finding it cost.
+    /// Channel of the search that is under way: the processes that it found, and its CPU time.
     search: Option<Receiver<(Discovery<Recording>, Duration)>>,
     search_pace: Pace,
     read_pace: Pace,
 }
 
-/// What they are sorted by, the largest first.
+/// The figure that processes are sorted by, the largest first.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Column {
     /// Live bytes.
@@ -52,7 +52,7 @@ pub enum Column {
 pub struct Process {
     /// The process.
     pub watched: Watched,
-    /// What its heap holds.
+    /// Sums of its heap.
     pub moments: Moments,
     /// Resident bytes.
     pub rss: Option<u64>,

@@ -5,7 +5,7 @@ use ramson_profile::FrameName;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// What a row of the table is of.
+/// The kind of the table's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// Whole stacks
@@ -53,10 +53,10 @@ impl Sort {
     }
 }
 
-/// What a row at the left edge is of.
+/// The object that a row at the left edge shows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Root {
-    /// Of all its activations.
+    /// A function with all its activations.
     Function(FrameName),
     /// Lowest number of the stacks with the same frames.
     Stack(usize),
@@ -64,7 +64,7 @@ pub enum Root {
     Thread(u32),
 }
 
-/// What an opened row shows below it.
+/// The direction of the rows that an opened row shows below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Towards main.
@@ -79,14 +79,14 @@ pub enum Direction {
 pub struct Key {
     /// At the left edge.
     pub root: Root,
-    /// Of what is below.
+    /// Direction of the rows below it.
     pub direction: Direction,
     /// From the root on, which is not in it.
     pub path: Vec<FrameName>,
 }
 
 impl Key {
-    /// Of a row at the left edge.
+    /// Creates the key of a row at the left edge.
     pub fn root(root: Root) -> Self {
         Self { root, direction: Direction::Callers, path: Vec::new() }
     }
@@ -101,14 +101,14 @@ pub struct Row {
     /// 0 at the left edge.
     #[serde(skip)]
     pub depth: usize,
-    /// Of what is below.
+    /// Direction from the root to this row; without meaning at depth 0.
     #[serde(skip)]
     pub direction: Direction,
-    /// Of the function, stack or thread.
+    /// Name of the function, stack or thread.
     pub name: Arc<str>,
     /// Empty: unknown.
     pub file: Arc<str>,
-    /// Where most of its live bytes come from; 0: unknown.
+    /// Line that most of its live bytes come from; 0: unknown.
     pub line: u32,
     /// `None`: a frame of the stack above it.
     #[serde(flatten)]

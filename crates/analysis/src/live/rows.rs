@@ -11,13 +11,13 @@ use std::collections::{HashMap, HashSet};
 /// Callers or callees shown below a row; the rest is one row.
 const MOST_CHILDREN: usize = 12;
 
-/// What the rows are made from.
+/// The material that rows are made from.
 pub struct Material<'a> {
     /// Names of the stacks.
     pub shape: &'a Shape,
-    /// What they hold.
+    /// Sums of the stacks.
     pub moments: &'a Moments,
-    /// What a row is of.
+    /// Kind of the rows.
     pub view: View,
     /// Only stacks with a frame that matches.
     pub filter: Option<&'a Pattern>,
@@ -71,7 +71,7 @@ fn order(rows: &mut [Row], sort: Sort, is_reversed: bool) {
         let order = match sort {
             Sort::Live => live,
             Sort::Change => by(|sums| sums.change().value),
-            // What is not known comes last.
+            // Unknown rates come last.
             Sort::Rate => by(|sums| sums.alloc_objects_per_s.max(-1.0)),
             Sort::Age => y.mean_age_ns().cmp(&x.mean_age_ns()),
             Sort::Name => a.name.cmp(&b.name),
@@ -103,7 +103,7 @@ impl Material<'_> {
         (0..self.moments.stacks.len()).map(is_shown).collect()
     }
 
-    /// What is live where names were not looked up yet.
+    /// Sums the stacks whose names were not looked up yet.
     fn unnamed(&self) -> Option<Sums> {
         let new = self.moments.stacks.get(self.shape.stacks.len()..)?;
         let sums: Sums = new.iter().copied().sum();
@@ -138,7 +138,7 @@ impl Material<'_> {
                 }
             }
         }
-        // Where each function has most.
+        // The line of each function with the most live bytes.
         let mut lines = vec![(f64::NEG_INFINITY, 0); groups.len()];
         for (place, live) in at_places.into_iter().enumerate().filter(|it| counted_at[it.0] > 0) {
             let (most, line) = &mut lines[self.shape.frame(place)];
@@ -156,7 +156,7 @@ impl Material<'_> {
         found.map(row).collect()
     }
 
-    /// Of a function; `line` is where in it most is.
+    /// Creates the row of a function; `line` is its line with the most live bytes.
     fn row(&self, frame: usize, line: u32, sums: Sums) -> Row {
         let name = self.shape.names[frame].clone();
         let line = if name.line == 0 { line } else { name.line };
@@ -253,7 +253,7 @@ impl Material<'_> {
 
     /// Callers or callees of the row that `key` names.
     fn children(&self, key: &Key, shown: &[bool]) -> Vec<Row> {
-        // Of each function the sums, and its live bytes by place.
+        // Sums of each function, and its live bytes by place.
         let mut groups: HashMap<usize, (Sums, HashMap<usize, f64>)> = HashMap::new();
         for (stack, sums) in self.of_root(key, shown) {
             let below = self.below(key, stack);

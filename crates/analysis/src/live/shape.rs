@@ -1,4 +1,4 @@
-//! What the stacks of a process are called. Names are looked up in a thread of their own, so that nothing waits for them.
+//! Names of the stacks of a process. A thread of its own looks them up, so that nothing waits for the names.
 
 use super::pace::{Pace, thread_cpu_time};
 use crate::named::{Detail, name, stack_number, unnamed};
@@ -30,17 +30,17 @@ pub struct Place {
 /// The frames of every stack that is shown.
 #[derive(Default)]
 pub struct Shape {
-    /// Of the functions.
+    /// Names of the functions.
     pub names: Vec<FrameName>,
-    /// Where in them stacks pass.
+    /// Places in the functions that stacks pass through.
     pub places: Vec<Place>,
     /// By number of the stack: indices into `places`, leaf first. Empty: filtered out, or of another kind.
     pub stacks: Vec<Vec<usize>>,
-    /// What kept frames from having names.
+    /// Reasons why frames have no names.
     pub missing_symbols: Vec<SymbolDefect>,
 }
 
-/// What is shown of a profile, and under which names.
+/// The part of a profile that is shown, and the names that it is shown under.
 #[derive(Clone)]
 pub struct Wanted {
     /// Which names are shown.
@@ -116,7 +116,7 @@ impl Namer {
             for source in asked {
                 let before = thread_cpu_time();
                 let shape = Shape::of(&source, &wanted, &mut symbolizer);
-                // What the first one costs is looked up only once.
+                // The cost of the first lookup is paid only once, so it does not count.
                 let spent = thread_cpu_time().saturating_sub(before);
                 let cost = if is_first { Duration::ZERO } else { spent };
                 is_first = false;

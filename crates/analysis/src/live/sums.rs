@@ -1,5 +1,5 @@
-//! What is known of each stack at one moment, in sums that rows add up: live bytes, how they changed since the mark, how fast
-//! the stack allocates, how old its live bytes are.
+//! Sums of each stack at one moment, which rows add up: live bytes, how they changed since the mark, how fast the stack
+//! allocates, how old its live bytes are.
 
 use crate::extents::{self, Live};
 use ramson_format::Kind;
@@ -17,7 +17,7 @@ const RATE_WINDOW_NS: u64 = 10_000_000_000;
 /// Counters are kept this far apart.
 const RATE_STEP_NS: u64 = 1_000_000_000;
 
-/// Of one stack, or of all stacks of a row.
+/// Sums of one stack, or of all stacks of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sums {
     /// Bytes.
@@ -36,7 +36,7 @@ pub struct Sums {
     pub freed_bytes_per_s: f64,
     /// Live bytes times their age in ns.
     aged: f64,
-    /// Of the oldest live sample; 0: there is none.
+    /// Age of the oldest live sample, in ns; 0: there is none.
     pub oldest_ns: u64,
 }
 
@@ -135,13 +135,13 @@ impl Sums {
     }
 }
 
-/// Of one thread at one stack. Rates are counted per stack only: here they are not known.
+/// The part of one thread in one stack. Rates are counted per stack only: here they are not known.
 pub struct Piece {
     /// Number of the stack.
     pub stack: usize,
     /// The thread.
     pub tid: u32,
-    /// What it has there.
+    /// Sums of the thread at the stack.
     pub sums: Sums,
 }
 
@@ -155,23 +155,23 @@ pub struct Moments {
     pub total: Sums,
     /// One for each live sample.
     live: Vec<Piece>,
-    /// What was live at the mark, by number of the stack, and by thread and stack.
+    /// Live bytes at the mark, by number of the stack, and by thread and stack.
     marked_stacks: Vec<Estimate>,
     marked: Vec<Piece>,
     mark_ns: u64,
     past: VecDeque<Counters>,
-    /// Of the latest snapshot, on the clock of its times.
+    /// Time of the latest snapshot in ns, on the clock of the snapshot's times.
     pub now_ns: u64,
 }
 
-/// Of each stack since the start: objects and bytes allocated, bytes freed.
+/// Counters of each stack since the start: objects and bytes allocated, bytes freed.
 struct Counters {
     at_ns: u64,
     stacks: Vec<[f64; 3]>,
 }
 
 impl Moments {
-    /// Of one kind of memory, or of both.
+    /// Creates the moments of one kind of memory, or of both, before the first one.
     pub fn new(kind: Option<Kind>) -> Self {
         Self { kind, ..Self::default() }
     }
@@ -224,7 +224,7 @@ impl Moments {
         self.past.front().map_or(0, |first| self.now_ns.saturating_sub(first.at_ns))
     }
 
-    /// What each thread has, and had at the mark, by stack.
+    /// Iterates over the parts of each thread, now and at the mark, by stack.
     pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
         self.live.iter().chain(&self.marked)
     }

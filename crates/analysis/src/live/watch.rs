@@ -34,9 +34,9 @@ pub struct Watched {
     new_free: Option<f64>,
     /// Resident bytes at the latest reading of the profile.
     pub rss_bytes: Option<u64>,
-    /// What holds the memory if live heap does not.
+    /// Line about what holds the memory if live heap does not.
     pub coverage: Option<String>,
-    /// What became of it, if it does not run any more.
+    /// How the process ended, or why it cannot be read any more; `None` while it runs.
     pub end: Option<String>,
     bytes: Option<Box<dyn ReadAt>>,
     /// As the user called it: its name may go while it is looked at.
@@ -122,7 +122,7 @@ impl Watched {
                     ..Snapshot::default()
                 };
             }
-            // What is only in the memory of the process has gone with it.
+            // A profile that is only in the memory of the process has gone with the process.
             Err(error) => {
                 let why = format!("can no longer be read: {error}");
                 match self.runs() {
@@ -203,7 +203,7 @@ impl Watched {
     }
 }
 
-/// What is free in the allocator, or held by one whose statistics cannot be read, where that is known.
+/// Returns the bytes free in the allocator, or held by one whose statistics cannot be read, if they are known.
 pub fn free_or_held(rss: &Rss) -> (Term, Estimate) {
     let (free, held) = (rss.term(Term::Free), rss.term(Term::Held));
     if free.value == 0.0 && held.value > 0.0 { (Term::Held, held) } else { (Term::Free, free) }

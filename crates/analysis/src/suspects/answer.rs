@@ -63,7 +63,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Of findings with the largest first.
+    /// Answers from findings that are sorted with the largest first.
     pub fn of(suspects: &[Suspect], of: &Moment, with: Circumstances) -> Self {
         let growing = || suspects.iter().filter(|it| it.is_growing());
         let undecided =

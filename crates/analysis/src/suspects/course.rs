@@ -17,7 +17,7 @@ pub struct DatedRecording {
 pub struct Course {
     /// To judge.
     pub moment: DatedRecording,
-    /// Of the same process.
+    /// Earlier moment of the same process.
     pub earlier: Option<DatedRecording>,
 }
 
@@ -30,7 +30,7 @@ pub fn paired(
     let course = |moment: DatedRecording| {
         let is_its = |earlier: &DatedRecording| {
             let (old, new) = (&earlier.recording.snapshot, &moment.recording.snapshot);
-            // What died shows its last sample, and a mark may be younger than that.
+            // A dead process shows its last sample, and a mark may be younger than that sample.
             let is_at_end = moment.recording.running.is_none() && moment.recording.past.is_none();
             let is_earlier = earlier.now_ns <= moment.now_ns || is_at_end;
             overlap::is_same_process(old, new) && is_earlier
@@ -75,7 +75,7 @@ impl Course {
         Some(self.moment.now_ns.saturating_sub(self.earlier.as_ref()?.now_ns))
     }
 
-    /// Of one moment alone.
+    /// Creates a course of one moment alone.
     pub fn of(recording: Recording) -> Self {
         Self { moment: DatedRecording::of(recording), earlier: None }
     }

@@ -8,7 +8,7 @@ use ramson_leaks::{Finding, Growth, Judged, Settings, StackHistory, judge_paths}
 use ramson_profile::{Estimate, FrameName, SampleUnit};
 use std::collections::{BTreeMap, HashMap};
 
-/// What the findings are of.
+/// The moment that the findings are of.
 #[derive(Default)]
 pub struct Moment {
     /// All live bytes.
@@ -45,7 +45,8 @@ pub fn judged(stacks: Vec<NamedStack>, min_age_ns: u64, of: &Moment) -> Vec<Susp
     suspects
 }
 
-/// What each of the stacks has of the growth of the leak suspect that it belongs to, in bytes per hour: together they are the suspects' growth.
+/// Returns each stack's part of the growth of the leak suspect that it belongs to, in bytes per hour: together the parts are the
+/// suspects' growth.
 pub fn growth_parts(judged: &[Suspect], stacks: &[NamedStack]) -> Vec<Estimate> {
     let growing = judged.iter().filter(|suspect| suspect.is_growing());
     let by_key: HashMap<&Key, &Finding> = growing
@@ -103,7 +104,7 @@ fn callers(stacks: &[NamedStack]) -> BTreeMap<Function, Below> {
         let mut path: Vec<Function> = functions(stack).collect();
         path.pop();
         for (distance, function) in path.into_iter().enumerate().rev() {
-            // Of a function that calls itself, the call nearest to the allocation counts.
+            // A function that calls itself counts once for each of its frames in the stack.
             let below = callers.entry(function).or_default();
             below.bytes += bytes;
             below.distance += bytes * distance as f64;

@@ -32,10 +32,10 @@ use std::collections::HashSet;
 use std::slice;
 use suspect::Key;
 
-/// What is freed sooner is short-lived, and what was first seen later is not judged, unless it is said otherwise.
+/// Default minimum age in ns: memory that is freed sooner is short-lived, and stacks that were first seen later are not judged.
 pub const MIN_AGE_NS: u64 = 60_000_000_000;
 
-/// What is asked.
+/// A question to the leak analysis.
 pub struct Question<'a> {
     /// Which names are shown.
     pub names: &'a Names,
@@ -47,12 +47,12 @@ pub struct Question<'a> {
     pub suppressions: &'a Suppressions,
 }
 
-/// What was found.
+/// The result of the leak analysis.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Suspects {
     /// In short.
     pub answer: Answer,
-    /// What it is of.
+    /// The source that the result is about.
     #[serde(flatten)]
     pub subject: Subject,
     /// In force.
@@ -65,13 +65,13 @@ pub struct Suspects {
     pub suppressed: usize,
     /// Stacks hidden as growing in the baseline already.
     pub known: usize,
-    /// What grows first, by its growth; then by live bytes.
+    /// Findings: those that grow first, by their growth; then the others, by live bytes.
     pub suspects: Vec<Suspect>,
     /// Leak suspects that rise together below one caller.
     pub groups: Vec<Group>,
-    /// What the profile lacks.
+    /// Defects of the profile.
     pub defects: Vec<String>,
-    /// Of each of several, those with the largest RSS first.
+    /// Result for each of several processes, those with the largest RSS first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<Each<Suspects>>,
 }
@@ -100,7 +100,7 @@ pub fn suspects(
         let header = &recording.snapshot.header;
         let summary = Summary::of(recording, header.unix_ns(course.moment.now_ns));
         let found = match judged(slice::from_ref(course), question, &known) {
-            // What is left of the others is judged.
+            // The stacks that are left of the other processes are judged.
             Err(_) if courses.len() > 1 => Judged::default(),
             found => found?,
         };

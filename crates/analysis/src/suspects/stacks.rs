@@ -15,7 +15,7 @@ use std::mem;
 pub struct NamedStack {
     /// Leaf first, with lines.
     pub frames: Vec<FrameName>,
-    /// What is judged.
+    /// History that is judged.
     pub history: StackHistory,
 }
 
@@ -35,7 +35,7 @@ pub fn stacks(
 ) -> Vec<NamedStack> {
     let table = FrameTable::new(profile);
     let mut live = live_blocks(snapshot);
-    // What was live before a detach is not known afterwards.
+    // Blocks that were live before a detach are not known afterwards.
     let earlier = earlier.filter(|earlier| snapshot.header.live_since_ns() <= earlier.now_ns);
     let changes = earlier.map(|earlier| changes(&earlier.recording.snapshot, snapshot));
     let window_ns = earlier.map_or(0, |earlier| now_ns.saturating_sub(earlier.now_ns));

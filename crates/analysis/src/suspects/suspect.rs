@@ -9,11 +9,11 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What names a function, also in another process or build: its name and file.
+/// Name and file of a function, which identify the function also in another process or build.
 pub type Function = (Arc<str>, Arc<str>);
 
-/// What names a call path: its functions, leaf first, without lines. Of code whose compiler inlines more while the program runs, only the
-/// innermost: one path has many shapes there, each of which begins and ends.
+/// Functions of a call path, leaf first, without lines, which identify the path. For code whose compiler inlines more while the
+/// program runs, only the innermost: one path has many shapes there, each of which begins and ends.
 pub type Key = Vec<Function>;
 
 /// The call path of a stack.
@@ -35,13 +35,13 @@ pub struct Suspect {
     /// Verdict, reason and evidence.
     #[serde(flatten)]
     pub finding: Finding,
-    /// Of all live bytes that were judged, 0 to 1.
+    /// Share of all live bytes that were judged, 0 to 1.
     pub share: f64,
     /// The first sample was taken that long ago …
     pub first_seen_ns: u64,
     /// … which was then.
     pub first_seen_unix_ns: u64,
-    /// Of what grows: since then at least.
+    /// Time since which it has grown at least, in ns since 1970; null if it does not grow.
     pub growing_since_unix_ns: Option<u64>,
     /// The program's own function that allocated, line 0.
     #[serde(flatten)]
@@ -59,7 +59,7 @@ pub struct Suspect {
     pub(super) callers: BTreeMap<Function, Below>,
 }
 
-/// What one line allocated.
+/// Live memory that one line allocated.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct LineShare {
     /// 0 if unknown.
@@ -82,7 +82,7 @@ impl Suspect {
         finding.inuse_space = finding.inuse_space.as_part();
     }
 
-    /// What grows comes first, by its growth; then what has the most live bytes.
+    /// Orders growing suspects first, by their growth; then those with the most live bytes.
     pub(super) fn compare(&self, other: &Self) -> Ordering {
         let weight = |it: &Self| match (it.is_growing(), &it.finding.growth) {
             (true, Some(growth)) => growth.per_hour.value,

@@ -1,4 +1,4 @@
-//! What the library does in the process, on a thread that is borrowed.
+//! Has the library do its work in the process, on a thread that is borrowed.
 
 use super::guest::Guest;
 use super::library::Functions;
@@ -11,7 +11,7 @@ use ramson_source::Failure;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// So often the library is asked again while a thread of the program loads or unloads an object, …
+/// How often the library is asked again while a thread of the program loads or unloads an object, …
 const MOST_ACTS: u32 = 100;
 /// … after so long.
 const BETWEEN_ACTS: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! What a look at a process's objects may cost: it may show as many as it likes.
+//! Bounds of what a look at a process's objects may cost: the process may show as many as it likes.
 
 use ramson_apart::{bounds, is_trusted};
 use ramson_process::{Memory, ProcessMemory};
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-/// So long all looks of one command may take, if nothing else is said.
+/// How long all looks of one command may take, if nothing else is said.
 const MOST_TIME: Duration = Duration::from_secs(10);
 /// A read counts as so many bytes at least.
 const LEAST_BYTES: u64 = 64;
@@ -50,7 +50,7 @@ impl<'a> Bounded<'a> {
 }
 
 impl Drop for Bounded<'_> {
-    /// What goes on between two looks is not counted.
+    /// Counts the time of this look, and not what goes on between two looks.
     fn drop(&mut self) {
         let left = self.allowance.time.get().saturating_sub(self.begin.elapsed());
         self.allowance.time.set(left);

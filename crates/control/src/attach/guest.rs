@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const SONAME: &str = "libramson.so";
-/// What the path begins with that it is loaded by.
+/// Start of the path by which the library is loaded.
 pub const LOADED_BY: &str = "/proc/self/fd/";
 const SLOT_BYTES: u64 = 8 * SLOT_WORDS as u64;
 
@@ -54,7 +54,7 @@ impl ListedSlot {
     }
 }
 
-/// What the library says of itself.
+/// State of the library, as the library tells it.
 #[derive(Clone, Copy, Debug)]
 pub struct State {
     pub outcome: u64,
@@ -134,6 +134,8 @@ impl Guest {
         areas.iter().any(|area| area.contains(self.act) && area.path.starts_with(LINK))
     }
 
+    // Hazard, never seen: a crash reporter takes the name /proc/self/fd/N from the loader before it is changed here, and reads that file later.
+    // Another file may have that number by then.
     /// The loader knows it by the name that it was loaded by, under which a debugger, or the loader itself at a later dlopen, would find another
     /// file, of their own. It is given one that leads nowhere.
     pub fn rename(&self, target: &Target, memory: &ProcessMemory) -> Result<(), Failure> {
@@ -232,15 +234,15 @@ impl ListedSlot {
     }
 }
 
-/// Where the loader keeps an object's names: in its record, and in a list of those that it was looked for by (`l_name` and `l_libname` of
-/// `struct link_map`, glibc 2.17 to 2.44).
+/// Returns the addresses of an object's names, which the loader keeps in the object's record and in a list of those that the object was looked for by
+/// (`l_name` and `l_libname` of `struct link_map`, glibc 2.17 to 2.44).
 fn names_of(memory: &impl Memory, record: u64) -> Vec<u64> {
     const MOST_NAMES: usize = 8;
     const REAL: usize = 5;
     const OTHERS: usize = 7;
     let Some(fields) = words::<8>(memory, record) else { return Vec::new() };
     let mut names = vec![fields[1]];
-    // What follows the public part is known by a pointer to the record itself.
+    // A pointer to the record itself tells that the fields behind the public part are the known ones.
     let mut next = if fields[REAL] == record { fields[OTHERS] } else { 0 };
     while let (true, Some([name, behind])) = (names.len() < MOST_NAMES, words(memory, next)) {
         names.push(name);

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Readers know the library by the end of it.
 const NAME: &[u8] = b"ramson/libramson.so\0";
-/// What the file is called in /proc/PID/fd.
+/// Name of the file in /proc/PID/fd.
 pub const LINK: &str = "/memfd:ramson/libramson.so";
 const MFD_CLOEXEC: u64 = 1;
 /// Since Linux 6.3; without it a system may be set up to refuse the code in such a file.
@@ -28,7 +28,7 @@ const MFD_EXEC: u64 = 0x10;
 const RTLD_NOW: u64 = 2;
 /// glibc's own callers of `__libc_dlopen_mode` give it.
 const RTLD_DLOPEN: u64 = 0x8000_0000;
-/// Where the name is in a step's data.
+/// Arguments of a call: the name, which begins the step's data, and 0.
 const DATA: [Argument; 2] = [Argument::Data(0), Argument::Word(0)];
 
 /// How calls are made in a process: on a thread that holds none of the locks that they take.
@@ -134,7 +134,7 @@ impl Place {
     }
 }
 
-/// That of a file that has our name: others are not even looked at, as their file systems may be anyone's.
+/// Returns the inode of a file that has our name. Others are not even looked at, because their file systems may be anyone's.
 fn inode_at(path: &str) -> Option<u64> {
     let is_named = fs::read_link(path).is_ok_and(|link| link.to_str().is_some_and(is_link));
     is_named.then(|| fs::metadata(path).ok()).flatten().map(|facts| facts.ino())
@@ -210,7 +210,7 @@ fn open(
     Ok(has_been.load(Relaxed))
 }
 
-/// What the loader says of a load that failed is nothing for the program.
+/// Takes the loader's message about a load that failed away, because the message is nothing for the program.
 pub fn forget_error(caller: &Caller, functions: &Functions, stops: &mut Stops) {
     if let Some(function) = functions.dlerror {
         // Nothing to be done about it.
@@ -218,6 +218,8 @@ pub fn forget_error(caller: &Caller, functions: &Functions, stops: &mut Stops) {
     }
 }
 
+// Hazard, never seen: the program opens a descriptor, or forks, in the milliseconds in which the file is open. The file has the lowest free
+// number, so the program gets the next one. The child keeps the file until it calls exec.
 fn make(caller: &Caller, functions: &Functions, stops: &mut Stops) -> Result<Place, Failure> {
     let target = caller.callee.target;
     for flags in [MFD_CLOEXEC | MFD_EXEC, MFD_CLOEXEC] {

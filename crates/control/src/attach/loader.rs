@@ -14,7 +14,7 @@ const MOST_OBJECTS: usize = 1 << 13;
 /// `struct r_debug` (link.h).
 const MAP_OFFSET: u64 = 8;
 const STATE_OFFSET: u64 = 24;
-/// Of the number of objects in a namespace.
+/// Offset of the number of objects in a namespace.
 const COUNT_OFFSET: u64 = 8;
 /// `pthread_mutex_t` on x86-64, and where its kind is.
 const MUTEX_BYTES: usize = 40;
@@ -53,7 +53,7 @@ impl Loader {
         Ok(Self { debug, namespace: start, locks, count_at })
     }
 
-    /// What is held while an object is loaded or unloaded.
+    /// Returns the address of the lock that is held while an object is loaded or unloaded.
     pub fn lock(&self) -> u64 {
         self.locks[0]
     }
@@ -120,7 +120,7 @@ pub enum Doubt {
     IsForeign,
 }
 
-/// What works where this does not.
+/// Next step for the user if the command does not work on the running process.
 pub const RESTART: &str = "Restart it under \"ramson run\"";
 
 /// Whether a file is glibc's loader, by its name.
@@ -145,12 +145,12 @@ fn locks_in(data: &[u8]) -> Vec<usize> {
     (first..).step_by(MUTEX_BYTES).take_while(|&at| is_lock(at)).take(MOST_LOCKS + 1).collect()
 }
 
-/// What a process that is being looked at says when its list changes all the time.
+/// Returns the failure for a process whose list changes all the time while it is looked at.
 pub fn busy(target: &Target) -> Failure {
     refused(target, "it keeps loading libraries", NOTHING)
 }
 
-/// What it says where the list cannot be had.
+/// Returns the failure for a process whose list of objects cannot be read.
 pub fn without_objects(target: &Target, doubt: Doubt) -> Failure {
     match doubt {
         Doubt::Changes => busy(target),
@@ -162,7 +162,7 @@ pub fn without_objects(target: &Target, doubt: Doubt) -> Failure {
     }
 }
 
-/// What it says of objects that no program has.
+/// Returns the failure for a process with objects that no program has.
 pub fn too_large(target: &Target) -> Failure {
     refused(target, "its symbol tables are larger than any program's", NOTHING)
 }

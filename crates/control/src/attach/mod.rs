@@ -53,7 +53,7 @@ pub struct Attached {
     pub name: String,
     /// It was recorded before.
     pub was_recorded: bool,
-    /// So long, if that is known.
+    /// How long it has been recorded, in milliseconds, if that is known.
     pub recorded_for_ms: Option<f64>,
     /// Mean bytes from one sample to the next.
     pub interval_bytes: u64,
@@ -65,7 +65,7 @@ pub struct Attached {
     pub slots: u64,
     /// Libraries that it loads from now on are seen, too.
     pub follows: bool,
-    /// Where the profile is: a file, or the process's memory.
+    /// Place of the profile: a file, or the process's memory.
     pub profile: Option<String>,
     /// The profile ends with the process: no directory could be written.
     pub is_in_memory: bool,
@@ -144,7 +144,7 @@ fn silent(target: &Target) -> Failure {
 /// The slots of objects that are in the loader's list.
 fn slots_of(site: &Site, objects: &[Object]) -> Result<slots::Found, Failure> {
     let target = site.target();
-    // What is in the list now has then been loaded completely.
+    // Every object that is in the list now has then been loaded completely.
     let is_free = site.loader.is_seen_free(site.memory(), Duration::from_secs(1));
     is_free.then_some(()).ok_or_else(|| loader::busy(target))?;
     let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
@@ -153,7 +153,7 @@ fn slots_of(site: &Site, objects: &[Object]) -> Result<slots::Found, Failure> {
     if bounded.is_used_up() { Err(loader::too_large(target)) } else { Ok(listed) }
 }
 
-/// What the table has of the program's own objects by now.
+/// Returns the slots of the program's own objects, as the table has them by now.
 fn theirs(
     guest: &Guest,
     target: &Target,
@@ -187,7 +187,7 @@ fn request_of(options: &Options, facts: &preflight::Facts, slots: u64) -> Reques
     }
 }
 
-/// What the library needs to notice objects that come later.
+/// Returns what the library needs to notice objects that come later.
 fn loader_of(site: &Site, functions: &Functions, count: u64) -> control::Loader {
     functions.mutex.map_or_else(control::Loader::default, |[try_lock, unlock]| control::Loader {
         count_at: site.loader.count_at,

@@ -3,7 +3,7 @@
 use ramson_process::Memory;
 use std::collections::{BTreeMap, HashSet};
 
-/// Of one table; more is not looked at.
+/// Bytes of one table that are looked at, at most.
 const MOST_TABLE_BYTES: u64 = 64 << 20;
 /// Entries of a dynamic section.
 const MOST_ENTRIES: usize = 512;
@@ -27,7 +27,7 @@ mod tag {
     pub const GNU_HASH: u64 = 0x6fff_fef5;
     pub const RELACOUNT: u64 = 0x6fff_fff9;
 }
-/// Of `tag::FLAGS`.
+/// A bit of `tag::FLAGS`.
 const DF_SYMBOLIC: u64 = 2;
 pub const GLOB_DAT: u32 = 6;
 pub const JUMP_SLOT: u32 = 7;
@@ -38,7 +38,7 @@ pub struct Object {
     pub record: u64,
     pub bias: u64,
     pub name: String,
-    /// Where its dynamic section is.
+    /// Address of its dynamic section.
     pub dynamic_at: u64,
     dynamic: BTreeMap<u64, u64>,
     /// Offsets of the names of objects that it needs.
@@ -50,7 +50,7 @@ pub struct Import {
     pub address: u64,
     pub kind: u32,
     pub name: String,
-    /// Where the object has a function of that name itself.
+    /// Address of the object's own function of that name, if it has one.
     pub own: Option<u64>,
 }
 
@@ -77,7 +77,7 @@ impl Object {
         Some(Self { record, bias, name, dynamic_at, dynamic, needed })
     }
 
-    /// What an entry of the dynamic section has: a number …
+    /// Returns the value of an entry of the dynamic section: a number …
     fn number(&self, tag: u64) -> u64 {
         self.dynamic.get(&tag).copied().unwrap_or(0)
     }
@@ -115,7 +115,7 @@ impl Object {
         self.dynamic.contains_key(&tag::SYMBOLIC) || self.number(tag::FLAGS) & DF_SYMBOLIC != 0
     }
 
-    /// Where its symbols of these names are, in their order.
+    /// Returns the addresses of its symbols of these names, in the order of the names.
     pub fn symbols(&self, memory: &impl Memory, names: &[&str]) -> Option<Vec<Option<u64>>> {
         let mut found = vec![None; names.len()];
         let count = self.symbol_count(memory)?;
@@ -127,8 +127,8 @@ impl Object {
         Some(found)
     }
 
-    /// Where an executable that is loaded at a fixed address stands in for functions of these names: pointers of other objects lead there,
-    /// and it goes on by its own.
+    /// Returns the addresses at which an executable that is loaded at a fixed address stands in for functions of these names: pointers of other
+    /// objects lead there, and the executable goes on by its own pointer.
     pub fn stand_ins(&self, memory: &impl Memory, names: &[&str]) -> HashSet<u64> {
         let mut found = HashSet::new();
         // In front of what the hash table knows, and behind.
@@ -256,7 +256,7 @@ pub fn text(memory: &impl Memory, at: u64) -> Option<String> {
     None
 }
 
-/// So many words.
+/// Reads `COUNT` words.
 pub fn words<const COUNT: usize>(memory: &impl Memory, at: u64) -> Option<[u64; COUNT]> {
     let mut bytes = [[0; 8]; COUNT];
     memory.read(at, bytes.as_flattened_mut()).then(|| bytes.map(u64::from_le_bytes))

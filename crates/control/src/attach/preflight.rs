@@ -1,4 +1,4 @@
-//! What stands against an attach, as far as /proc tells: each with its own message, before anything is done.
+//! Obstacles to an attach, as far as /proc tells them: each has its own message, before anything is done.
 
 use super::loader::RESTART;
 use crate::outside::refused;
@@ -13,7 +13,7 @@ use std::fs;
 const AT_PHDR: u64 = 3;
 const AT_SECURE: u64 = 23;
 
-/// What is learnt on the way.
+/// Facts that are learnt on the way.
 pub struct Facts {
     /// The process, as it is called in its own namespace.
     pub own_pid: u32,

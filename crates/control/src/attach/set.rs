@@ -15,7 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is to change; `None` stays as it is.
+/// Settings to change; `None` stays as it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Changes {
     /// Mean bytes from one sample to the next.

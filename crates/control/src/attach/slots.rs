@@ -7,7 +7,7 @@ use ramson_process::identify::base_name;
 use ramson_process::{Area, Memory};
 use std::collections::{HashMap, HashSet};
 
-/// What was found in one process.
+/// Slots that were found in one process.
 #[derive(Default)]
 pub struct Found {
     /// By address within each object.
@@ -31,7 +31,7 @@ pub fn find(memory: &impl Memory, objects: &[Object], areas: &[Area]) -> Found {
             continue;
         };
         for import in &imports {
-            // What passes through the executable's own pointer is seen there.
+            // A call that passes through the executable's own pointer is seen there.
             if words(memory, import.address).is_some_and(|[to]| stand_ins.contains(&to)) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What lies in fastbins and tcaches: freed by the program, but in use for the rest of the statistics.
+//! Chunks in fastbins and tcaches: freed by the program, but in use for the rest of the statistics.
 
 use super::find::Parameters;
 use super::heaps::Segment;
@@ -87,7 +87,7 @@ impl<'a, M: Memory> Heap<'a, M> {
         kept
     }
 
-    /// What the tcache in the chunk at `address` holds, if it is one and not empty.
+    /// Returns the chunks that the tcache in the chunk at `address` holds, if it is a tcache and not empty.
     pub fn tcache(&mut self, address: u64) -> Option<Kept> {
         for _ in 0..MOST_TRIES {
             if let Some(kept) = self.tcache_once(address + 16) {

@@ -7,7 +7,7 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// So many of the 127 bins at least must be lists that lead back to themselves. Threads may change some meanwhile, others be swapped out.
+/// Least number of the 127 bins that must be lists that lead back to themselves. Threads may change some meanwhile, others may be swapped out.
 const LEAST_WHOLE_BINS: usize = 32;
 /// Offset of the pointer to the chunk before in the list, in a free chunk.
 const BACKWARD: u64 = 24;
@@ -49,7 +49,8 @@ impl ArenaState {
         (arena::FASTBINS..self.top).step_by(8).filter_map(|offset| word_at(&self.bytes, offset))
     }
 
-    /// What a list refers to as the bin of this number, and its first and last chunk, which are the bin itself if it is empty.
+    /// Returns the address by which a list refers to the bin of this number, and the bin's first and last chunk. An empty bin is its own first and
+    /// last chunk.
     pub fn bin(&self, number: usize) -> (u64, [u64; 2]) {
         let offset = arena::BINS + 16 * (number - 1);
         let own = self.address + (self.top + offset) as u64 - 16;
@@ -72,7 +73,7 @@ impl ArenaState {
     }
 }
 
-/// What holds of every arena at every moment, without a look at what it refers to.
+/// Whether the bytes meet the conditions that every arena meets at every moment, without a look at what the arena refers to.
 fn looks_like_arena(bytes: &[u8], top: usize) -> bool {
     let word = |behind_top| word_at(bytes, top + behind_top).unwrap_or(0);
     let is_pointer = |offset: usize| {
@@ -105,7 +106,7 @@ fn has_whole_bins(memory: &impl Memory, bytes: &[u8], address: u64, top: usize) 
     (0..arena::BIN_COUNT).filter(is_whole).count() >= LEAST_WHOLE_BINS
 }
 
-/// What the C library has in its variables.
+/// Contents of the C library's variables.
 pub struct LibraryData {
     pub(super) layout: &'static Layout,
     main_arena: u64,
@@ -163,8 +164,8 @@ impl LibraryData {
         Ok(arenas)
     }
 
-    /// Whether each arena's lock, all that `malloc_trim` takes, is seen free once within `limit`: then a thread that is stopped meanwhile has none. The thread of one that is
-    /// never seen free may be no more.
+    /// Whether each arena's lock, all that `malloc_trim` takes, is seen free once within `limit`: a thread that is stopped meanwhile then holds none.
+    /// A lock that is never seen free may belong to a thread that no longer exists.
     pub fn are_locks_seen_free(&self, memory: &impl Memory, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         let mut held: Option<Vec<u64>> = None;
@@ -220,13 +221,13 @@ pub struct Parameters {
     pub has_dynamic_thresholds: bool,
     /// Bound of the number of arenas; 0: `arenas_a_core`, but 8 at least.
     pub arena_max: u64,
-    /// Where there is no bound.
+    /// Most arenas per core, used if there is no bound.
     pub arenas_a_core: u64,
     /// Mapped chunks.
     pub mapped_chunks: u64,
     /// Their bytes. In 2.43 and 2.44, 16 too many for each time that one of them was resized.
     pub mapped_bytes: u64,
-    /// Where the main arena starts; 0 if it never grew.
+    /// Address at which the main arena starts; 0 if it never grew.
     pub sbrk_base: u64,
     /// Chunks of one size that a thread keeps at most.
     pub tcache_count: u64,

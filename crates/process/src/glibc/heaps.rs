@@ -32,7 +32,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Where its chunks end: the top, or the end.
+    /// Returns the end of the segment's chunks: the top, or the end of the segment.
     pub fn limit(&self) -> u64 {
         self.top.unwrap_or(self.end)
     }
@@ -89,7 +89,7 @@ pub fn segments(
     segments
 }
 
-/// Of pages of an area, which may be of hugetlbfs.
+/// Returns the presence of pages of an area, which may be of hugetlbfs.
 pub fn presence_of(memory: &impl Memory, areas: &[Area], start: u64, end: u64) -> Option<Presence> {
     let presence = Presence::of(memory, start, end)?;
     let is_huge = area_at(areas, start).is_some_and(|area| area.hugetlb > 0);

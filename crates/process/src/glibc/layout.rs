@@ -1,4 +1,4 @@
-//! Where the C library's allocator keeps what, by version, on x86-64.
+//! Layout of the data of the C library's allocator, by version, on x86-64.
 //!
 //! Source: `struct malloc_state`, `struct malloc_par` and `tcache_perthread_struct` in malloc/malloc.c, `struct _heap_info` in
 //! malloc/arena.c, of each version of the tables, as compiled. docs/explain.md says which of them were run.
@@ -39,9 +39,9 @@ pub mod chunk {
     pub const NON_MAIN_ARENA: u64 = 4;
     pub const FLAGS: u64 = 7;
     pub const ALIGNMENT: u64 = 16;
-    /// Of a chunk in use: its size word. The word before it is the last of the chunk below.
+    /// Bytes that a chunk in use takes for itself: its size word. The word before the size word is the last of the chunk below.
     pub const OVERHEAD_BYTES: u64 = 8;
-    /// What `malloc_trim` leaves at the start of a free chunk: `struct malloc_chunk`.
+    /// Bytes that `malloc_trim` leaves at the start of a free chunk: `struct malloc_chunk`.
     pub const TRIM_KEEPS_BYTES: u64 = 48;
     /// The smallest that is not a marker at the end of a heap.
     pub const LEAST_BYTES: u64 = 32;
@@ -56,7 +56,7 @@ pub const HEAP_BYTES: u64 = 64 << 20;
 #[derive(Clone, Copy, Debug)]
 pub struct TcacheLayout {
     pub bins: usize,
-    /// Of a counter.
+    /// Bytes of a counter.
     pub count_bytes: usize,
     /// Whether a counter says how many more chunks there is room for, not how many there are.
     pub counts_room: bool,
@@ -83,7 +83,7 @@ impl TcacheLayout {
     }
 }
 
-/// What differs between versions.
+/// Facts that differ between versions.
 #[derive(Debug)]
 pub struct Layout {
     /// First and last minor version of 2.x.
@@ -95,21 +95,21 @@ pub struct Layout {
     pub n_mmaps: usize,
     pub mmapped_mem: usize,
     pub tcache: TcacheLayout,
-    /// Of `struct _heap_info`, padding included.
+    /// Bytes of `struct _heap_info`, padding included.
     pub heap_header_bytes: u64,
     /// Whether heaps of huge pages are four of these pages long, not as long as others.
     pub has_heaps_of_huge_pages: bool,
     /// Whether links of fastbins and tcache are mangled with their own address.
     pub has_safe_linking: bool,
-    /// Of a chunk that was mapped: what its size leaves out. Where that is not 0, such chunks go to tcaches, the bit of huge pages
-    /// is in the word before the size, and every `mremap` adds so much to the sum of mapped bytes that is not there (to 2.44).
+    /// Bytes of a mapped chunk that its size leaves out. If this is not 0, such chunks go to tcaches, the bit of huge pages is in the word before the
+    /// size, and every `mremap` adds so much to the sum of mapped bytes that is not there (to 2.44).
     pub mapped_header_bytes: u64,
     /// Without a setting, arenas are at most so many a core.
     pub arenas_a_core: u64,
 }
 
 impl Layout {
-    /// Of a version; `None` where it is not known.
+    /// Returns the layout of a version; `None` if the version is not known.
     pub fn of((major, minor): (u32, u32)) -> Option<&'static Self> {
         let is_it = |layout: &&Self| (layout.minor.0..=layout.minor.1).contains(&minor);
         LAYOUTS.iter().find(is_it).filter(|_| major == 2)
@@ -161,6 +161,6 @@ const LAYOUT_43: Layout = Layout {
 };
 const LAYOUT_44: Layout = Layout { minor: (44, 44), arenas_a_core: 1, ..LAYOUT_43 };
 
-/// Of all versions that are known; the newest last.
+/// Layouts of all versions that are known; the newest last.
 pub static LAYOUTS: [Layout; 7] =
     [LAYOUT_27, LAYOUT_30, LAYOUT_32, LAYOUT_35, LAYOUT_42, LAYOUT_43, LAYOUT_44];

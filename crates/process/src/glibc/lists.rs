@@ -10,10 +10,10 @@ use crate::memory::{HEAD_BYTES, Head, Memory};
 const FIRST_LARGE_BIN: usize = 113;
 /// Lists followed at once.
 const MOST_LISTS: usize = 512;
-/// What a call costs, in chunks that it reads.
+/// Cost of a call, in chunks that it reads.
 const CALL_CHUNKS: usize = 3;
 
-/// What the lists of one arena told.
+/// Free chunks that the lists of one arena told.
 #[derive(Clone, Debug, Default)]
 pub struct Listed {
     /// Start and end of chunks, by address.
@@ -50,7 +50,7 @@ pub fn listed(
     }
     for listed in &mut found {
         listed.chunks.sort_unstable();
-        // Where the program changes them meanwhile.
+        // Chunks may overlap if the program changes the lists meanwhile.
         let mut end = 0;
         listed.chunks.retain(|chunk| {
             let is_apart = chunk.0 >= end;
@@ -64,7 +64,7 @@ pub fn listed(
 /// A list that is followed from both ends.
 struct List {
     arena: usize,
-    /// What it refers to as its bin.
+    /// Address by which the list refers to its bin.
     own: u64,
     /// Forward and backward.
     ends: [End; 2],

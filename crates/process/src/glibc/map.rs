@@ -1,4 +1,4 @@
-//! Where in the arenas memory is in use and where it is free: cells of equal size, as many as a picture needs.
+//! Map of the arenas' memory, in use and free: cells of equal size, as many as a picture needs.
 
 use super::heaps::Segment;
 use crate::memory::{PAGE_BYTES, Presence};
@@ -30,7 +30,7 @@ pub struct Cell {
     pub bytes: u64,
     /// On pages that are present.
     pub resident_bytes: u64,
-    /// Of these, in chunks in bins or fastbins, or in the top.
+    /// Resident bytes of chunks in bins or fastbins, or of the top.
     pub free_bytes: f64,
 }
 
@@ -44,7 +44,7 @@ pub struct HeapMap {
 }
 
 impl HeapMap {
-    /// Of `segments` in the order of their addresses.
+    /// Returns the map of `segments`, which come in the order of their addresses.
     pub(super) fn of<'a>(segments: impl Iterator<Item = &'a Segment> + Clone) -> Self {
         let all: u64 = segments.clone().map(|segment| segment.end - segment.start).sum();
         let cell_bytes = (all / MOST_CELLS).next_power_of_two().max(PAGE_BYTES);

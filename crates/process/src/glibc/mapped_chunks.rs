@@ -12,15 +12,15 @@ const HUGE_PAGES: u64 = 1;
 
 /// Pages of areas searched beyond their first chunks.
 const MOST_SEARCHED_PAGES: u32 = 1 << 18;
-/// Of all areas that are searched, whether touched or not: what is kept of each takes memory.
+/// Most bytes of all areas that are searched, whether touched or not: the presence that is kept of each takes memory.
 const MOST_AREA_BYTES: u64 = 1 << 40;
 
-/// What the allocator's own statistics say of these chunks.
+/// Figures of these chunks in the allocator's own statistics.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
     pub chunks: u64,
     pub bytes: u64,
-    /// Of a chunk: what its size leaves out. Where that is not 0, `bytes` may be too many.
+    /// Bytes of a chunk that its size leaves out. If this is not 0, `bytes` may be too many.
     pub header_bytes: u64,
 }
 
@@ -39,7 +39,7 @@ impl Expected {
     }
 }
 
-/// What was found.
+/// Result of the search.
 #[derive(Debug, Default)]
 pub struct MappedChunks {
     pub ranges: Vec<Range>,
@@ -164,6 +164,8 @@ impl MappedChunks {
         self.ranges.push(Range { start, end, presence: presence.clone() });
     }
 
+    // Hazard, never seen: a program has, in anonymous memory of its own, two or more pages that look like the start of such a chunk. None of them
+    // is dropped: they count as live, and `ramson explain` says that it found more than malloc counts.
     /// Drops one without which the rest is what the statistics say.
     fn drop_stray(&mut self, expected: Expected) {
         let excess = expected.excess_of(self.space.bytes).filter(|&bytes| bytes > 0);

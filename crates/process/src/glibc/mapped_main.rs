@@ -1,4 +1,4 @@
-//! The main arena where it is mapped, not at the program break: with huge pages of hugetlbfs (glibc.malloc.hugetlb=2), whether there are such pages or
+//! The main arena if it is mapped, not at the program break: with huge pages of hugetlbfs (glibc.malloc.hugetlb=2), whether there are such pages or
 //! not. No list has its parts. Each except the one with the top ends in two markers, chunks of 16 bytes, and begins where the one before ended.
 
 use super::find::ArenaState;
@@ -7,7 +7,7 @@ use super::layout::chunk;
 use crate::areas::{Area, Backing};
 use crate::memory::{HEAD_BYTES, Memory, PAGE_BYTES, page_of};
 
-/// What the two markers take.
+/// Bytes of the two markers.
 const MARKER_BYTES: u64 = 32;
 /// Pages whose ends are looked at at once.
 const BATCH: usize = 1 << 12;
@@ -32,7 +32,7 @@ fn is_searched(area: &Area) -> bool {
     may_be_it && area.is_writable() && !area.path.starts_with("[stack")
 }
 
-/// Where parts end: behind markers, and where the top ends.
+/// Returns the ends of parts: the ends of markers, and the end of the top.
 fn ends(memory: &impl Memory, area: &Area, state: &ArenaState) -> Vec<u64> {
     let mut pages = Vec::new();
     memory.present_runs(area.start, area.end, &mut |from, to| {

@@ -1,7 +1,7 @@
 //! One piece of a segment: which of its bytes are free, and how many chunks it has.
 //!
-//! A piece begins somewhere, not at a chunk, and what was there before looks like chunks, too. So nothing in it counts as free that does not
-//! prove it: the sizes at both ends and the marks of both neighbours agree, and the chunks before and behind on its list refer to it. From such a chunk on,
+//! A piece begins somewhere, not at a chunk, and what was there before looks like chunks, too. So nothing in it counts as free that does not prove
+//! it: the sizes at both ends and the marks of both neighbours agree, and the chunks before and behind on its list refer to it. From such a chunk on,
 //! sizes lead from chunk to chunk. Before the first of them is only memory in use, whose chunks are counted from where sizes lead on longest.
 
 use super::find::ArenaState;
@@ -14,21 +14,22 @@ use super::window::{Step, Window};
 use crate::memory::Memory;
 use std::cell::{Cell, RefCell};
 
-/// So many chunks in use that follow each other are no chance, nor what others left behind: chunks that were joined do not lead to one another.
+/// Chunks in use in a row that prove each other. Such a row is neither chance nor a remnant, because chunks that were joined do not lead to one
+/// another.
 const PROOF_CHUNKS: u32 = 8;
-/// So much behind pieces without any proof is read for the end of the free chunk that each may lie in, and so much of it at once.
+/// Most bytes after pieces without any proof that are read for the end of the free chunk that each may lie in, and bytes read at once.
 pub const MOST_SEARCHED_BYTES: u64 = 128 << 20;
 const SEARCHED_BYTES: u64 = 64 << 10;
 
-/// Where a piece is looked at.
+/// Context in which a piece is looked at.
 pub struct Place<'a, M> {
     pub memory: &'a M,
     pub state: &'a ArenaState,
-    /// Of all arenas, by address.
+    /// Segments of all arenas, by address.
     pub segments: &'a [&'a Segment],
     pub known: &'a Known,
     pub has_safe_linking: bool,
-    /// What is left of [`MOST_SEARCHED_BYTES`].
+    /// Bytes that are left of [`MOST_SEARCHED_BYTES`].
     pub searches: &'a Cell<u64>,
     /// Free chunks that were found around pieces.
     pub found: &'a RefCell<Vec<(u64, u64)>>,
@@ -49,7 +50,7 @@ pub fn look<M: Memory>(place: &Place<M>, piece: &Piece, buffer: &mut Vec<u8>) ->
     look.sums
 }
 
-/// What a chunk is.
+/// Kind of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     InUse,
@@ -57,7 +58,7 @@ enum Kind {
     Fastbin,
 }
 
-/// What proves where chunks are.
+/// Proof of where chunks are.
 enum Proven {
     /// A chunk starts here.
     Start(u64),
@@ -65,7 +66,7 @@ enum Proven {
     End { start: u64, end: u64 },
 }
 
-/// What a piece without any proof lies in.
+/// Surroundings of a piece without any proof.
 enum Around {
     Free {
         start: u64,
@@ -108,7 +109,7 @@ impl<M: Memory> Look<'_, M> {
         }
     }
 
-    /// Where a chunk starts, if that is known of the beginning.
+    /// Returns the start of a chunk, if the beginning of the piece is known.
     fn first_known(&mut self, from: u64) -> Option<u64> {
         let known = self.place.known;
         if self.piece.has_chunk_at_start {
@@ -164,7 +165,7 @@ impl<M: Memory> Look<'_, M> {
         }
     }
 
-    /// What the whole piece lies in, by where a free chunk ends or starts behind it.
+    /// Returns the surroundings of the whole piece, by where a free chunk ends or starts after it.
     fn chunk_around(&self) -> Around {
         let (segment, mut buffer) = (self.piece.segment, Vec::new());
         let is_around =
@@ -311,7 +312,7 @@ impl<M: Memory> Look<'_, M> {
 
     fn end_run(&mut self) {
         let Some((start, mut end)) = self.run.take() else { return };
-        // What lies behind the piece is known at most from the lists.
+        // Chunks after the piece are known at most from the lists.
         if end >= self.piece.end
             && let Some(run) = within(&self.place.known.runs, end, end + 1).first()
         {

@@ -1,4 +1,4 @@
-//! What free memory touches a block: while it is there, the free chunks on both sides cannot join.
+//! Free memory that touches a block: while the block is there, the free chunks on both sides cannot join.
 //!
 //! Every free chunk lies between two that are not free, and each of these counts for half of it: the
 //! sum over all blocks is what is free, and a sample of them estimates what each call site pins.
@@ -24,7 +24,7 @@ impl Beside {
     }
 }
 
-/// What touches the block at `address`; `None` if it lies in no arena, or its surroundings are no chunks.
+/// Returns the free memory that touches the block at `address`; `None` if the block lies in no arena, or its surroundings are no chunks.
 pub fn beside(memory: &impl Memory, statistics: &Statistics, address: u64) -> Option<Beside> {
     let behind = statistics.ranges.partition_point(|range| range.start <= address);
     let range = statistics.ranges.get(behind.checked_sub(1)?)?;

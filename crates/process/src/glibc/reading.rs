@@ -22,7 +22,7 @@ const MOST_TCACHES: usize = 1 << 17;
 /// Arenas of so many resident bytes in all are walked by default, larger ones surveyed.
 pub const MOST_WALKED_BYTES: u64 = 64 << 20;
 
-/// Of lists of free chunks, in a survey: chunks followed at least, and one more for so many pieces.
+/// Chunks that a survey follows at least on lists of free chunks, and pieces per additional chunk.
 const LEAST_FOLLOWED: usize = 1 << 14;
 const PIECES_A_CHUNK: u64 = 2;
 
@@ -31,7 +31,7 @@ const PIECES_A_CHUNK: u64 = 2;
 pub enum Effort {
     /// Every chunk, where the arenas have no more resident bytes than this; else a part of them, with an interval.
     Survey(u64),
-    /// So many pieces of 64 KiB, or as many as there are, beside the lists of free chunks as far as these are short.
+    /// The given number of pieces of 64 KiB, or all if there are fewer, in addition to the lists of free chunks as far as these are short.
     Sample(usize),
     /// Every chunk.
     Exact,
@@ -107,7 +107,7 @@ fn begin(states: &[ArenaState], segments: &[Vec<Segment>]) -> Vec<Arena> {
             threads: state.threads(),
             system_bytes: state.system_bytes(),
             heaps: segments.len() as u64,
-            // What is in none of its segments.
+            // Memory that is in none of the arena's segments.
             not_walked_bytes: state.system_bytes().saturating_sub(found),
             ..Arena::default()
         }

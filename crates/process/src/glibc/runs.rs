@@ -1,4 +1,5 @@
-//! What a trim returns: it joins the chunks of fastbins with what is free beside them, then gives back the whole pages inside of each free chunk.
+//! Memory that a trim returns: a trim joins the chunks of fastbins with the free chunks next to them, then gives back the whole pages inside each
+//! free chunk.
 
 use super::heaps::Segment;
 use super::layout::chunk;

@@ -1,4 +1,4 @@
-//! What the statistics of the C library's allocator say: sums per arena, and over all of them.
+//! Statistics of the C library's allocator: sums per arena, and over all of them.
 
 use super::find::Parameters;
 use super::layout::chunk;
@@ -29,9 +29,9 @@ pub struct Arena {
     pub threads: u64,
     /// Taken from the kernel.
     pub system_bytes: u64,
-    /// Of that in ranges that were found but could not be walked, or not found at all.
+    /// Bytes taken from the kernel in ranges that ramson found but could not walk, or did not find at all.
     pub not_walked_bytes: u64,
-    /// Of the former, resident.
+    /// Resident bytes of the ranges that ramson found but could not walk.
     #[serde(skip)]
     pub not_walked_resident_bytes: u64,
     /// Runs of chunks.
@@ -66,11 +66,11 @@ pub struct Arena {
 /// How uncertain the figures of a survey are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct Spreads {
-    /// Of bytes in use by the program.
+    /// Uncertainty of the bytes in use by the program.
     pub live: Spread,
-    /// Of free bytes.
+    /// Uncertainty of the free bytes.
     pub free: Spread,
-    /// Of what a trim returns.
+    /// Uncertainty of the bytes that a trim returns.
     pub releasable: Spread,
 }
 
@@ -110,7 +110,7 @@ pub struct Space {
     pub chunks: u64,
     /// From the start of each to the next one.
     pub bytes: u64,
-    /// Of these, on pages that are present.
+    /// Bytes of these chunks on pages that are present.
     pub resident_bytes: u64,
 }
 
@@ -138,11 +138,11 @@ impl Space {
 pub struct Kept {
     /// How many.
     pub chunks: u64,
-    /// Of these, mapped one by one.
+    /// Number of these chunks that were mapped one by one.
     pub mapped_chunks: u64,
     /// From the start of each to the next one, or the whole area of one that was mapped.
     pub bytes: u64,
-    /// Of these, on pages that are present. Where each is small, all of them.
+    /// Bytes of these chunks on pages that are present. Small chunks count whole.
     pub resident_bytes: u64,
     /// Whether there may be more.
     pub is_cut: bool,
@@ -182,14 +182,14 @@ impl Arena {
         self.top.bytes + self.free.bytes + self.fastbins.bytes
     }
 
-    /// Of the resident memory of its chunks, the share that is free but not in whole pages.
+    /// Returns the share (0 to 1) of the resident memory of the arena's chunks that is free but not in whole pages.
     pub fn fragmentation(&self) -> f64 {
         let scattered = self.free.resident_bytes - self.free_page_bytes;
         let all = self.in_use.resident_bytes + self.free.resident_bytes;
         if all == 0 { 0.0 } else { scattered as f64 / all as f64 }
     }
 
-    /// What `malloc_trim(0)` gives back. It joins the fastbins' chunks first, and cuts the top of the main arena only.
+    /// Returns the bytes that `malloc_trim(0)` gives back. `malloc_trim` joins the fastbins' chunks first, and cuts the top of the main arena only.
     pub fn releasable_bytes(&self) -> u64 {
         let top = if self.is_main { self.top.resident_bytes.saturating_sub(PAGE_BYTES) } else { 0 };
         self.joined_page_bytes + top / PAGE_BYTES * PAGE_BYTES
@@ -203,7 +203,7 @@ pub struct Range {
     pub start: u64,
     /// First address behind it.
     pub end: u64,
-    /// Of its pages, and maybe those around it.
+    /// Presence of the range's pages, and maybe of those around it.
     pub presence: Arc<Presence>,
 }
 
@@ -218,11 +218,11 @@ pub struct Statistics {
     pub mapped: Space,
     /// Whether these are those that the allocator counts.
     pub has_all_mapped: bool,
-    /// Where all this lies.
+    /// Ranges in which the chunks of the arenas and the mapped chunks lie.
     pub ranges: Vec<Range>,
-    /// Where in the arenas memory is in use.
+    /// Map of the arenas' memory, in use and free.
     pub map: HeapMap,
-    /// Of the arenas, read: all of them, or the part that was surveyed.
+    /// Resident bytes of the arenas that were read: all of them, or the part that was surveyed.
     pub read_bytes: u64,
 }
 
@@ -237,7 +237,7 @@ impl Statistics {
         self.sum(|arena| arena.system_bytes) + self.parameters.mapped_bytes
     }
 
-    /// Of the resident memory of chunks in use, what the program has: without sizes, fastbins and tcaches.
+    /// Returns the resident bytes of chunks in use that the program has: without sizes, fastbins and tcaches.
     pub fn live_resident_bytes(&self) -> u64 {
         let kept = |arena: &Arena| {
             arena.fastbins.bytes + arena.tcaches.resident_bytes + arena.tcache_metadata_bytes
@@ -285,7 +285,7 @@ impl Statistics {
         self.arenas.iter().any(|arena| arena.spreads.is_some())
     }
 
-    /// Of what the arenas took from the kernel, the share that was not walked.
+    /// Returns the share (0 to 1) of the memory that the arenas took from the kernel that was not walked.
     pub fn not_walked_share(&self) -> f64 {
         match self.sum(|arena| arena.system_bytes) {
             0 => 0.0,

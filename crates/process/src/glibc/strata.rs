@@ -18,7 +18,7 @@ const SEED: u64 = 0x5EED;
 /// How uncertain an estimate is. Of independent ones the sum is that of their sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct Spread {
-    /// Of the strata.
+    /// Sum of the strata's variances.
     variance: f64,
     /// Each stratum's variance squared, by its degrees of freedom.
     doubt: f64,
@@ -45,7 +45,7 @@ impl Sum for Spread {
 }
 
 impl Spread {
-    /// Of a stratum of `count` pieces, of which those with these remainders were drawn.
+    /// Returns the spread of a stratum of `count` pieces, of which those with these remainders were drawn.
     pub fn of_stratum(
         count: usize,
         remainders: impl ExactSizeIterator<Item = f64> + Clone,
@@ -68,7 +68,7 @@ impl Spread {
         Self { unseen, ..Self::default() }
     }
 
-    /// So many bytes either way, however many pieces were drawn.
+    /// Returns the spread of an estimate that may be off by `bytes` either way, however many pieces were drawn.
     pub fn of_count(bytes: f64) -> Self {
         Self { unseen: bytes * bytes, ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! What a piece of a segment holds, in figures that can be added up, and what of it the lists of free chunks told.
+//! Sums over a piece of a segment, in figures that can be added up, and the part of the sums that the lists of free chunks told.
 
 use super::heaps::Segment;
 use super::layout::chunk;
@@ -15,7 +15,7 @@ pub struct Piece<'a> {
     pub has_chunk_at_start: bool,
 }
 
-/// What is free, as the lists told it: start and end of chunks, by address, apart.
+/// Free chunks that the lists told: start and end of each, by address, without overlaps.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     pub free: Vec<(u64, u64)>,
@@ -28,7 +28,7 @@ pub struct Known {
     pub runs: Vec<(u64, u64)>,
 }
 
-/// What a piece holds. Bytes are those in the piece, chunks those that start in it.
+/// Sums over a piece. Bytes are those in the piece, chunks those that start in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sums {
     pub resident: f64,
@@ -43,13 +43,13 @@ pub struct Sums {
     /// With those in fastbins.
     pub chunks_in_use: f64,
     pub fastbin_chunks: f64,
-    /// Of pieces in which nothing proves what they are.
+    /// Resident bytes of pieces in which nothing proves what they are.
     pub unresolved: f64,
     pub largest_free: u64,
 }
 
 impl Sums {
-    /// Of resident memory, what is not the program's: free, or the sizes in front of its blocks.
+    /// Returns the resident bytes that are not the program's: free, or the sizes in front of its blocks.
     pub fn not_live(&self) -> f64 {
         let heads = self.chunks_in_use - self.fastbin_chunks;
         self.free_resident + self.fastbins + heads * chunk::OVERHEAD_BYTES as f64
@@ -88,7 +88,7 @@ impl Sum for Sums {
     }
 }
 
-/// What of the piece is known from the lists.
+/// Returns the sums over the part of the piece that is known from the lists.
 pub fn known_sums(piece: &Piece, known: &Known) -> Sums {
     let (presence, part) = (&piece.segment.presence, (piece.start, piece.end));
     let mut sums = Sums::default();

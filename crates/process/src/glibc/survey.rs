@@ -1,7 +1,7 @@
 //! How much of the arenas is in use and how much is free: what the lists of free chunks tell, and of the rest an estimate from a random part.
 //!
-//! The arenas without their large free chunks are cut into pieces, and these, by address, into strata. Of each stratum the same number of pieces is drawn.
-//! What is estimated is only what the lists did not tell. More is drawn until the intervals are as narrow as [`ENOUGH_SHARE`] says.
+//! The arenas without their large free chunks are cut into pieces, and these, by address, into strata. Of each stratum the same number of pieces is
+//! drawn. What is estimated is only what the lists did not tell. More is drawn until the intervals are as narrow as [`ENOUGH_SHARE`] says.
 
 use super::find::ArenaState;
 use super::heaps::Segment;
@@ -21,7 +21,7 @@ const LARGE_BYTES: u64 = 16 << 10;
 /// Strata of all arenas together, and pieces drawn of each at first.
 const STRATA: usize = 256;
 const FIRST_DRAWN: usize = 2;
-/// Of all pieces, one in so many is read at most, but never fewer or more than these.
+/// Most pieces that are read: one in `MOST_SHARE` of all, clamped between the two numbers of `MOST_DRAWN`.
 const MOST_SHARE: usize = 16;
 const MOST_DRAWN: (usize, usize) = (2048, 8192);
 /// By how much the sizes of an arena's chunks in use may be off where these were counted before the first free one of a piece: a few chunks.
@@ -29,7 +29,7 @@ const COUNT_BYTES: f64 = 4096.0;
 /// Half the width of the 95 % interval that is narrow enough, of all arenas together.
 const ENOUGH_SHARE: f64 = 0.005;
 
-/// What is surveyed: an arena with its segments and what the lists told of it.
+/// Arena that is surveyed, with its segments and what the lists told of it.
 pub struct Subject<'a> {
     pub state: &'a ArenaState,
     pub segments: &'a [Segment],
@@ -39,7 +39,7 @@ pub struct Subject<'a> {
 /// How to survey.
 pub struct Plan<'a, M> {
     pub memory: &'a M,
-    /// Of all arenas, by address.
+    /// Segments of all arenas, by address.
     pub segments: &'a [&'a Segment],
     pub has_safe_linking: bool,
     /// Pieces that are drawn, if that is not left to the survey.
@@ -50,7 +50,7 @@ struct Stratum<'a> {
     subject: usize,
     /// In the order in which they are drawn.
     pieces: Vec<&'a Piece<'a>>,
-    /// What of the first of them is not known from the lists, …
+    /// Sums over the pieces read so far, in the same order, without what is known from the lists.
     rests: Vec<Sums>,
 }
 
@@ -157,7 +157,7 @@ fn draw(plan: &Plan<impl Memory>, subjects: &[Subject], strata: &mut [Stratum], 
     }
 }
 
-/// Of one arena, what its lists did not tell.
+/// Estimate of what the lists of one arena did not tell.
 struct Estimate {
     rest: Sums,
     spreads: Spreads,
@@ -185,7 +185,7 @@ impl Estimate {
             let rests = strata.iter().flat_map(|stratum| &stratum.rests);
             let furthest = rests.clone().map(|rest| off(rest).abs()).fold(0.0, f64::max);
             let unseen = Spread::of_unseen(all, rests.count(), furthest);
-            // Where the lists told all, there is nothing unseen.
+            // Nothing is unseen if the lists told all.
             let unseen = if is_known && furthest == 0.0 { Spread::default() } else { unseen };
             strata.iter().map(of_stratum).sum::<Spread>() + unseen
         };

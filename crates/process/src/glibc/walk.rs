@@ -15,7 +15,7 @@ const STEPS_BACK: [usize; 4] = [1, 8, 64, 512];
 const MOST_GAPS: u32 = 4096;
 /// Bytes searched for such places in a segment.
 const MOST_SEARCHED_BYTES: u64 = 256 << 20;
-/// So many sizes must lead on from such a place.
+/// Number of sizes that must lead on from such a place.
 const PROOF_CHUNKS: u32 = 32;
 /// Chunks that wait for the ones behind them to prove right.
 const PENDING_CHUNKS: usize = 16_384;
@@ -23,7 +23,7 @@ const PENDING_CHUNKS: usize = 16_384;
 /// One chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Of the chunk: the block that the program has starts 16 bytes later.
+    /// Address of the chunk: the block that the program has starts 16 bytes later.
     pub address: u64,
     /// From it to the next chunk.
     pub bytes: u64,
@@ -34,7 +34,7 @@ pub struct Chunk {
 /// How far a walk came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walked {
-    /// Where it ended: at the top chunk or the marker at the end, if it is whole.
+    /// End of the walk: the top chunk or the marker at the end, if the walk is whole.
     pub end: u64,
     /// Whether it came to the end of the chunks.
     pub is_whole: bool,
@@ -84,7 +84,7 @@ pub fn walk(memory: &impl Memory, segment: &Segment, mut visit: impl FnMut(Chunk
                     && let Some(next) = walker.next_proven(walked.end)
                 {
                     walked.gaps.push((walked.end, next));
-                    // What is pending lies below the gap: the walk must not go back across it.
+                    // Pending chunks lie below the gap: the walk must not go back across the gap.
                     pending.drain(..).for_each(&mut visit);
                     walked.end = next;
                     continue;
@@ -156,7 +156,7 @@ impl<M: Memory> Walker<'_, M> {
             if is_present && self.is_proven(start) {
                 return Some(start);
             }
-            // What could not be read: most likely the process is gone.
+            // A present page that cannot be read is skipped: most likely the process is gone.
             let is_read = is_present && !self.window.bytes.is_empty();
             let step = if is_read { chunk::ALIGNMENT } else { PAGE_BYTES - start % PAGE_BYTES };
             self.searched_bytes += if is_present { step } else { chunk::ALIGNMENT };

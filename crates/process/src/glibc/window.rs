@@ -8,7 +8,7 @@ use crate::memory::{HEAD_BYTES, Head, Memory, PAGE_BYTES, head_of, page_of, word
 /// From the marker behind the last chunk of a heap to the heap's end.
 const MOST_MARKER_BYTES: u64 = 64;
 
-/// Where the size of a chunk leads.
+/// Place to which the size of a chunk leads.
 pub enum Step {
     /// `is_free` is `None` where the next chunk was not read.
     Chunk { next: u64, is_free: Option<bool> },
@@ -80,7 +80,7 @@ impl<'a> Window<'a> {
             && self.word(next + 8).is_none_or(|next| next & chunk::PREV_INUSE == 0)
     }
 
-    /// Where the free chunk below `at` starts, if there may be one, from before `limit` on.
+    /// Returns the start of the free chunk below `at`, if there may be one that starts before `limit`.
     #[inline]
     pub fn start_below(&self, at: u64, limit: u64) -> Option<u64> {
         let (below, head) = self.word(at).zip(self.word(at + chunk::OVERHEAD_BYTES))?;

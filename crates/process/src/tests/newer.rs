@@ -165,7 +165,7 @@ fn stacks_that_share_a_mapping_are_found_by_the_loader_s_list_of_threads() {
     areas.push(area(STACKS, last, ""));
     areas.push(area(VARIABLES, VARIABLES + 2 * PAGE_BYTES, ""));
     assert_eq!(thread_stacks(&memory, &areas), [STACKS]);
-    // What a survey finds tcaches by: variables of the first thread, too.
+    // Chunks by which a survey finds tcaches: variables of the first thread refer to one, too.
     memory.set(first_thread - 0x80, HEAP + 16);
     memory.set(threads[1] - 0x80, SMALL + 16);
     let chunks = thread_pointers(&memory, &areas);

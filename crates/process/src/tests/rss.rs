@@ -1,4 +1,4 @@
-//! What the memory of a process is used for, out of smaps and the allocator's books.
+//! Tests of the parts of RSS: the uses of a process's memory, out of smaps and the allocator's books.
 
 use super::*;
 use crate::rss::{Known, explain};
@@ -147,7 +147,7 @@ fn an_area_with_a_block_is_held_by_an_allocator_that_cannot_be_read() {
     let kib = |of: &Explained, term| of.term(term) / 1024;
     assert_eq!(kib(&explained, Term::Held), 800 + 4096 - 512);
     assert_eq!(kib(&explained, Term::Mmap), 512);
-    // What the allocator says of itself when it is asked divides all of it.
+    // Figures that the allocator reports when it is asked divide all of the held memory.
     explained.divide_anonymous(&[(Part::Live, 1000 << 10)]);
     assert_eq!((kib(&explained, Term::Held), kib(&explained, Term::Live)), (0, 1000));
     let sum: i64 = Term::ALL.iter().map(|&(term, _)| explained.term(term)).sum();

@@ -25,21 +25,21 @@ pub struct CallTree {
     pub(super) frames: Vec<FrameId>,
     /// The first is the whole, whose run is empty.
     pub(super) nodes: Vec<Node>,
-    /// What ends at nodes that lead further, by `Node::ending`.
+    /// Values of the stacks that end at nodes that lead further, by `Node::ending`.
     ends: Vec<Values>,
     /// Sum of |value| through each node, where that is more than the value's own: in a diff.
     moved: Vec<f64>,
-    /// Of another figure, that of each node; empty where there is none.
+    /// Another figure of each node; empty if there is none.
     beside: Vec<Estimate>,
-    /// And what ends at nodes that lead further, by `Node::ending`.
+    /// The other figure of the stacks that end at nodes that lead further, by `Node::ending`.
     ends_beside: Vec<Estimate>,
 }
 
-/// What is counted, and how many objects that is.
+/// The value that is counted, and the number of objects.
 pub(super) type Values = [Estimate; 2];
 
 pub(super) struct Node {
-    /// Where its run begins among the frames. It ends where the next node's begins.
+    /// The index at which its run begins among the frames. The run ends where the next node's begins.
     start: u32,
     /// Nodes from this one to the end of what it leads to.
     pub span: u32,
@@ -92,7 +92,7 @@ impl CallTree {
         let mut growing =
             Growing { walk, stacks, values: Vec::new(), beside: has_beside.then(Vec::new) };
         let mut stack: Vec<u32> = Vec::new();
-        // Where nodes end that the current one is below, and how long the stack is without them.
+        // For each node that the current one is below: the index where the node ends, and the length of the stack without it.
         let mut open: Vec<(usize, usize)> = Vec::new();
         for (index, node) in self.nodes.iter().enumerate() {
             while let Some((_, length)) = open.pop_if(|(end, _)| *end <= index) {
@@ -140,7 +140,7 @@ impl CallTree {
         self.beside.shrink_to_fit();
     }
 
-    /// What it takes in memory, in bytes.
+    /// The memory of the tree, in bytes.
     pub fn bytes(&self) -> usize {
         self.frames.capacity() * size_of::<FrameId>()
             + self.nodes.capacity() * size_of::<Node>()
@@ -155,7 +155,7 @@ impl CallTree {
         &self.frames[self.nodes[index].start as usize..end]
     }
 
-    /// What ends at the last frame of a node, if anything does.
+    /// The values of the stacks that end at the last frame of a node, if any do.
     pub(super) fn ended(&self, index: usize) -> Option<Values> {
         let node = &self.nodes[index];
         match node.ending {
@@ -164,7 +164,7 @@ impl CallTree {
         }
     }
 
-    /// Of what ends there, the other figure.
+    /// The other figure of the stacks that end there.
     fn ended_beside(&self, index: usize) -> Estimate {
         match self.nodes[index].ending {
             NOTHING => self.beside(index),
@@ -182,7 +182,7 @@ impl CallTree {
         self.moved.get(index).copied().unwrap_or(self.nodes[index].cum[0].value)
     }
 
-    /// What a node leads to, the largest first.
+    /// The nodes that a node leads to, the largest first.
     pub(super) fn children(&self, index: usize) -> impl Iterator<Item = usize> {
         let end = index + self.nodes[index].span as usize;
         let within = move |child: usize| (child < end).then_some(child);

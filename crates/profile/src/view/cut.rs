@@ -9,7 +9,7 @@ use crate::frames::FrameId;
 pub struct Cutting<'a> {
     /// The frames from the start to the one that is zoomed to; what is not in the tree ends it.
     pub path: &'a [FrameId],
-    /// Of the zoomed frame's value; narrower frames are merged.
+    /// Least share of the zoomed frame's value; narrower frames are merged.
     pub least_share: f64,
     /// Frames below the zoomed one; deeper ones are merged.
     pub most_depth: usize,
@@ -41,7 +41,7 @@ pub struct CutNode {
     pub objects: Estimate,
     /// How many frames are merged here; 0: it is a frame.
     pub merged: usize,
-    /// Of the other figure that the tree has, what passes through here.
+    /// The other figure of the stacks that pass through here.
     pub beside: Estimate,
 }
 
@@ -66,8 +66,8 @@ impl CallTree {
         Cut { total, path: path.collect(), nodes: self.shown(zoomed, cutoff, cutting.most_depth) }
     }
 
-    /// What each function allocates itself in the stacks that begin with `path`, and how many objects; the largest first. Takes time
-    /// for all of the tree that is below.
+    /// For each function, the value that it allocates itself in the stacks that begin with `path`, and how many objects; the largest first.
+    /// Takes time for all of the tree that is below.
     pub fn flat(&self, path: &[FrameId]) -> Vec<(FrameId, Estimate, Estimate)> {
         let sums = self.flat_sums(self.along(path).last().map_or(0, |zoomed| zoomed.node));
         let is_there =
@@ -93,7 +93,7 @@ impl CallTree {
         Some(self.run(place.node)[place.taken.checked_sub(1)?])
     }
 
-    /// What a place leads to.
+    /// The places that a place leads to.
     fn next(&self, place: Place) -> impl Iterator<Item = Place> {
         let Place { node, taken } = place;
         let further = (taken < self.run(node).len()).then_some(Place { node, taken: taken + 1 });
@@ -112,7 +112,7 @@ impl CallTree {
         CutNode { depth, frame, cum, flat, objects, merged: 0, beside }
     }
 
-    /// What is below the zoomed place.
+    /// The nodes below the zoomed place.
     fn shown(&self, zoomed: Place, cutoff: f64, most_depth: usize) -> Vec<CutNode> {
         let mut nodes = Vec::new();
         let mut pending: Vec<(Option<Place>, CutNode)> = Vec::new();

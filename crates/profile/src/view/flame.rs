@@ -1,4 +1,4 @@
-//! Where the boxes of a flame graph lie; drawing them is the encoders' business.
+//! Positions of the boxes of a flame graph; drawing them is the encoders' business.
 
 use super::tree::{Tree, TreeRowKind};
 use crate::estimate::Estimate;
@@ -9,7 +9,7 @@ use crate::model::SampleType;
 /// A flame graph of unit width.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlameGraph {
-    /// What the values count.
+    /// The sample type that the values count.
     pub sample_type: SampleType,
     /// Base of shares, as `Tree::magnitude`.
     pub magnitude: f64,
@@ -32,11 +32,11 @@ pub struct FlameBox {
     pub cum: Estimate,
     /// Stacks that end here; 0 where frames are merged.
     pub flat: Estimate,
-    /// What it stands for.
+    /// The frames that it stands for.
     pub kind: FlameKind,
 }
 
-/// What a box stands for.
+/// The frames that a box stands for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FlameKind {
     /// All stacks.
@@ -47,7 +47,7 @@ pub enum FlameKind {
     Merged {
         /// How many.
         frames: usize,
-        /// What says so: `(212 frames < 0.02 %: 31.0 MiB)`.
+        /// The text that says so: `(212 frames < 0.02 %: 31.0 MiB)`.
         label: String,
     },
 }
@@ -111,7 +111,7 @@ pub fn flame(tree: &Tree, most_levels: usize) -> FlameGraph {
     FlameGraph { sample_type: tree.sample_type, magnitude: tree.magnitude, levels, boxes }
 }
 
-/// What one caller at the last level but one has below it.
+/// The frames below one caller at the last level but one.
 struct Deep {
     left: f64,
     width: f64,

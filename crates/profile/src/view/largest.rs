@@ -52,7 +52,7 @@ pub fn largest_stacks(
             }
         }
     }
-    // Of equal ones the first.
+    // Stacks with equal values stay in their order, because the sort is stable.
     sums.sort_by(|(_, [left, _]), (_, [right, _])| by_magnitude(*left, *right));
     sums.truncate(most);
     let stack = |(sample, [value, objects]): (&StackSample, [Estimate; 2])| LargestStack {
@@ -74,7 +74,7 @@ fn candidates(
     looks: &Looks,
     most: usize,
 ) -> impl Iterator<Item = usize> {
-    // Of all stacks whose last frames have the same hash: their sum, and the largest sample.
+    // For all stacks whose last frames have the same hash: their sum, and the largest sample.
     let mut sums = vec![0.0; profile.samples.len().next_power_of_two()];
     let mut largest = vec![0.0_f64; sums.len()];
     let mut places = Vec::with_capacity(profile.samples.len());
@@ -114,7 +114,7 @@ impl Looks {
         Looks { of_location, not_recorded: number(&[frames.not_recorded()]) }
     }
 
-    /// Of the first so many.
+    /// Hashes the first `most` locations.
     fn hash(&self, sample: &StackSample, most: usize) -> u64 {
         // Each step is a permutation; the last one brings the highest bits down.
         let mix =

@@ -1,4 +1,4 @@
-//! What counts for a table: the stacks with a value, and how large values are, whatever their sign.
+//! Stacks that count for a table: those with a value; and how large values are, whatever their sign.
 
 use crate::estimate::Estimate;
 use crate::model::{Profile, SampleType, StackSample};

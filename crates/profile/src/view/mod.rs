@@ -1,4 +1,4 @@
-//! What the tables of `report` contain, as values; `format` says how they are written.
+//! Contents of the tables of `report`, as values; `format` says how they are written.
 //!
 //! - `top`: one row per function.
 //! - `tree`: the calls from the root down, or (`callers`) from the leaf up.

@@ -12,7 +12,7 @@ use serde::Serialize;
 /// The functions whose name matched.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct PeekTable {
-    /// What the values count.
+    /// The sample type that the values count.
     pub sample_type: SampleType,
     /// Sum over all stacks.
     pub total: Estimate,
@@ -96,7 +96,7 @@ pub(super) fn peek_in_parts(
     PeekTable { sample_type, total, magnitude: magnitude(profile, sample_type), functions }
 }
 
-/// So many calls in stacks are summed up in one table that stays in the processor's cache, or nearly.
+/// Calls in stacks that are summed up in one table: so few that the table stays in the processor's cache, or nearly.
 const CALLS_AT_ONCE: usize = 4 << 20;
 /// Each part goes through all stacks.
 const MOST_PARTS: usize = 8;

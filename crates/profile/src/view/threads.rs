@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// All threads with a recorded allocation.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct ThreadTable {
-    /// What the values count.
+    /// The sample type that the values count.
     pub sample_type: SampleType,
     /// Sum over all stacks; equals the sum of all rows.
     pub total: Estimate,
@@ -27,7 +27,7 @@ pub struct ThreadTable {
 pub struct ThreadRow {
     /// As labelled; `None`: the profile does not say.
     pub thread: Option<Arc<str>>,
-    /// What it allocated, in the unit of the sample type.
+    /// The thread's allocations, in the unit of the sample type.
     pub value: Estimate,
     /// Objects of the same allocations.
     pub objects: Estimate,

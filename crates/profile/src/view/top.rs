@@ -55,7 +55,7 @@ pub struct Row {
 /// All functions with a recorded stack.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct TopTable {
-    /// What `flat` and `cum` count.
+    /// The sample type that `flat` and `cum` count.
     pub sample_type: SampleType,
     /// Sum over all stacks; equals the sum of all `flat`.
     pub total: Estimate,
@@ -110,7 +110,7 @@ fn top_of(profile: &Profile, frames: &FrameTable, sample_type: SampleType, sort:
     TopTable { sample_type, total, magnitude, rows }
 }
 
-/// What the stacks say of every frame, by `FrameId::index`, and in all.
+/// Sums over the stacks for every frame, by `FrameId::index`, and in all.
 struct Functions {
     own: Vec<Own>,
     cums: Vec<Once<Estimate>>,
@@ -168,9 +168,9 @@ impl<V: AddAssign> Once<V> {
 pub(super) struct Numbers {
     /// By location; `SEVERAL` where it has inlined frames.
     single: Vec<u32>,
-    /// Of all locations end to end, innermost first.
+    /// The numbers of all locations end to end, innermost first.
     all: Vec<u32>,
-    /// Where those of each location begin, and where the last ones end.
+    /// The index of each location's first number, and the end of the last location's numbers.
     starts: Vec<u32>,
     not_recorded: u32,
 }

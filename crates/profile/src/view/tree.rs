@@ -11,7 +11,7 @@ use serde::Serialize;
 /// All calls as an indented list.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Tree {
-    /// What the values count.
+    /// The sample type that the values count.
     pub sample_type: SampleType,
     /// Sum over all stacks; equals the sum of the rows of depth 0.
     pub total: Estimate,
@@ -41,7 +41,7 @@ pub struct TreeRow {
     pub kind: TreeRowKind,
 }
 
-/// What a line of the list stands for.
+/// The frames that a line of the list stands for.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum TreeRowKind {
@@ -56,7 +56,7 @@ pub enum TreeRowKind {
 }
 
 impl Tree {
-    /// What is written on a merged row: `(212 frames < 0.02 %: 31.0 MiB)`.
+    /// The text of a merged row: `(212 frames < 0.02 %: 31.0 MiB)`.
     pub fn merged_label(&self, frames: usize, cum: Estimate) -> String {
         let noun = if frames == 1 { "frame" } else { "frames" };
         let count = format::format_objects(frames as f64);

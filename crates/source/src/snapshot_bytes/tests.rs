@@ -1,4 +1,4 @@
-//! What is written comes back.
+//! Snapshots that are written come back when they are read.
 
 use super::*;
 use ramson_format::{HEALTH, Kind, LIFETIME_BUCKETS};

@@ -1,4 +1,4 @@
-//! What the kernel has laid out or numbered otherwise than on other architectures.
+//! Layouts and numbers of the kernel that differ from those on other architectures.
 
 /// Numbers of system calls.
 pub mod nr {

@@ -22,7 +22,7 @@ global_asm!(
     thread_bytes = const size_of::<Thread>(),
 );
 
-// What the compiler calls for bulk memory; hidden, so that the program keeps its own.
+// Functions that the compiler calls for bulk memory; hidden, so that the program keeps its own.
 #[cfg(not(any(test, fuzzing)))]
 global_asm!(
     ".pushsection .text.ramson_memory,\"ax\",@progbits",
@@ -166,7 +166,7 @@ pub mod dwarf {
 /// The kernel's signal trampoline: `mov rax, 15; syscall`. glibc's and musl's `__restore_rt` are these bytes.
 pub const SIGNAL_TRAMPOLINE: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 
-/// Where a call and a function's first instructions put things.
+/// Places at which a call and a function's first instructions put things.
 pub mod frame_layout {
     /// Pushed by the call instruction.
     pub const RETURN_ADDRESS_BELOW_CFA: u64 = 8;
@@ -188,8 +188,8 @@ pub unsafe fn return_of_call(entry: u64) -> (u64, u64) {
     (unsafe { *(entry as *const u64) }, entry + 8)
 }
 
-/// Where a signal frame keeps the interrupted registers, relative to the stack pointer at the trampoline: struct ucontext
-/// starts there, its general registers at byte 40 in the order r8…r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
+/// Places at which a signal frame keeps the interrupted registers, relative to the stack pointer at the trampoline: struct ucontext starts there, its
+/// general registers at byte 40 in the order r8…r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
 pub mod signal_frame {
     pub const FRAME_POINTER: u64 = 40 + 10 * 8;
     pub const STACK_POINTER: u64 = 40 + 15 * 8;

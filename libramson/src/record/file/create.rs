@@ -1,5 +1,5 @@
-//! Where a profile is put: in a file; if there is none, in a memfd; if there is none, in private memory. Before, in the nursery: private
-//! memory that is there from the start.
+//! Puts a profile in its place: in a file; if there is none, in a memfd; if there is none, in private memory. Before, in the nursery: private memory
+//! that is there from the start.
 
 use super::{ProfileFile, name::ProcessStat};
 use crate::config::Config;

@@ -1,4 +1,4 @@
-//! What a profile file is called, and who this process is.
+//! Name of a profile file, and identity of this process.
 
 use super::{ProfileFile, read_file};
 use crate::arch;
@@ -15,7 +15,7 @@ const INITIAL_NAMESPACE: u64 = 0xefff_fffc;
 /// See errno(3).
 const NAME_TOO_LONG: Errno = Errno(36);
 
-/// What tells this process from every other on this machine, ever. 0 is "not known".
+/// Identity of this process among all others on this machine, ever. 0 is "not known".
 #[derive(Debug, PartialEq, Eq)]
 pub struct ProcessStat {
     /// In its own PID namespace.

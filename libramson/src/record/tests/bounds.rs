@@ -1,4 +1,4 @@
-//! What does not fit is counted.
+//! Samples that do not fit are counted.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What counts as the cost of samples, and what of it moves the interval.
+//! Costs that count as the cost of samples, and those of them that move the interval.
 
 use super::*;
 use crate::record::meter::Path;

@@ -7,7 +7,7 @@ use ramson_reader::Snapshot;
 use std::fs::File;
 
 const MIB: u64 = EXTENT_LEAST_BYTES;
-/// Where Linux maps first, and then downwards.
+/// Address at which Linux maps first, and then downwards.
 const TOP: u64 = 0x7fff_0000_0000;
 
 fn mib(range: Range<u64>) -> Range<u64> {
@@ -54,7 +54,7 @@ fn an_unmapping_moves_the_start_of_an_extent_or_its_end_or_removes_it() {
         (0..1, Some(1..8), 0),
         (7..8, Some(0..7), 0),
         (0..8, None, 1),
-        // What lies around it is none of the recorder's business.
+        // Memory around the extent is none of the recorder's business.
         (0..9, None, 1),
         (7..9, Some(0..8), 0),
         (4..5, Some(0..8), 0),

@@ -97,7 +97,7 @@ fn a_full_stack_table_refuses_new_stacks_and_knows_the_old_ones() {
     for (stack, number) in numbers.iter().enumerate() {
         assert_eq!(intern(&recording, 0, &[stack as u64 + 5000, 7]), Some(*number));
     }
-    // What has no stack goes to the overflow stack, number 0, and is counted.
+    // A sample without a stack goes to the overflow stack, number 0, and is counted.
     recording.record(0x1234_0000, 5, 0x77);
     assert_eq!(recording.health(Health::DroppedStacks), 1);
     let overflow = recording.profile().stack(0);

@@ -56,7 +56,7 @@ fn new_threads_walk_to_their_first_frame() {
     });
 }
 
-/// What the first thread saw before main.
+/// Stacks that the first thread saw before main.
 static BEFORE_MAIN: Mutex<Option<Stacks>> = Mutex::new(None);
 
 #[used]

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
-/// What tells an object.
+/// Returns the facts that identify an object.
 fn facts(found: Option<FoundObject>) -> Option<(u64, *const LinkMap, u64)> {
     found.map(|found| (found.start, found.link_map, found.unwind_header))
 }

@@ -1,4 +1,4 @@
-//! What a warm walk costs: ours, framehop's and backtrace()'s, measured in turns over the same stacks.
+//! Cost of a warm walk: ours, framehop's and backtrace()'s, measured in turns over the same stacks.
 //!
 //! `RAMSON_MEASURE=1 cargo test --release -p libramson measure_walks -- --nocapture --test-threads=1`
 

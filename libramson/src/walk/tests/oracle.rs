@@ -1,4 +1,4 @@
-//! What a stack is according to ramson, framehop and the C library.
+//! Compares a stack according to ramson, framehop and the C library.
 
 use crate::arch::{self, SIGNAL_TRAMPOLINE};
 use crate::walk::frames::StackMemory;
@@ -60,7 +60,7 @@ extern "C" fn capture(_to: &mut [u64; 3]) {
     )
 }
 
-/// What everybody says about one stack, as return addresses; after a signal trampoline comes an instruction's address.
+/// One stack according to each of them, as return addresses; after a signal trampoline comes an instruction's address.
 #[derive(Debug)]
 pub struct Stacks {
     pub ours: Vec<u64>,

@@ -5,7 +5,7 @@ use super::oracle::{Told, new_walker, observe};
 use super::programs::{Jit, Library, build, programs, tour_of};
 use crate::walk::End;
 
-/// Of a visitor that observes, without optimisation, at most.
+/// Frames of a visitor that observes, without optimisation, at most.
 const VISITOR_FRAMES: usize = 6;
 
 #[test]
@@ -65,7 +65,7 @@ fn code_that_does_nothing_after_a_call_but_end_its_frame_is_walked_by_its_instru
         let (direct, through, end) = both.expect("the visitor was not called");
         assert_eq!(end, End::Outermost);
         assert_eq!(through.iter().filter(|address| page.contains(address)).count(), 2);
-        // What called the visitor is on both stacks.
+        // The callers of the visitor are on both stacks.
         let same = through.iter().rev().zip(direct.iter().rev()).take_while(|(a, b)| a == b);
         assert!(same.count() + VISITOR_FRAMES >= direct.len(), "{through:x?} {direct:x?}");
     }

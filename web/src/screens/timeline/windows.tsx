@@ -1,5 +1,5 @@
 // The two windows, as fields.
-import { useEffect, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { Link } from "../../parts/link";
 import { isKept, windowOf } from "../../parts/timebar";
 import { windowFrom, windowText, type Times } from "../../parts/windows";
@@ -24,32 +24,31 @@ export function Windows({ times, kept }: { times: Times; kept: Kept | null }) {
 }
 
 function Field({ name, times }: { name: "a" | "b"; times: Times }) {
-  const shown = windowText(param(name), times);
-  const [typed, type] = useState<string | null>(null);
-  const [isWrong, setWrong] = useState(false);
-  useEffect(() => {
-    type(null);
-    setWrong(false);
-  }, [param(name)]);
-  const take = () => {
-    if (typed === null) return;
-    const window = typed.trim() === "" ? "" : windowFrom(typed, times);
-    setWrong(window === null);
-    if (window === null) return;
-    type(null);
-    change({ [name]: window });
+  const window = param(name);
+  const shown = windowText(window, times);
+  const [draft, keep] = useState<{ window: string; text: string; isWrong: boolean } | null>(null);
+  // Another window in the address ends what is being typed.
+  const typed = draft?.window === window ? draft : null;
+  const isWrong = typed?.isWrong ?? false;
+  const take = (text: string) => {
+    if (text === shown) return;
+    const next = text.trim() === "" ? "" : windowFrom(text, times);
+    keep(next === null ? { window, text, isWrong: true } : null);
+    if (next !== null) change({ [name]: next });
   };
+  const input = useRef<HTMLInputElement>(null);
   const label = `Window ${name.toUpperCase()}`;
   return (
     <form
       class="group"
       onSubmit={(event) => {
         event.preventDefault();
-        take();
+        take(input.current!.value);
       }}
     >
       <label for={`window-${name}`}>{label}</label>
       <input
+        ref={input}
         id={`window-${name}`}
         class="field"
         type="text"
@@ -57,11 +56,11 @@ function Field({ name, times }: { name: "a" | "b"; times: Times }) {
         autocomplete="off"
         placeholder={name === "a" ? "01:00–02:00, @-2h..-1h" : "@mark:deploy.."}
         title="A time of day, a time ago or a mark: 01:00–02:00, @-2h..-1h, @mark:deploy.."
-        value={typed ?? shown}
+        value={typed?.text ?? shown}
         aria-invalid={isWrong}
         aria-describedby={isWrong ? `wrong-${name}` : undefined}
-        onInput={(event) => type(event.currentTarget.value)}
-        onBlur={take}
+        onInput={(event) => keep({ window: param(name), text: event.currentTarget.value, isWrong })}
+        onBlur={(event) => take(event.currentTarget.value)}
       />
       {isWrong ? (
         <span id={`wrong-${name}`} class="up" role="alert">

@@ -7,7 +7,7 @@ use crate::explain::words::size;
 use ramson_process::Part;
 use ramson_profile::format::format_percent;
 
-/// So much of RSS is what the process is made of.
+/// A part with this share of RSS or more is the main part of the process's memory.
 const MAIN_SHARE: f64 = 0.5;
 
 const FILES: &str = "nothing to do: the kernel takes back pages that it can read again from their files when it needs memory";
@@ -31,7 +31,7 @@ pub fn padding(finding: &Finding) -> Option<Advice> {
     })
 }
 
-/// What was mapped before recording began has no stack.
+/// Tells how to see what mapped memory. Memory that was mapped before recording began has no stack.
 fn mapped(finding: &Finding, elsewhere: u64) -> (Needs, String) {
     let is_recorded = finding.live.is_some() && finding.rss.before.is_none();
     match is_recorded || finding.part(Part::Extents) > elsewhere {
@@ -46,7 +46,7 @@ fn mapped(finding: &Finding, elsewhere: u64) -> (Needs, String) {
     }
 }
 
-/// What most of RSS is, if it is one thing.
+/// Advises about the part that is most of RSS, if one part is.
 pub fn main_part(finding: &Finding) -> Option<Advice> {
     let rss_bytes = finding.rss.bytes;
     let sum = |parts: &[Part]| -> u64 { parts.iter().map(|&part| finding.part(part)).sum() };
@@ -83,7 +83,7 @@ pub fn main_part(finding: &Finding) -> Option<Advice> {
     let (cause, bytes, what, (needs, action)) =
         candidates.into_iter().find(|found| is_main(found.1))?;
     let is_growing = |leaks: &Leaks| !leaks.growing.is_empty();
-    // That has its own advice, which comes first.
+    // A leak has its own advice, which comes first.
     if cause == "leaks" && finding.leaks.as_ref().is_some_and(is_growing) {
         return None;
     }

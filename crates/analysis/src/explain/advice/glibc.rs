@@ -1,4 +1,4 @@
-//! What to do where the C library's statistics are known.
+//! Advice if the C library's statistics are known.
 
 use super::saving::{Advice, Needs, Saving};
 use crate::explain::finding::Finding;

@@ -1,4 +1,4 @@
-//! What to do about memory that grows: a leak comes before everything else.
+//! Advice about memory that grows: a leak comes before everything else.
 
 use super::saving::{Advice, Needs, Saving};
 use crate::explain::finding::Finding;
@@ -66,7 +66,7 @@ fn another_gib(per_hour: Estimate) -> String {
     }
 }
 
-/// Where the kernel is about to kill it.
+/// Advises to raise the memory limit if the kernel is about to kill the process.
 fn raise_limit(finding: &Finding) -> Option<Advice> {
     let limit = finding.limit.as_ref()?;
     let left = limit.limit_bytes.saturating_sub(limit.used_bytes);

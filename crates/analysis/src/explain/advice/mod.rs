@@ -1,6 +1,6 @@
-//! What to do about a process's memory: causes with their evidence, what following the advice saves, and what it risks.
+//! Advice about a process's memory: causes with their evidence, what following the advice saves, and what it risks.
 //!
-//! Every saving is a sum of bytes that were counted or estimated. Where it depends on what the program does next, it is an
+//! Every saving is a sum of bytes that were counted or estimated. A saving that depends on what the program does next is an
 //! upper bound and said to be one.
 
 mod elsewhere;
@@ -18,8 +18,8 @@ use std::cmp::Reverse;
 
 /// A cause that explains so much of what a trim would return comes before the trim: it lasts.
 const EXPLAINING_SHARE: f64 = 0.8;
-/// What an operator can do comes first: against growth, then what saves most; what needs a change of the code is last. Never
-/// empty.
+/// Lists what an operator can do: against growth first, then what saves most. Advice that needs a change of the code is last.
+/// Never empty.
 pub fn advice(finding: &Finding) -> Vec<Advice> {
     let rss = finding.rss.bytes;
     let least = LEAST_BYTES.max((rss as f64 * LEAST_SHARE) as u64);
@@ -59,7 +59,7 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
 }
 
 impl Advice {
-    /// What is expected comes before what is only possible; of that, what only a setting takes if it may save half as much.
+    /// Ranks expected savings before possible ones. Among those, a setting comes first if it may save half as much.
     fn rank(&self) -> (u8, u64) {
         let is_setting = matches!(self.cause, "arena_max" | "tcache" | "other_lever");
         match self.saving {

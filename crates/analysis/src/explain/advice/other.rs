@@ -1,5 +1,5 @@
-//! What to do where the C library's statistics are not known: the settings of another allocator, with what they are worth if
-//! that was asked.
+//! Advice if the C library's statistics are not known: the settings of another allocator, with what they are worth if the
+//! allocator was asked.
 
 use super::saving::{Advice, Needs, Saving};
 use crate::explain::finding::Finding;
@@ -40,7 +40,8 @@ pub fn advice(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
     vec![Advice { action, saving, ..setting }]
 }
 
-/// Of an attached process: what is free cannot be told from what was there before, so nothing is known to be saved.
+/// Advises to ask the allocator of an attached process. No saving is known, because free memory cannot be told from memory
+/// that was allocated before the attach.
 fn question(finding: &Finding, kind: Option<AllocatorKind>) -> Option<Advice> {
     let can_be_asked = matches!(kind, Some(AllocatorKind::Jemalloc | AllocatorKind::Tcmalloc));
     let allocator = &finding.rss.allocator;
@@ -59,7 +60,7 @@ fn question(finding: &Finding, kind: Option<AllocatorKind>) -> Option<Advice> {
     })
 }
 
-/// Where the allocator was asked.
+/// Advises by the figures of an allocator that was asked.
 fn of_figures(finding: &Finding, setting: Option<Advice>) -> Vec<Advice> {
     let (unused, scattered) =
         (finding.part_estimate(Part::FreePages), finding.part_estimate(Part::FreeChunks));
@@ -104,7 +105,7 @@ fn of_figures(finding: &Finding, setting: Option<Advice>) -> Vec<Advice> {
     setting.into_iter().chain([moving]).collect()
 }
 
-/// Where nothing is known of memory, nothing is not what is to be done.
+/// Advises how to learn more about memory of which nothing is known: "nothing to do" would be wrong.
 fn unknown(finding: &Finding, missing: &Missing, undivided: u64) -> Advice {
     let Finding { pid, allocators, live, .. } = finding;
     let why = match missing {

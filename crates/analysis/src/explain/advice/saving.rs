@@ -1,9 +1,9 @@
-//! What an advice is.
+//! An advice, with its saving and what it needs.
 
 use ramson_profile::Estimate;
 use serde::Serialize;
 
-/// What following an advice saves.
+/// Bytes that following an advice saves.
 #[derive(Clone, Copy, Debug, Serialize, schemars::JsonSchema)]
 pub struct Saving {
     /// An upper bound, or expected.
@@ -14,7 +14,7 @@ pub struct Saving {
     pub is_at_most: bool,
 }
 
-/// What it takes to follow an advice.
+/// The kind of step that following an advice takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Needs {
@@ -31,15 +31,15 @@ pub enum Needs {
 pub struct Advice {
     /// The name in `--json`.
     pub cause: &'static str,
-    /// What it takes.
+    /// Kind of step that following it takes.
     pub needs: Needs,
-    /// What to do.
+    /// The step to take.
     pub action: String,
     /// The figures behind it.
     pub evidence: String,
-    /// What it may cost; `none`.
+    /// Possible cost of following it; `none` without one.
     pub risk: &'static str,
-    /// What it saves; `None`: it depends on what is found next.
+    /// Bytes that following it saves; null: this depends on what is found next.
     pub saving: Option<Saving>,
 }
 

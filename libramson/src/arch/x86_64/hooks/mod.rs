@@ -61,7 +61,7 @@ impl Call {
         (&raw const self.return_address) as u64
     }
 
-    /// What the real function returns.
+    /// Calls the real function, and returns its result.
     pub fn real(&self) -> u64 {
         let [a, b, c, d, e, f] = self.arguments;
         // SAFETY: the program called the hook with these arguments, and so would have called the real function.
@@ -271,7 +271,7 @@ static PLAIN: &[(&CStr, &Target, &CStr)] = &[
     (c"mremap", &extents::mremap::NEXT, c"mremap"),
 ];
 
-// What is called from outside: as a callback of dl_iterate_phdr, which ends at what is not 0; and by itself.
+// Functions that are called from outside: one as a callback of dl_iterate_phdr, which ends at what is not 0; and one by itself.
 naked!(
     #[unsafe(export_name = "ramson_act")]
     act,
@@ -299,7 +299,7 @@ pub struct Found {
     pub address: usize,
     /// The object that defines it defines malloc too, so its operators do not go through ours.
     pub is_of_an_allocator: bool,
-    /// That allocator is jemalloc, whose aligned operators do: they call aligned_alloc by its public name.
+    /// The allocator is jemalloc, whose aligned operators do go through ours: they call aligned_alloc by its public name.
     pub is_of_jemalloc: bool,
 }
 

@@ -82,6 +82,8 @@ pub fn bind(find: impl Fn(&CStr) -> Option<Found>) {
         if operator.entry.is_bound_beyond(operator.stub) {
             continue;
         }
+        // Hazard, never seen: a program refers weakly to an operator that no object defines at its start. It finds ours instead of null. If it
+        // calls it, operator new returns null and operator delete does nothing.
         let Some(real) = find(operator.name) else {
             operator.entry.set(missing as *const () as usize);
             continue;
