@@ -3,29 +3,12 @@
 use crate::named::{Detail, Kinds, assemble, common_sample_type, take_sum};
 use crate::naming::Names;
 use crate::overlap;
+use crate::question::Question;
 use crate::report::unit;
-use crate::selection::Selection;
 use ramson_format::Kind;
-use ramson_profile::view::Sort;
 use ramson_profile::{Diff, DiffTable, Estimate, Granularity, Profile, SampleType};
-use ramson_source::{Failure, Members, Opened, Recording};
+use ramson_source::{Failure, Members, Opened, Recording, open_all};
 use serde::Serialize;
-
-/// A question about two sources.
-pub struct Question<'a> {
-    /// Which names are shown.
-    pub names: &'a Names,
-    /// Sample type to count; `None`: the first choice of the earlier source.
-    pub sample_type: Option<SampleType>,
-    /// Which part.
-    pub selection: &'a Selection,
-    /// Order of the rows.
-    pub sort: Sort,
-    /// 0: all.
-    pub rows: usize,
-    /// Leaves out what shrank.
-    pub drop_negative: bool,
-}
 
 /// The answer.
 #[derive(Serialize, schemars::JsonSchema)]
@@ -88,8 +71,16 @@ impl Side {
     }
 }
 
-/// Compares what is named by two sources.
-pub fn compare(
+/// Compares the two sources of a question.
+pub fn compare(question: &Question) -> Result<Comparison, Failure> {
+    let [old, new] = question.sources.as_slice() else {
+        return Err(Failure::usage("a comparison needs two sources. Pass the earlier one first"));
+    };
+    compare_opened(&mut open_all(&[old])?, &mut open_all(&[new])?, question)
+}
+
+/// Compares what is opened.
+pub fn compare_opened(
     old: &mut Members,
     new: &mut Members,
     question: &Question,
@@ -125,7 +116,7 @@ fn read(
 ) -> Result<(Diff, Option<usize>), Failure> {
     let is_labelled = question.selection.uses_labels();
     let detail = if is_labelled { Detail::Labels } else { Detail::Stacks };
-    let (mut diff, shared_live) = parts(old, new, question.names, detail)?;
+    let (mut diff, shared_live) = parts(old, new, &question.names, detail)?;
     select(&mut diff, question, sample_type)?;
     Ok((diff, shared_live))
 }

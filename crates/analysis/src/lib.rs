@@ -9,6 +9,7 @@
 //! `frees`, `timeline` (with the `steps` of RSS) and `listing` are the answers; `live` is one that goes on.
 #![forbid(unsafe_code)]
 
+pub mod answer;
 pub mod attachment;
 mod biases;
 pub mod comparison;
@@ -29,6 +30,7 @@ pub mod named;
 pub mod naming;
 mod overlap;
 mod owners;
+pub mod question;
 pub mod recording;
 pub mod report;
 pub mod rss;

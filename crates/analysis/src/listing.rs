@@ -68,7 +68,7 @@ pub struct Entry {
 }
 
 /// Which profiles are asked for: all that meet every condition.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Wanted {
     /// Only running processes.
     pub is_running: bool,
@@ -84,6 +84,12 @@ pub struct Alike<'a> {
     pub entry: &'a Entry,
     /// How many they are.
     pub count: usize,
+}
+
+/// Returns the ID of the user with this ID or name.
+pub fn user_id(text: &str) -> Result<u32, &'static str> {
+    let named = || uzers::get_user_by_name(text).map(|user| user.uid());
+    text.parse().ok().or_else(named).ok_or("no such user")
 }
 
 /// The profiles of this machine that this user may read, as far as they are wanted.

@@ -3,64 +3,19 @@
 use crate::frees::{self, Frees};
 use crate::members::{Each, together, unprofiled_text};
 use crate::named::{self, Detail, Kinds, Named, common_sample_type, defects, take_named};
-use crate::naming::Names;
-use crate::selection::{Applied, Selection};
+use crate::question::{Question, Shown};
+use crate::selection::Applied;
 use crate::stack_table::{Pointers, StackTable};
 use crate::summary::Subject;
 use crate::suspects::{self, NamedStack};
-use ramson_profile::view::{self, PeekTable, SizeTable, Sort, ThreadTable, TopTable, Tree};
-use ramson_profile::{Estimate, Granularity, Pattern, Profile, SampleType, SampleUnit, Step};
+use ramson_profile::view::{self, PeekTable, SizeTable, ThreadTable, TopTable, Tree};
+use ramson_profile::{Estimate, Granularity, Profile, SampleType, SampleUnit, Step};
 use ramson_source::{Failure, Members, Opened};
 use ramson_symbols::SymbolDefect;
 use serde::{Serialize, Serializer};
 
 /// Tree frames below this share of the total are merged.
 const MIN_TREE_SHARE: f64 = 0.005;
-
-/// A question about a source.
-pub struct Question<'a> {
-    /// Which names are shown.
-    pub names: &'a Names,
-    /// Which memory.
-    pub kinds: Kinds,
-    /// Sample type to count; `None`: the source's own first choice.
-    pub sample_type: Option<SampleType>,
-    /// How it is shown.
-    pub view: Shown,
-    /// Which part.
-    pub selection: &'a Selection,
-    /// Order of a table's rows.
-    pub sort: Sort,
-    /// Rows of a table; 0: all.
-    pub rows: usize,
-    /// Only blocks in which this address lies.
-    pub address: Option<u64>,
-}
-
-/// How a profile is shown.
-#[derive(Clone)]
-pub enum Shown {
-    /// Stacks, the largest first.
-    Stacks,
-    /// Functions.
-    Top,
-    /// Lines of functions.
-    Lines,
-    /// Callers to callees.
-    Tree,
-    /// Callees to callers.
-    Callers,
-    /// Functions that match, with their callers and callees.
-    Peek(Pattern),
-    /// Live blocks by size.
-    Sizes,
-    /// Live blocks by thread.
-    Threads,
-    /// Blocks that were freed of late.
-    Frees,
-    /// Cost of recording.
-    Health,
-}
 
 /// The answer.
 #[derive(Serialize, schemars::JsonSchema)]
@@ -137,16 +92,19 @@ fn as_texts<S: Serializer>(defects: &[SymbolDefect], serializer: S) -> Result<S:
     serializer.collect_seq(defects.iter().map(ToString::to_string))
 }
 
-/// Answers a question about what is named.
+/// Reports on opened sources.
 pub fn report(members: &mut Members, question: &Question) -> Result<Report, Failure> {
+    if question.address.is_some() && !matches!(question.view, Shown::Frees) {
+        return Err(Failure::usage("--address: works only with --view frees. Add --view frees"));
+    }
     let counted = common_sample_type(&members.opened, question.sample_type)?;
     let is_one = members.opened.len() == 1;
-    let own_frames = match question.view {
-        // These are what was asked for by name.
-        Shown::Peek(_) => &question.selection.with_all_frames(),
-        _ => question.selection,
-    };
-    let question = &Question { selection: own_frames, view: question.view.clone(), ..*question };
+    let mut question = question.clone();
+    if let Shown::Peek(_) = question.view {
+        // The functions are what was asked for by name.
+        question.selection.own_frames = None;
+    }
+    let question = &question;
     let (mut all, mut answers, mut all_stacks) = (Vec::new(), Vec::new(), Vec::new());
     for opened in &mut members.opened {
         let named = named(opened, question)?;
@@ -294,7 +252,7 @@ fn named(opened: &mut Opened, question: &Question) -> Result<Named, Failure> {
             missing_symbols: Vec::new(),
         }),
         (Opened::Recording(recording), Shown::Frees) => {
-            frees::named(recording, question.names, question.address)
+            frees::named(recording, &question.names, question.address)
         }
         (Opened::Foreign(foreign), Shown::Frees) => {
             Err(foreign.lacks("does not say what freed a block. Pass a profile that ramson made"))
@@ -302,7 +260,7 @@ fn named(opened: &mut Opened, question: &Question) -> Result<Named, Failure> {
         (Opened::Foreign(foreign), Shown::Health) => {
             Err(foreign.lacks("does not say how it was recorded. Pass another --view"))
         }
-        _ => take_named(opened, question.names, detail, question.kinds),
+        _ => take_named(opened, &question.names, detail, question.kinds),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The stacks that hold most, each with how old its memory is and how fast it grows; and what else the profile shows.
 
-use crate::report::Question;
+use crate::question::{MIN_AGE_NS, Question};
 use crate::rss::Rss;
-use crate::suspects::{MIN_AGE_NS, NamedStack};
+use crate::suspects::NamedStack;
 use ramson_leaks::{Ages, Growth, Verdict};
 use ramson_process::Term;
 use ramson_profile::view::{LargestStack, largest_stacks};

@@ -3,12 +3,13 @@
 use crate::flags::DiffFlags;
 use crate::output::{gate, print, print_json};
 use crate::table;
-use ramson_analysis::comparison::{Comparison, Question, compare};
+use ramson_analysis::comparison::compare;
+use ramson_analysis::question::Question;
 use ramson_profile::SampleUnit;
-use ramson_source::{Failure, open_all};
+use ramson_source::Failure;
 
 pub fn diff(flags: &DiffFlags) -> Result<u8, Failure> {
-    let comparison = document(flags)?;
+    let comparison = compare(&flags.into())?;
     let counted = comparison.table.sample_type;
     let is_of_objects = counted.unit() == SampleUnit::Objects;
     if let Some(limit) = flags.fail_above.as_ref().filter(|of| of.is_of_bytes() && is_of_objects) {
@@ -24,16 +25,17 @@ pub fn diff(flags: &DiffFlags) -> Result<u8, Failure> {
     Ok(gate(flags.fail_above.as_ref().and_then(|limit| limit.finding(&comparison.table))))
 }
 
-/// Builds the document that `--json` prints.
-pub fn document(flags: &DiffFlags) -> Result<Comparison, Failure> {
-    let (mut old, mut new) = (open_all(&[&flags.old])?, open_all(&[&flags.new])?);
-    let question = Question {
-        names: &flags.names.names(),
-        sample_type: flags.count,
-        selection: &flags.frames.selection(&flags.filters),
-        sort: flags.sort,
-        rows: flags.rows,
-        drop_negative: flags.drop_negative,
-    };
-    compare(&mut old, &mut new, &question)
+impl From<&DiffFlags> for Question {
+    fn from(flags: &DiffFlags) -> Self {
+        Self {
+            sources: vec![flags.old.clone(), flags.new.clone()],
+            names: flags.names.names(),
+            sample_type: flags.count,
+            selection: flags.frames.selection(&flags.filters),
+            sort: flags.sort,
+            rows: flags.rows,
+            drop_negative: flags.drop_negative,
+            ..Self::default()
+        }
+    }
 }

@@ -3,21 +3,15 @@
 use crate::flags::ExplainFlags;
 use crate::output::{print, print_json};
 use crate::table;
-use ramson_analysis::explain::{Finding, Findings, Question, examine, examine_all};
-use ramson_process::glibc::{Effort, MOST_WALKED_BYTES};
-use ramson_source::{Failure, Targets, find_target, find_targets};
-use serde::Serialize;
-
-/// Findings in one process, or in several.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub enum Examined {
-    One(Box<Finding>),
-    Several(Box<Findings>),
-}
+use ramson_analysis::Selection;
+use ramson_analysis::explain::{Examined, examine, explain as answer_to};
+use ramson_analysis::question::Question;
+use ramson_process::glibc::Effort;
+use ramson_source::{Failure, find_target};
 
 pub fn explain(flags: &ExplainFlags) -> Result<(), Failure> {
-    let examined = document(flags)?;
+    let question = question(flags);
+    let examined = if flags.ask { ask(&question)? } else { answer_to(&question)? };
     let shown = table::explain::Shown { rows: flags.rows, details: flags.details };
     match &examined {
         _ if flags.json => print_json("explain", &examined),
@@ -28,22 +22,26 @@ pub fn explain(flags: &ExplainFlags) -> Result<(), Failure> {
     }
 }
 
-/// Builds the document that `--json` prints. Stops no thread unless `--ask` is given.
-pub fn document(flags: &ExplainFlags) -> Result<Examined, Failure> {
-    let effort = if flags.exact { Effort::Exact } else { Effort::Survey(MOST_WALKED_BYTES) };
-    let (names, own_frames) = (flags.names.names(), flags.frames.own_frames());
-    let question = Question { effort, names: &names, own_frames: own_frames.as_ref() };
-    let targets = match (flags.ask, flags.sources.as_slice()) {
-        (true, [source]) => Targets { found: vec![find_target(source)?], refused: Vec::new() },
-        (true, _) => return Err(Failure::usage("--ask: takes one process. Pass one SRC")),
-        (false, sources) => find_targets(sources)?,
-    };
-    if let ([target], []) = (targets.found.as_slice(), targets.refused.as_slice()) {
-        let mut finding = examine(target, &question, None)?;
-        if flags.ask && finding.statistics.is_err() {
-            finding = examine(target, &question, Some(ramson_control::ask(target)))?;
-        }
-        return Ok(Examined::One(Box::new(finding)));
+fn question(flags: &ExplainFlags) -> Question {
+    let usual = Question::default();
+    Question {
+        sources: flags.sources.clone(),
+        names: flags.names.names(),
+        selection: Selection { own_frames: flags.frames.own_frames(), ..Selection::default() },
+        effort: if flags.exact { Effort::Exact } else { usual.effort },
+        ..usual
     }
-    examine_all(&targets, &question).map(|all| Examined::Several(Box::new(all)))
+}
+
+/// Asks the allocator of one process for its statistics if they cannot be read from outside, which stops one of its threads.
+fn ask(question: &Question) -> Result<Examined, Failure> {
+    let [source] = question.sources.as_slice() else {
+        return Err(Failure::usage("--ask: takes one process. Pass one SRC"));
+    };
+    let target = find_target(source)?;
+    let mut finding = examine(&target, question, None)?;
+    if finding.statistics.is_err() {
+        finding = examine(&target, question, Some(ramson_control::ask(&target)))?;
+    }
+    Ok(Examined::One(Box::new(finding)))
 }

@@ -13,14 +13,16 @@ use serde::Serialize;
 pub struct ListAnswer {
     #[serde(flatten)]
     pub listing: Listing,
-    /// With --prune: what was removed; null without, or if there is no such directory.
+    /// The profiles that --prune removed; absent without, or if there is no such directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pruned: Option<Pruned>,
 }
 
 pub fn list(flags: &ListFlags) -> Result<(), Failure> {
     // Before the list, so that it shows what is left.
     let pruned = flags.prune.then(|| prune(flags)).flatten();
-    let listing = listing(flags);
+    let wanted = Wanted { is_running: flags.running, user: flags.user, words: flags.words.clone() };
+    let listing = listing::list(&wanted);
     if flags.json {
         return print_json("list", &ListAnswer { listing, pruned });
     }
@@ -36,16 +38,6 @@ pub fn list(flags: &ListFlags) -> Result<(), Failure> {
             "no profile matches (of {count}). \"ramson list\" shows them all"
         ))),
     }
-}
-
-/// Builds the document that `--json` prints without `--prune`.
-pub fn document(flags: &ListFlags) -> ListAnswer {
-    ListAnswer { listing: listing(flags), pruned: None }
-}
-
-fn listing(flags: &ListFlags) -> Listing {
-    let wanted = Wanted { is_running: flags.running, user: flags.user, words: flags.words.clone() };
-    listing::list(&wanted)
 }
 
 fn prune(flags: &ListFlags) -> Option<Pruned> {

@@ -3,15 +3,15 @@
 use crate::flags::ReportFlags;
 use crate::output::{hint, print, print_json_of_kind};
 use crate::table::{self, say_what_is_missing};
-use ramson_analysis::report::{Question, Report, Shown, report as answer_to};
+use ramson_analysis::question::Question;
+use ramson_analysis::report::report as answer_to;
 use ramson_analysis::unprofiled::Unprofiled;
 use ramson_profile::view::Sort;
-use ramson_source::{Failure, Members, find_target, open_all};
+use ramson_source::{Failure, find_target, open_all};
 
 pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
-    check(flags)?;
-    let members = open_all(&flags.source.sources).inspect_err(|_| say_without_profile(flags))?;
-    let report = answer(flags, members)?;
+    let mut members = open_all(&flags.source.sources).inspect_err(|_| say_without_profile(flags))?;
+    let report = answer_to(&mut members, &flags.into())?;
     for step in &report.unmatched {
         hint(&format!("{step} matches nothing"));
     }
@@ -27,31 +27,21 @@ pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds the document that `--json` prints. The document itself contains its kind.
-pub fn document(flags: &ReportFlags) -> Result<Report, Failure> {
-    check(flags)?;
-    answer(flags, open_all(&flags.source.sources)?)
-}
-
-fn check(flags: &ReportFlags) -> Result<(), Failure> {
-    if flags.address.is_some() && !matches!(flags.view, Shown::Frees) {
-        return Err(Failure::usage("--address: works only with --view frees. Add --view frees"));
+impl From<&ReportFlags> for Question {
+    fn from(flags: &ReportFlags) -> Self {
+        Self {
+            sources: flags.source.sources.clone(),
+            names: flags.source.names.names(),
+            selection: flags.frames.selection(&flags.filters),
+            kinds: flags.kind.unwrap_or_default(),
+            sample_type: flags.count,
+            view: flags.view.clone(),
+            sort: flags.sort.unwrap_or(Sort::Flat),
+            rows: flags.rows,
+            address: flags.address,
+            ..Self::default()
+        }
     }
-    Ok(())
-}
-
-fn answer(flags: &ReportFlags, mut members: Members) -> Result<Report, Failure> {
-    let question = Question {
-        names: &flags.source.names.names(),
-        kinds: flags.kind.unwrap_or_default(),
-        sample_type: flags.count,
-        view: flags.view.clone(),
-        selection: &flags.frames.selection(&flags.filters),
-        sort: flags.sort.unwrap_or(Sort::Flat),
-        rows: flags.rows,
-        address: flags.address,
-    };
-    answer_to(&mut members, &question)
 }
 
 /// Prints what is known of a running process without a profile, before the line that says that there is no profile.

@@ -2,9 +2,9 @@
 
 use crate::flags::{ExportFlags, NameFlags};
 use crate::saved_diff;
-use crate::serve;
 use ramson_analysis::end::state_of;
 use ramson_analysis::flame::{Graph, Question, Shown, Wanted};
+use ramson_analysis::question::Document;
 use ramson_analysis::report::unit;
 use ramson_analysis::stack_table::{StackRow, StackTable};
 use ramson_analysis::summary::Subject;
@@ -14,7 +14,6 @@ use ramson_encode::json::write_document;
 use ramson_profile::format::{format_objects, format_share, format_value};
 use ramson_profile::view::{Sort, TopTable, Walk, largest_stacks, peek, top};
 use ramson_profile::{Estimate, FrameTable, Granularity, OwnFrames, Pattern, Profile, SampleType};
-use ramson_serve::Document;
 use ramson_source::{Failure, Members, Opened};
 use serde::Serialize;
 use std::io;
@@ -154,8 +153,8 @@ impl Saving<'_> {
         let mut wanted = vec![Document::Leaks, Document::Timeline];
         wanted.extend(is_running.then_some(Document::Explain));
         for document in wanted {
-            if let Ok(made) = serve::document(self.names(), document, Some(only), &[]) {
-                page.documents.push((document.command().to_owned(), made));
+            if let Ok(made) = ramson_serve::document(document, Some(only), &self.names().names(), &[]) {
+                page.documents.push((document.name().to_owned(), made));
             }
         }
         Ok(())

@@ -2,14 +2,14 @@
 
 use crate::flags::ExportFlags;
 use crate::saved::{key, put, whole};
-use ramson_analysis::comparison::{Question, compare};
+use ramson_analysis::comparison::compare_opened;
 use ramson_analysis::flame::{Graph, Shown, Wanted};
-use ramson_analysis::selection::Selection;
+use ramson_analysis::question::Question;
 use ramson_analysis::tint::Tint;
 use ramson_encode::html::Page;
 use ramson_profile::format::format_objects;
-use ramson_profile::view::{Sort, Walk};
-use ramson_profile::{OwnFrames, SampleType};
+use ramson_profile::view::Walk;
+use ramson_profile::SampleType;
 use ramson_source::{Failure, Members, Opened, open_all};
 
 /// Sources to compare, and the flags of the command.
@@ -49,19 +49,14 @@ impl Comparing<'_> {
         let names = self.flags.source.names.names();
         let word = if is_first { "" } else { of.name() };
         let question = Question {
-            names: &names,
+            names: names.clone(),
             sample_type: Some(of),
-            selection: &Selection {
-                own_frames: Some(OwnFrames::default()),
-                ..Selection::default()
-            },
-            sort: Sort::Flat,
             // 0 would be all.
             rows: most_rows.max(1),
-            drop_negative: false,
+            ..Question::default()
         };
         self.read_again()?;
-        let table = compare(self.old, self.new, &question)?;
+        let table = compare_opened(self.old, self.new, &question)?;
         let left_out = table.all_rows - table.table.rows.len();
         if is_first && left_out > 0 {
             let count = format_objects(left_out as f64);

@@ -9,7 +9,8 @@ use ramson_source::Failure;
 use std::io::{self, IsTerminal};
 
 pub fn timeline(flags: &TimelineFlags) -> Result<(), Failure> {
-    let timeline = document(flags)?;
+    // A file of values has every moment.
+    let timeline = answer(&flags.source, if flags.csv { 0 } else { flags.rows })?;
     if flags.json {
         return print_json("timeline", &timeline);
     }
@@ -24,11 +25,6 @@ pub fn timeline(flags: &TimelineFlags) -> Result<(), Failure> {
         When::Auto => io::stdout().is_terminal(),
     };
     print(&table::timeline::text(&timeline, has_chart))
-}
-
-/// Builds the document that `--json` prints; for `--csv`, with every moment.
-pub fn document(flags: &TimelineFlags) -> Result<Timeline, Failure> {
-    answer(&flags.source, if flags.csv { 0 } else { flags.rows })
 }
 
 /// As a file of it has it; the timeline has to have all its rows.

@@ -195,12 +195,10 @@ fn cut(graph: &Graph, asked: &Asked, takes_gzip: bool) -> Result<Reply, Failure>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::documents::{Document, Documents};
     use crate::sources::Sources;
     use crate::trees::Trees;
     use crate::watch::Watch;
     use ramson_analysis::naming::Names;
-    use std::sync::Arc;
 
     fn asked(text: &str) -> Result<Asked, Failure> {
         Asked::parse(&Query::parse(Some(text)))
@@ -238,19 +236,6 @@ mod tests {
         assert!(search.is_match("X::operator()(int)") && !search.is_match("operator"));
     }
 
-    struct NoDocuments;
-
-    impl Documents for NoDocuments {
-        fn make(
-            &self,
-            _: Document,
-            _: Option<&str>,
-            _: &[(String, String)],
-        ) -> Result<Vec<u8>, Failure> {
-            Err(Failure::not_found("none"))
-        }
-    }
-
     /// The total that is counted, of a file that is written anew before the picture is made if `then` says so.
     fn total_of_prepared(then: Option<&str>) -> i64 {
         let directory = tempfile::tempdir().unwrap();
@@ -263,7 +248,6 @@ mod tests {
             watch: Watch::start(&sources),
             sources,
             names: Names::default(),
-            documents: Arc::new(NoDocuments),
             source_roots: Vec::new(),
             trees: Trees::new(),
             allows_actions: false,

@@ -37,7 +37,7 @@ mod watch;
 mod work;
 
 pub use address::Address;
-pub use documents::{Document, Documents};
+pub use documents::document;
 pub use moments::Moments;
 pub use parts::Served;
 pub use server::{Options, serve};

@@ -1,12 +1,13 @@
 //! Parts that work outside the event loop needs.
 
-use crate::documents::{Document, Documents};
+use crate::documents::document;
 use crate::reply::{self, Reply};
 use crate::sources::{Entries, Entry, Sources};
 use crate::trees::Trees;
 use crate::watch::Watch;
 use crate::work::Overload;
 use ramson_analysis::naming::Names;
+use ramson_analysis::question::Document;
 use ramson_source::{Failure, Selector};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -19,7 +20,6 @@ pub type Answered = Result<Result<Reply, Failure>, Overload>;
 pub struct Parts {
     pub sources: Sources,
     pub names: Names,
-    pub documents: Arc<dyn Documents>,
     /// Directories in which source files may be.
     pub source_roots: Vec<PathBuf>,
     pub watch: Arc<Watch>,
@@ -57,12 +57,12 @@ impl Parts {
     pub fn document(
         &self,
         id: Option<&str>,
-        document: Document,
+        kind: Document,
         words: &[(String, String)],
     ) -> Result<Reply, Failure> {
-        let source = match document.is_of_source() {
-            true => Some(self.find(id)?.source),
-            false => None,
+        let source = match kind {
+            Document::List => None,
+            _ => Some(self.find(id)?.source),
         };
         let (at, words): (Vec<_>, Vec<_>) =
             words.iter().cloned().partition(|(name, _)| name == "at");
@@ -70,7 +70,7 @@ impl Parts {
             (Some(source), Some((_, moment))) => Some(at_moment(&source, "at", moment)?),
             (source, _) => source,
         };
-        self.documents.make(document, source.as_deref(), &words).map(reply::document)
+        document(kind, source.as_deref(), &self.names, &words).map(reply::document)
     }
 }
 

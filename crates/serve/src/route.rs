@@ -1,9 +1,9 @@
 //! Paths of requests, and their meaning.
 
-use crate::documents::Document;
 use crate::ids::is_id;
 use crate::of_process::OfProcess;
 use crate::page::Asset;
+use ramson_analysis::question::Document;
 use ramson_profile::SampleType;
 
 /// The thing that a path asks for.
@@ -89,7 +89,7 @@ pub fn route(path: &str) -> Route<'_> {
     }
     match Document::named(name) {
         None if name == "flame" => Route::Flame(id),
-        Some(document) if document.is_of_source() || id.is_none() => Route::Document(id, document),
+        Some(document) if document != Document::List || id.is_none() => Route::Document(id, document),
         _ => Route::Unknown,
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::address::Address;
 use crate::connections::{self, Answer};
-use crate::documents::Documents;
 use crate::flame;
 use crate::guard::Guard;
 use crate::heap::{self, Asked};
@@ -55,8 +54,6 @@ pub struct Options {
     pub first: Option<First>,
     /// Which names of functions are shown in profiles.
     pub names: Names,
-    /// The maker of the JSON documents.
-    pub documents: Arc<dyn Documents>,
     /// Directories beneath which source code may be shown.
     pub source_roots: Vec<PathBuf>,
     /// Whether a client may change processes.
@@ -106,12 +103,12 @@ pub struct Server {
 
 impl Server {
     fn new(options: Options) -> Self {
-        let Options { address, hosts, token, sources, names, documents, .. } = options;
+        let Options { address, hosts, token, sources, names, .. } = options;
         let Options { source_roots, allows_actions, .. } = options;
         let guard = Guard::new(&address, &hosts, token);
         let watch = Watch::start(&sources);
         let trees = Trees::new();
-        let parts = Parts { sources, names, documents, source_roots, watch, trees, allows_actions };
+        let parts = Parts { sources, names, source_roots, watch, trees, allows_actions };
         Self { guard, work: Work::new(), parts: Arc::new(parts) }
     }
 }

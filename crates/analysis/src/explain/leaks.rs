@@ -1,10 +1,9 @@
 //! Whether the live memory grows, as `ramson leaks` judges it from the ages of what is kept.
 
-use crate::naming::Names;
-use crate::selection::Selection;
-use crate::suspects::{Course, MIN_AGE_NS, Question, Suspect, suspects};
-use ramson_leaks::{DetectionLimit, Suppressions, Verdict};
-use ramson_profile::{Estimate, OwnFrames};
+use crate::question::Question;
+use crate::suspects::{Course, Suspect, suspects};
+use ramson_leaks::{DetectionLimit, Verdict};
+use ramson_profile::Estimate;
 use ramson_source::{Failure, Recording};
 use serde::Serialize;
 
@@ -39,20 +38,9 @@ pub struct Growing {
 
 impl Leaks {
     /// Judges the live stacks of a recording.
-    pub fn of(
-        recording: &Recording,
-        names: &Names,
-        own_frames: Option<&OwnFrames>,
-    ) -> Result<Self, Failure> {
-        let selection = Selection { own_frames: own_frames.cloned(), ..Selection::default() };
-        let question = Question {
-            names,
-            selection: &selection,
-            min_age_ns: MIN_AGE_NS,
-            suppressions: &Suppressions::default(),
-        };
+    pub fn of(recording: &Recording, question: &Question) -> Result<Self, Failure> {
         let course = Course::of(recording.with(recording.snapshot.clone()));
-        let found = suspects(&[course], &[], 0, &question)?;
+        let found = suspects(&[course], 0, question)?;
         let undecided = found.suspects.iter().map(|suspect| &suspect.finding);
         let undecided = undecided.filter(|finding| finding.verdict == Verdict::NotEnoughData);
         Ok(Self {

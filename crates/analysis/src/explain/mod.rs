@@ -18,25 +18,32 @@ pub use pins::{Pins, Site};
 use crate::attachment;
 use crate::extents;
 use crate::members::{Each, Row};
-use crate::naming::Names;
+use crate::question::Question;
 use crate::rss::Rss;
 use ramson_process::allocators::Figures;
 use ramson_process::cgroup::Groups;
-use ramson_process::glibc::Effort;
 use ramson_process::rss::{self, Request};
-use ramson_profile::OwnFrames;
-use ramson_source::{Failure, Target, Targets, gone};
+use ramson_source::{Failure, Target, Targets, find_targets, gone};
 use serde::Serialize;
 use std::cmp::Reverse;
 
-/// How to look at a process.
-pub struct Question<'a> {
-    /// How much of the allocator's memory is read.
-    pub effort: Effort,
-    /// Which names are shown.
-    pub names: &'a Names,
-    /// Which frames are; `None`: all.
-    pub own_frames: Option<&'a OwnFrames>,
+/// Findings in one process, or in several.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Examined {
+    /// In one.
+    One(Box<Finding>),
+    /// In several.
+    Several(Box<Findings>),
+}
+
+/// Explains the processes of a question.
+pub fn explain(question: &Question) -> Result<Examined, Failure> {
+    let targets = find_targets(&question.sources)?;
+    if let ([target], []) = (targets.found.as_slice(), targets.refused.as_slice()) {
+        return Ok(Examined::One(Box::new(examine(target, question, None)?)));
+    }
+    examine_all(&targets, question).map(|all| Examined::Several(Box::new(all)))
 }
 
 /// Looks at a process. `asked` is what its allocator said when it was asked just before, if it was.
@@ -50,9 +57,10 @@ pub fn examine(
     let extents = snapshot.map_or(Vec::new(), extents::ranges);
     let blocks = snapshot.map_or(Vec::new(), extents::blocks);
     let mut allocators = None;
-    let &Question { effort, names, own_frames } = question;
+    let names = &question.names;
+    let own_frames = question.selection.own_frames.as_ref();
     let request = Request {
-        effort,
+        effort: question.effort,
         profile: profile.map(|recording| recording.origin.as_str()),
         extents: &extents,
         blocks: &blocks,
@@ -72,7 +80,7 @@ pub fn examine(
     // A process that is not sampled any more is not judged.
     let has_sampling_ended = profile.is_some_and(|it| attachment::ended_ago_ns(it).is_some());
     let judged = profile.filter(|_| !has_sampling_ended);
-    let leaks = judged.map(|recording| Leaks::of(recording, names, own_frames)).transpose()?;
+    let leaks = judged.map(|recording| Leaks::of(recording, question)).transpose()?;
     let rss = Rss::of(&reading, snapshot, Some(&allocators));
     let mut finding = Finding {
         pid: target.pid,
@@ -130,7 +138,7 @@ pub struct Refusal {
 }
 
 /// Looks at each of them. One that ends meanwhile is refused; fails if none is left.
-pub fn examine_all(targets: &Targets, question: &Question) -> Result<Findings, Failure> {
+fn examine_all(targets: &Targets, question: &Question) -> Result<Findings, Failure> {
     let refusal = |pid, failure: &Failure| Refusal { pid, reason: failure.to_string() };
     let refused = targets.refused.iter().map(|refused| refusal(refused.pid, &refused.failure));
     let mut refused: Vec<Refusal> = refused.collect();

@@ -9,7 +9,7 @@ mod suppressed;
 mod suspect;
 
 pub use answer::{Answer, CannotTell};
-pub use course::{Course, DatedRecording, moment_ns, paired, refuse_short};
+pub use course::{Course, DatedRecording, moment_ns, paired};
 pub use groups::Group;
 pub use stacks::{NamedStack, stacks, together as stacks_together};
 pub use suspect::{LineShare, Suspect};
@@ -19,33 +19,19 @@ use crate::extents::lost;
 use crate::members::{Each, together, unprofiled_text};
 use crate::named::{Detail, assemble};
 use crate::naming::Names;
+use crate::question::{MIN_AGE_NS, Question};
 use crate::recording::what_is_missing;
-use crate::selection::Selection;
 use crate::summary::{Subject, Summary};
 use answer::Circumstances;
+use course::refuse_short;
 use ramson_format::Kind;
-use ramson_leaks::{Ages, DetectionLimit, Growth, StackHistory, Suppressions};
+use ramson_leaks::{Ages, DetectionLimit, Growth, StackHistory};
 use ramson_profile::{Estimate, OwnFrames, SampleType};
-use ramson_source::{Failure, Recording};
+use ramson_source::{Failure, Recording, marks, open_recordings};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::slice;
 use suspect::Key;
-
-/// Default minimum age in ns: memory that is freed sooner is short-lived, and stacks that were first seen later are not judged.
-pub const MIN_AGE_NS: u64 = 60_000_000_000;
-
-/// A question to the leak analysis.
-pub struct Question<'a> {
-    /// Which names are shown.
-    pub names: &'a Names,
-    /// Which frames count.
-    pub selection: &'a Selection,
-    /// Stacks whose memory lives shorter are churn; younger stacks are not judged.
-    pub min_age_ns: u64,
-    /// Stacks that are not suspects.
-    pub suppressions: &'a Suppressions,
-}
 
 /// The result of the leak analysis.
 #[derive(Serialize, schemars::JsonSchema)]
@@ -76,11 +62,45 @@ pub struct Suspects {
     pub processes: Vec<Each<Suspects>>,
 }
 
+/// Judges the sources of a question.
+pub fn leaks(question: &Question) -> Result<Suspects, Failure> {
+    let (recordings, unprofiled) = moments(question)?;
+    let courses = match &question.since {
+        Some(since) => {
+            let of: Vec<&Recording> = recordings.iter().collect();
+            let earlier = marks::open_all(since, &of)?;
+            let courses = paired(dated(earlier), dated(recordings), since)?;
+            refuse_short(&courses, question.min_age_ns, since)?;
+            courses
+        }
+        None => recordings.into_iter().map(Course::of).collect(),
+    };
+    suspects(&courses, unprofiled, question)
+}
+
+/// Opens the sources, each at the moment that is to be judged. Also returns how many processes have no profile.
+pub fn moments(question: &Question) -> Result<(Vec<Recording>, usize), Failure> {
+    let opened = open_recordings(&question.sources)?;
+    let is_range =
+        |recording: &Recording| recording.past.as_ref().is_some_and(|past| past.from_ns.is_some());
+    if opened.0.iter().any(is_range) {
+        return Err(Failure::usage(format!(
+            "{}: leaks judges a moment, not a range. Pass its end, and its beginning with --since SRC@MOMENT",
+            question.sources.join(" ")
+        )));
+    }
+    Ok(opened)
+}
+
+/// Dates recordings.
+pub fn dated(recordings: Vec<Recording>) -> Vec<DatedRecording> {
+    recordings.into_iter().map(DatedRecording::of).collect()
+}
+
 /// Judges moments of one process or of several; growth is measured where there is an earlier moment of the same process,
 /// and what grows in the baseline is hidden.
 pub fn suspects(
     courses: &[Course],
-    baseline: &[Course],
     unprofiled: usize,
     question: &Question,
 ) -> Result<Suspects, Failure> {
@@ -90,8 +110,11 @@ pub fn suspects(
         ));
     }
     let mut known = HashSet::new();
-    if !baseline.is_empty() {
-        let found = judged(baseline, question, &known)?.suspects;
+    if let Some(name) = &question.baseline {
+        let later: Vec<&Recording> = courses.iter().map(|one| &one.moment.recording).collect();
+        let baseline: Vec<Course> =
+            marks::open_all(name, &later)?.into_iter().map(Course::of).collect();
+        let found = judged(&baseline, question, &known)?.suspects;
         known.extend(found.into_iter().filter(Suspect::is_growing).flat_map(|it| it.keys));
     }
     let mut answers = Vec::new();
@@ -204,16 +227,16 @@ fn judged(
     let (mut live, mut suppressed) = (Estimate::default(), 0);
     for course in courses {
         let DatedRecording { recording, now_ns } = &course.moment;
-        let named = assemble(recording, question.names, Detail::Numbered, Some(Kind::Heap))?;
+        let named = assemble(recording, &question.names, Detail::Numbered, Some(Kind::Heap))?;
         let mut profile = named.profile;
-        // Suppressions see all frames.
+        // XX see all frames.
         let all_frames = question.selection.with_all_frames();
         if let Err(failure) = all_frames.apply(&mut profile, SampleType::InuseSpace) {
             nothing_left.get_or_insert(failure);
             continue;
         }
         live += profile.total(SampleType::InuseSpace);
-        suppressed += suppressed::remove(&mut profile, question.suppressions);
+        suppressed += suppressed::remove(&mut profile, &question.suppressions);
         if let Some(own) = &question.selection.own_frames {
             own.fold(&mut profile);
         }

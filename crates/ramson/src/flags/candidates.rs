@@ -1,10 +1,9 @@
 //! Values of flags and SRCs that a shell offers.
 
-use super::filters::GRANULARITIES;
-use super::report::VIEWS;
 use clap_complete::CompletionCandidate;
 use clap_complete::engine::{PathCompleter, ValueCompleter};
 use ramson_analysis::listing::{self, Wanted};
+use ramson_analysis::question::{GRANULARITIES, Shown};
 use ramson_process::identify::base_name;
 use ramson_process::stat::Stat;
 use ramson_process::{processes, text};
@@ -22,7 +21,7 @@ const MOST_LETTERS: usize = 60;
 
 /// Words of `report --view`.
 pub fn views() -> Vec<CompletionCandidate> {
-    VIEWS.into_iter().map(CompletionCandidate::new).collect()
+    Shown::WORDS.into_iter().map(CompletionCandidate::new).collect()
 }
 
 /// Words of `--granularity`.

@@ -2,9 +2,10 @@
 
 use super::filters::{FilterFlags, FrameFlags};
 use super::source::NameFlags;
-use super::values::{SORTS, one_of, parse_sample_type, parse_size};
+use super::values::{one_of, parse_size};
 use clap::Args;
 use ramson_analysis::comparison::is_noise;
+use ramson_analysis::question::{self, SORTS};
 use ramson_profile::format::{format_half_width, format_value};
 use ramson_profile::view::Sort;
 use ramson_profile::{DiffTable, SampleType};
@@ -29,7 +30,7 @@ pub struct DiffFlags {
     pub names: NameFlags,
     /// Quantity to count: live (bytes), live-objects, allocated (bytes since the start) or allocations.
     /// Default: live, or the pprof file's own. pprof's names, such as inuse_space, work too
-    #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
+    #[arg(long, value_name = "TYPE", value_parser = question::sample_type)]
     pub count: Option<SampleType>,
     /// Exit with 3 if the total grew significantly, and by more than a percentage of OLD or a size
     /// (5%, 10MiB)

@@ -2,9 +2,10 @@
 
 use super::filters::FilterFlags;
 use super::source::{SearchFlags, SourcesFlags};
-use super::values::{KINDS, one_of, parse_sample_type};
+use super::values::{one_of};
 use clap::{Args, ValueEnum};
 use ramson_analysis::named::Kinds;
+use ramson_analysis::question::{self, KINDS};
 use ramson_profile::SampleType;
 use std::path::PathBuf;
 
@@ -43,7 +44,7 @@ pub struct ExportFlags {
     pub kind: Option<Kinds>,
     /// Count live (bytes), live-objects, allocated (bytes since the start) or allocations in collapsed,
     /// svg and html, and show it first in pprof and speedscope. Default: live, or the pprof file's own
-    #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
+    #[arg(long, value_name = "TYPE", value_parser = question::sample_type)]
     pub count: Option<SampleType>,
     /// html: also compare with OLD, the earlier profile, as "ramson diff OLD SRC" does
     #[arg(long, value_name = "OLD")]

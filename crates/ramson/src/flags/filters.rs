@@ -2,17 +2,8 @@
 //! granularities.
 
 use clap::Args;
-use ramson_analysis::Selection;
+use ramson_analysis::{Selection, question};
 use ramson_profile::{Filters, Granularity, OwnFrames, Pattern, TagFilter};
-
-pub(super) const GRANULARITIES: [(&str, Granularity); 6] = [
-    ("functions", Granularity::Functions),
-    ("filefunctions", Granularity::FileFunctions),
-    ("files", Granularity::Files),
-    ("lines", Granularity::Lines),
-    ("addresses", Granularity::Addresses),
-    ("mappings", Granularity::Mappings),
-];
 
 /// A filter's expression matches a function's name, its file or the path of its binary.
 #[derive(Args, Clone)]
@@ -43,7 +34,7 @@ pub struct FilterFlags {
     /// Unit of a row: functions (by name; default of diff, as builds may be in different
     /// directories), filefunctions (by name and file; default elsewhere), files, lines, addresses
     /// or mappings
-    #[arg(long, value_name = "WHAT", value_parser = parse_granularity)]
+    #[arg(long, value_name = "WHAT", value_parser = question::granularity)]
     pub granularity: Option<Granularity>,
 }
 
@@ -100,8 +91,3 @@ impl FrameFlags {
     }
 }
 
-fn parse_granularity(text: &str) -> Result<Granularity, String> {
-    let known = GRANULARITIES.iter().find(|(name, _)| *name == text);
-    let words = || GRANULARITIES.map(|(name, _)| name).join(", ");
-    known.map(|known| known.1).ok_or_else(|| format!("one of {}", words()))
-}

@@ -2,8 +2,9 @@
 
 use super::filters::{FilterFlags, FrameFlags};
 use super::source::SourcesFlags;
-use super::values::{parse_duration, parse_size};
+use super::values::{parse_size};
 use clap::Args;
+use ramson_analysis::question;
 use ramson_analysis::suspects::{Answer, Suspects};
 use ramson_profile::format::format_bytes;
 use std::path::PathBuf;
@@ -27,10 +28,10 @@ pub struct LeaksFlags {
     pub source: SourcesFlags,
     /// Memory that lives for less than this on average is short-lived; a function first seen more
     /// recently is not judged yet (ms, s, m, h or d)
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = question::time)]
     pub min_age: u64,
     /// Measure growth: read the profile, wait for this time, and read it again
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = question::time)]
     pub window: Option<u64>,
     /// Measure growth since a mark, or since a copy of the profile was made
     #[arg(long, value_name = "MARK|FILE", conflicts_with = "window")]

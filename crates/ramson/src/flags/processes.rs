@@ -2,8 +2,9 @@
 
 use super::filters::FrameFlags;
 use super::source::{NameFlags, PROCESSES};
-use super::values::{parse_duration, parse_interval, parse_max_overhead};
+use super::values::{parse_interval, parse_max_overhead};
 use clap::Args;
+use ramson_analysis::question;
 use ramson_profile::Pattern;
 
 #[derive(Args)]
@@ -95,7 +96,7 @@ pub struct AttachFlags {
     #[arg(long, value_name = "PCT", value_parser = parse_max_overhead, allow_hyphen_values = true)]
     pub max_overhead: Option<String>,
     /// Stop sampling after TIME (ms, s, m, h or d). The hooks stay until "ramson detach"
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = question::time)]
     pub duration: Option<u64>,
     /// One JSON object instead of text
     #[arg(long)]
@@ -143,7 +144,7 @@ pub struct SetFlags {
     #[arg(long)]
     pub off: bool,
     /// Stop sampling after TIME (ms, s, m, h or d)
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, conflicts_with = "off")]
+    #[arg(long = "for", value_name = "TIME", value_parser = question::time, conflicts_with = "off")]
     pub duration: Option<u64>,
     /// One JSON object instead of text
     #[arg(long)]

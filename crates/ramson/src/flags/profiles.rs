@@ -1,8 +1,9 @@
 //! The flags of commands about which profiles and moments there are: `list`, `mark`, `timeline`.
 
 use super::source::SourceFlags;
-use super::values::{parse_age, parse_total, parse_user};
+use super::values::{parse_age, parse_total};
 use clap::{Args, ValueEnum};
+use ramson_analysis::listing::user_id;
 use ramson_source::marks::parse_name;
 use std::path::PathBuf;
 
@@ -30,7 +31,7 @@ pub struct ListFlags {
     #[arg(long)]
     pub running: bool,
     /// Show only processes of this user (name or ID)
-    #[arg(long, value_name = "USER", value_parser = parse_user)]
+    #[arg(long, value_name = "USER", value_parser = user_id)]
     pub user: Option<u32>,
     /// Rows of the table to show; 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 40)]

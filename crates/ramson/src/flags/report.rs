@@ -2,17 +2,13 @@
 
 use super::filters::{FilterFlags, FrameFlags};
 use super::source::SourcesFlags;
-use super::values::{KINDS, SORTS, one_of, parse_sample_type};
+use super::values::one_of;
 use clap::Args;
 use ramson_analysis::named::Kinds;
-use ramson_analysis::report::Shown;
+use ramson_analysis::question::{self, KINDS, SORTS, Shown};
 use ramson_profile::view::Sort;
-use ramson_profile::{Pattern, SampleType};
+use ramson_profile::SampleType;
 use std::ffi::OsString;
-
-/// Words of --view.
-pub(super) const VIEWS: [&str; 10] =
-    ["stacks", "top", "tree", "peek", "callers", "lines", "sizes", "threads", "frees", "health"];
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -36,16 +32,16 @@ pub struct ReportFlags {
     pub kind: Option<Kinds>,
     /// Quantity to count: live (bytes), live-objects, allocated (bytes since the start) or allocations.
     /// Default: live, or the pprof file's own. pprof's names, such as inuse_space, work too
-    #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
+    #[arg(long, value_name = "TYPE", value_parser = question::sample_type)]
     pub count: Option<SampleType>,
     /// stacks: the largest, each with its age and growth; top: functions; lines: lines of functions;
     /// tree: callers to callees; callers: callees to callers; peek RE: callers and callees of functions that match RE; sizes: live blocks by
     /// size; threads: live blocks by thread; frees: sampled blocks freed recently, with the stacks of
     /// allocation and free; health: what recording cost, and what it lost
-    #[arg(long, value_name = "VIEW", default_value = "stacks", value_parser = parse_view)]
+    #[arg(long, value_name = "VIEW", default_value = "stacks", value_parser = Shown::parse)]
     pub view: Shown,
     /// With --view frees: only blocks that contain this address, including live ones
-    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    #[arg(long, value_name = "ADDR", value_parser = question::address)]
     pub address: Option<u64>,
     #[command(flatten)]
     pub filters: FilterFlags,
@@ -82,29 +78,3 @@ pub fn join_peek(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     joined
 }
 
-fn parse_view(text: &str) -> Result<Shown, String> {
-    if let Some(expression) = text.strip_prefix("peek ") {
-        return Pattern::new(expression).map(Shown::Peek).map_err(|error| error.to_string());
-    }
-    Ok(match text {
-        "stacks" => Shown::Stacks,
-        "top" => Shown::Top,
-        "lines" => Shown::Lines,
-        "tree" => Shown::Tree,
-        "callers" => Shown::Callers,
-        "sizes" => Shown::Sizes,
-        "threads" => Shown::Threads,
-        "frees" => Shown::Frees,
-        "health" => Shown::Health,
-        "peek" => return Err("which functions? Add a regular expression".into()),
-        _ => {
-            return Err(format!("one of {}", VIEWS.join(", ").replace("peek", "peek RE")));
-        }
-    })
-}
-
-fn parse_address(text: &str) -> Result<u64, String> {
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    u64::from_str_radix(digits, 16)
-        .map_err(|_| "not a hexadecimal address, as in 0x55d0c3a2f2a0".into())
-}

@@ -1,7 +1,8 @@
 //! The flags of `ramson run`.
 
-use super::values::{parse_duration, parse_interval, parse_max_overhead, size};
+use super::values::{parse_interval, parse_max_overhead, size};
 use clap::Args;
+use ramson_analysis::question;
 use ramson_format::{FILE_BYTES_RANGE, MAX_RECENT_FREES};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -67,7 +68,7 @@ pub struct RunFlags {
 pub struct ScheduleFlags {
     /// Every TIME (ms, s, m, h or d), make the program and its children return their allocator's free
     /// memory to the kernel, if there is enough of it. See "ramson trim"
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = question::time)]
     pub trim_every: Option<u64>,
     /// Trim a process each time its profile shows that SIZE more was freed
     #[arg(long, value_name = "SIZE", value_parser = size(1..=u64::MAX, "not a size, as 512M or 1GiB"), allow_hyphen_values = true)]

@@ -1,6 +1,6 @@
 use super::values::{parse_interval, parse_max_overhead, parse_size};
 use super::*;
-use ramson_analysis::report::Shown;
+use ramson_analysis::question::Shown;
 use std::ffi::OsString;
 
 #[test]
@@ -28,7 +28,7 @@ fn peek_takes_an_expression_and_the_other_views_leave_the_source_alone() {
     assert!(report("ramson report 77 --view peek (").is_err());
     assert!(report("ramson report 77 --view peek").is_err());
     assert!(report("ramson report 77 --view flat").is_err());
-    for view in super::report::VIEWS {
+    for view in Shown::WORDS {
         let words = format!("ramson report 77 --view {view}");
         assert_eq!(report(&words).is_ok(), view != "peek", "{view}");
     }

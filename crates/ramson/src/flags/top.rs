@@ -2,9 +2,10 @@
 
 use super::filters::{FilterFlags, FrameFlags};
 use super::source::NameFlags;
-use super::values::{KINDS, one_of, parse_duration};
+use super::values::{one_of};
 use crate::table::most;
 use clap::Args;
+use ramson_analysis::question::{self, KINDS};
 use ramson_analysis::live::row::{Sort, View};
 use ramson_analysis::named::Kinds;
 use std::time::Duration;
@@ -48,7 +49,7 @@ pub struct TopFlags {
     pub json: bool,
     /// Shortest time between two readings (ms, s, m, h or d). Default: 250ms, or 1s with --once or
     /// --json
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = question::time)]
     pub every: Option<u64>,
     /// Rows with --once or --json; 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]

@@ -1,13 +1,10 @@
 //! The values that flags take.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use ramson_analysis::named::Kinds;
+use ramson_analysis::question;
 use ramson_apart::Budget;
-use ramson_format::Kind;
 use ramson_format::settings::{self, MAX_INTERVAL_BYTES, parse_bound};
 use ramson_history::duration;
-use ramson_profile::SampleType;
-use ramson_profile::view::Sort;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -16,12 +13,6 @@ const LEAST_BUDGET_BYTES: u64 = 16 << 20;
 /// The kernel counts processor time in hundredths of a second.
 const LEAST_BUDGET_TIME: Duration = Duration::from_millis(1);
 pub const DAY_NS: u64 = 86_400_000_000_000;
-/// Which kind of memory a profile is of.
-pub const KINDS: [(&str, Kinds); 3] =
-    [("heap", Kinds::Only(Kind::Heap)), ("mmap", Kinds::Only(Kind::Mmap)), ("all", Kinds::All)];
-pub const SORTS: [(&str, Sort); 3] =
-    [("flat", Sort::Flat), ("cum", Sort::Cum), ("name", Sort::Name)];
-
 /// One of some words.
 pub fn one_of<T: Clone + Send + Sync + 'static, const N: usize>(
     choices: [(&'static str, T); N],
@@ -71,15 +62,6 @@ pub fn time(
     move |text| duration(text).filter(|ns| bounds.contains(ns)).ok_or(expected)
 }
 
-pub fn parse_sample_type(text: &str) -> Result<SampleType, &'static str> {
-    SampleType::from_name(text).ok_or("one of live, live-objects, allocated, allocations")
-}
-
-/// `500ms`, `30s`, `10m`, `6h`, `7d`, in nanoseconds.
-pub fn parse_duration(text: &str) -> Result<u64, &'static str> {
-    time(1..=1000 * DAY_NS, "not a time up to 1000d; as 500ms, 30s, 10m, 6h or 7d")(text)
-}
-
 /// `30d`, `12h`, `45m`, `90s`, in nanoseconds; `off`, the largest, for no bound.
 pub fn parse_age(text: &str) -> Result<u64, &'static str> {
     let age = if text == "off" { Some(u64::MAX) } else { duration(text) };
@@ -92,17 +74,11 @@ pub fn parse_total(text: &str) -> Result<u64, &'static str> {
     total.ok_or("not a size: bytes, or with K, M or G, as in 1G, or off")
 }
 
-/// A user's ID, by that or by the name.
-pub fn parse_user(text: &str) -> Result<u32, &'static str> {
-    let named = || uzers::get_user_by_name(text).map(|user| user.uid());
-    text.parse().ok().or_else(named).ok_or("no such user")
-}
-
 /// A size and a time, as in `2G,60s`.
 pub fn parse_budget(text: &str) -> Result<Budget, &'static str> {
     let parsed = text.split_once(',').and_then(|(size, time)| {
         let memory_bytes = parse_size(size).filter(|bytes| *bytes >= LEAST_BUDGET_BYTES)?;
-        let cpu = Duration::from_nanos(parse_duration(time).ok()?);
+        let cpu = Duration::from_nanos(question::time(time).ok()?);
         (cpu >= LEAST_BUDGET_TIME).then_some(Budget { memory_bytes, cpu: Some(cpu) })
     });
     parsed.ok_or("not a size of at least 16M and a time of at least 1ms, as in 2G,60s")
@@ -118,16 +94,6 @@ mod tests {
         assert_eq!((budget.memory_bytes, budget.cpu), (2 << 30, Some(Duration::from_secs(60))));
         for wrong in ["", "2G", "60s", "2G,", "1K,60s", "2G,60", "2G,0s", "16M,1ns", "2G,60s,1"] {
             assert!(parse_budget(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn times_have_a_unit_and_an_end() {
-        assert_eq!(parse_duration("10m"), Ok(600_000_000_000));
-        assert_eq!(parse_duration("500ms"), Ok(500_000_000));
-        assert_eq!(parse_duration("1h30m"), Ok(5_400_000_000_000));
-        for wrong in ["", "10", "m", "0s", "1.5h", "-1s", "1x", "1001d", "99999999999999999999s"] {
-            assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -2,10 +2,13 @@
 
 use super::cut::cut;
 use super::tools::Call;
-use crate::explain::Examined;
-use crate::flags::{Cli, Command, NameFlags, command, line_of};
-use crate::{diff, explain, leaks, list, report, table, timeline};
-use clap::FromArgMatches;
+use crate::table;
+use ramson_analysis::answer::{Answer as Given, answer as ask};
+use ramson_analysis::comparison::Comparison;
+use ramson_analysis::explain::Examined;
+use ramson_analysis::listing::Listing;
+use ramson_analysis::naming::Names;
+use ramson_analysis::question::Document;
 use ramson_analysis::report::{Report, View};
 use ramson_analysis::source_lines::{Question, SourceLines, source_lines};
 use ramson_analysis::suspects::Suspects;
@@ -25,7 +28,7 @@ const MOST_VERDICT: usize = 1200;
 /// Settings that all calls share.
 pub struct Settings {
     /// Which names are shown.
-    pub names: NameFlags,
+    pub names: Names,
     /// Directories that may contain source files.
     pub source_roots: Vec<PathBuf>,
 }
@@ -47,6 +50,9 @@ struct Next {
     arguments: Map<String, Value>,
     why: String,
 }
+
+/// A verdict, and the calls that say more.
+type Said = (String, Vec<Next>);
 
 /// Before it is cut.
 struct Whole {
@@ -83,47 +89,38 @@ fn whole(call: &Call, settings: &Settings) -> Result<Whole, Failure> {
     if call.tool.name == "source" {
         return of_source(call, settings);
     }
-    let matches = command().try_get_matches_from(call.command_line()?);
-    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
-    let names = || settings.names.clone();
-    match cli.map_err(|error| Failure::usage(line_of(&error)))?.command {
-        Command::List(flags) => of_list(list::document(&flags)),
-        Command::Report(mut flags) => {
-            flags.source.names = names();
-            of_report(report::document(&flags)?, call)
-        }
-        Command::Leaks(mut flags) => {
-            flags.source.names = names();
-            of_leaks(leaks::document(&flags)?, call, settings)
-        }
-        Command::Diff(mut flags) => {
-            flags.names = names();
-            let comparison = diff::document(&flags)?;
-            let heading = paragraph(&table::comparison::text(&comparison));
-            let new = call.text("new");
-            let changed = comparison.table.rows.iter().find(|row| row.is_significant);
-            let call = match changed {
-                Some(row) => {
-                    let focus = format!("^{}", regex_of(&short_name(&row.change.name)));
-                    let arguments = [("source", new), ("focus", &*focus)];
-                    next("report", &arguments, "the stacks through what changed most")
-                }
-                None => next("report", &[("source", new)], "what uses the memory now"),
-            };
-            let evidence = document(Some("diff"), &comparison)?;
-            Ok(Whole { verdict: heading, evidence, next: vec![call] })
-        }
-        Command::Explain(mut flags) => {
-            flags.names = names();
-            of_explain(explain::document(&flags)?, call)
-        }
-        Command::Timeline(flags) => of_timeline(timeline::document(&flags)?, call),
-        _ => Err(Failure::not_found(format!("{}: no such tool", call.tool.name))),
-    }
+    let unknown = || Failure::not_found(format!("{}: no such tool", call.tool.name));
+    let document = Document::named(call.tool.name).ok_or_else(unknown)?;
+    let question = call.question(document, settings.names.clone())?;
+    let given = ask(document, &question)?;
+    let evidence = self::document(document.kind(), &given)?;
+    let (verdict, next) = match given {
+        Given::List(listing) => of_list(&listing),
+        Given::Report(report) => of_report(&report, call),
+        Given::Leaks(found) => of_leaks(&found, call, settings),
+        Given::Diff(comparison) => of_diff(&comparison, call),
+        Given::Explain(examined) => of_explain(&examined, call),
+        Given::Timeline(timeline) => of_timeline(&timeline, call),
+    };
+    Ok(Whole { verdict, evidence, next })
 }
 
-fn of_list(answer: list::ListAnswer) -> Result<Whole, Failure> {
-    let profiles = &answer.listing.profiles;
+fn of_diff(comparison: &Comparison, call: &Call) -> Said {
+    let new = call.text("new");
+    let changed = comparison.table.rows.iter().find(|row| row.is_significant);
+    let call = match changed {
+        Some(row) => {
+            let focus = format!("^{}", regex_of(&short_name(&row.change.name)));
+            let arguments = [("source", new), ("focus", &*focus)];
+            next("report", &arguments, "the stacks through what changed most")
+        }
+        None => next("report", &[("source", new)], "what uses the memory now"),
+    };
+    (paragraph(&table::comparison::text(comparison)), vec![call])
+}
+
+fn of_list(listing: &Listing) -> Said {
+    let profiles = &listing.profiles;
     let running = profiles.iter().filter(|profile| profile.is_running).count();
     let mut verdict = match profiles.len() {
         0 => "no profiles. Start a program with \"ramson run -- CMD\"".to_owned(),
@@ -142,12 +139,12 @@ fn of_list(answer: list::ListAnswer) -> Result<Whole, Failure> {
         };
         calls.push(next("report", &[("source", &source)], "what is using its memory"));
     }
-    Ok(Whole { verdict, evidence: document(Some("list"), &answer)?, next: calls })
+    (verdict, calls)
 }
 
-fn of_report(report: Report, call: &Call) -> Result<Whole, Failure> {
+fn of_report(report: &Report, call: &Call) -> Said {
     let source = call.text("source");
-    let mut verdict = paragraph(&table::report::text(&report, 1, false, source));
+    let mut verdict = paragraph(&table::report::text(report, 1, false, source));
     let mut calls = Vec::new();
     if let View::Stacks(stacks) = &report.view
         && let Some(first) = stacks.rows.first()
@@ -173,12 +170,12 @@ fn of_report(report: Report, call: &Call) -> Result<Whole, Failure> {
     if calls.is_empty() {
         calls.push(next("leaks", of_source, "whether what is live keeps growing"));
     }
-    Ok(Whole { verdict, evidence: document(None, &report)?, next: calls })
+    (verdict, calls)
 }
 
-fn of_leaks(found: Suspects, call: &Call, settings: &Settings) -> Result<Whole, Failure> {
+fn of_leaks(found: &Suspects, call: &Call, settings: &Settings) -> Said {
     let source = call.text("source");
-    let verdict = paragraph(&table::suspects::text(&found, 1, false));
+    let verdict = paragraph(&table::suspects::text(found, 1, false));
     let first = found.suspects.iter().find(|suspect| suspect.finding.verdict == Verdict::Growing);
     let calls = match first {
         Some(suspect) if !settings.source_roots.is_empty() => next(
@@ -192,16 +189,16 @@ fn of_leaks(found: Suspects, call: &Call, settings: &Settings) -> Result<Whole, 
         }
         None => next("explain", &[("source", source)], "what else RSS consists of"),
     };
-    Ok(Whole { verdict, evidence: document(Some("leaks"), &found)?, next: vec![calls] })
+    (verdict, vec![calls])
 }
 
-fn of_explain(examined: Examined, call: &Call) -> Result<Whole, Failure> {
+fn of_explain(examined: &Examined, call: &Call) -> Said {
     let shown = table::explain::Shown { rows: 1, details: false };
-    let verdict = paragraph(&match &examined {
+    let verdict = paragraph(&match examined {
         Examined::One(finding) => table::explain::text(finding, shown),
         Examined::Several(findings) => table::explain_sum::text(findings, shown, false),
     });
-    let calls = match &examined {
+    let calls = match examined {
         // Without a profile there is nothing else to ask.
         Examined::One(finding) if finding.leaks.is_none() => {
             vec![next("list", &[], "which processes have a profile")]
@@ -212,10 +209,10 @@ fn of_explain(examined: Examined, call: &Call) -> Result<Whole, Failure> {
             "whether what is live keeps growing",
         )],
     };
-    Ok(Whole { verdict, evidence: document(Some("explain"), &examined)?, next: calls })
+    (verdict, calls)
 }
 
-fn of_timeline(timeline: Timeline, call: &Call) -> Result<Whole, Failure> {
+fn of_timeline(timeline: &Timeline, call: &Call) -> Said {
     let mut verdict =
         format!("{} (pid {}): {} moments", timeline.name, timeline.pid, timeline.moments);
     let mut calls = Vec::new();
@@ -237,14 +234,13 @@ fn of_timeline(timeline: Timeline, call: &Call) -> Result<Whole, Failure> {
         let peak = format!("{base}@peak");
         calls.push(next("report", &[("source", &peak)], "what used the memory at its peak"));
     }
-    Ok(Whole { verdict, evidence: document(Some("timeline"), &timeline)?, next: calls })
+    (verdict, calls)
 }
 
 fn of_source(call: &Call, settings: &Settings) -> Result<Whole, Failure> {
     let source = super::tools::checked(call.text("source"))?;
-    let names = settings.names.names();
     let question = Question {
-        names: &names,
+        names: &settings.names,
         file: call.text("file"),
         roots: &settings.source_roots,
         sample_type: SampleType::InuseSpace,

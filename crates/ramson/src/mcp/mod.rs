@@ -1,7 +1,6 @@
 //! `ramson mcp`: answers for agents, over the Model Context Protocol on standard input and output. Read-only.
 //!
-//! `tools` says what can be asked and turns a call into a command line, `answer` makes verdict, evidence and next call of the command's
-//! document, `cut` makes it small. `server` is the protocol's side, which is all that knows `rmcp`.
+//! `tools` says what can be asked and turns a call into a question, `answer` makes verdict, evidence and next call of the document, `cut` makes it small. `server` is the protocol's side, which is all that knows `rmcp`.
 
 mod answer;
 mod cut;
@@ -21,7 +20,7 @@ pub fn mcp(flags: &McpFlags) -> Result<(), Failure> {
     let failed = |error| Failure::failed(format!("cannot serve: {error}. Try again"));
     let runtime = Builder::new_current_thread().enable_all().thread_stack_size(STACK_BYTES).build();
     let runtime = runtime.map_err(failed)?;
-    let settings = Settings { names: flags.names.clone(), source_roots: flags.source_root.clone() };
+    let settings = Settings { names: flags.names.names(), source_roots: flags.source_root.clone() };
     let ended = runtime.block_on(server::serve(settings));
     // Profiles that are still being read are of no use any more.
     runtime.shutdown_background();

@@ -1,5 +1,7 @@
-//! The tools: what they are called, what they take, and the command line that each call is.
+//! The tools: their names, their parameters, and the question that each call asks.
 
+use ramson_analysis::naming::Names;
+use ramson_analysis::question::{Document, Question};
 use ramson_source::{Base, Failure, Selector};
 use serde_json::{Map, Value, json};
 
@@ -15,26 +17,26 @@ const FOCUS: &str = "Keep only stacks with a frame that matches this regular exp
 const IGNORE: &str = "Drop stacks with a frame that matches this regular expression";
 const SAMPLE: &str = "What to count: live (bytes, the default), live-objects, allocated (bytes since the start) or allocations";
 
-/// Form of a parameter on the command line.
+/// Form of a parameter.
 #[derive(Clone, Copy)]
 pub enum Form {
-    /// One SRC or file, before the flags' end.
-    Operand,
-    /// Several words there.
-    Operands,
-    /// The value of a flag.
+    /// One SRC.
+    Source,
+    /// Several words.
+    Words,
+    /// A text.
     Text,
-    /// The value of a flag that is one of these.
+    /// One of these texts.
     OneOf(&'static [&'static str]),
     /// A number of rows.
     Number,
-    /// A flag without a value.
+    /// True or false.
     Flag,
-    /// The value of a flag that names a profile.
+    /// Name of a mark, or path of a profile.
     Profile,
 }
 
-/// A parameter: its name is the flag's.
+/// A parameter of a question.
 pub struct Parameter {
     pub name: &'static str,
     pub form: Form,
@@ -50,7 +52,7 @@ pub struct Tool {
 }
 
 const fn required(name: &'static str, help: &'static str) -> Parameter {
-    Parameter { name, form: Form::Operand, is_required: true, help }
+    Parameter { name, form: Form::Source, is_required: true, help }
 }
 
 const fn optional(name: &'static str, form: Form, help: &'static str) -> Parameter {
@@ -68,7 +70,7 @@ pub const ALL: [Tool; 7] = [
         parameters: &[
             optional(
                 "words",
-                Form::Operands,
+                Form::Words,
                 "Each must occur in the name, command line or path, or be the process ID",
             ),
             optional("running", Form::Flag, "Only running processes"),
@@ -177,11 +179,11 @@ impl Tool {
         let mut properties = Map::new();
         for parameter in self.parameters {
             let mut schema = match parameter.form {
-                Form::Operands => json!({ "type": "array", "items": { "type": "string" } }),
+                Form::Words => json!({ "type": "array", "items": { "type": "string" } }),
                 Form::OneOf(values) => json!({ "type": "string", "enum": values }),
                 Form::Number => json!({ "type": "integer", "minimum": 0 }),
                 Form::Flag => json!({ "type": "boolean" }),
-                Form::Operand | Form::Text | Form::Profile => json!({ "type": "string" }),
+                Form::Source | Form::Text | Form::Profile => json!({ "type": "string" }),
             };
             schema["description"] = parameter.help.into();
             properties.insert(parameter.name.into(), schema);
@@ -239,40 +241,36 @@ impl Call {
         self.values.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The command line that prints the document.
-    pub fn command_line(&self) -> Result<Vec<String>, Failure> {
-        let mut words = vec!["ramson".to_owned(), self.tool.name.to_owned(), "--json".into()];
-        let mut operands = Vec::new();
+    /// The question that the call asks.
+    pub fn question(&self, document: Document, names: Names) -> Result<Question, Failure> {
+        let (mut sources, mut parameters) = (Vec::new(), Vec::new());
         for parameter in self.tool.parameters {
             let Some(value) = self.values.get(parameter.name) else { continue };
-            let flag = format!("--{}", parameter.name.replace('_', "-"));
             let wrong = |kind: &str| Failure::usage(format!("{}: not {kind}", parameter.name));
             let text = || value.as_str().ok_or_else(|| wrong("a string"));
+            let mut put = |text: String| parameters.push((parameter.name.replace('_', "-"), text));
             match parameter.form {
-                Form::Operand => operands.push(checked(text()?)?),
-                Form::Profile => words.push(format!("{flag}={}", checked(text()?)?)),
-                Form::Text | Form::OneOf(_) => words.push(format!("{flag}={}", text()?)),
+                Form::Source => sources.push(checked(text()?)?),
+                Form::Profile => put(checked(text()?)?),
+                Form::Text | Form::OneOf(_) => put(text()?.to_owned()),
                 Form::Number => {
-                    let number = value.as_u64().ok_or_else(|| wrong("a whole number"))?;
-                    words.push(format!("{flag}={number}"));
+                    put(value.as_u64().ok_or_else(|| wrong("a whole number"))?.to_string());
                 }
-                Form::Flag => match value.as_bool() {
-                    Some(true) => words.push(flag),
-                    Some(false) => {}
-                    None => return Err(wrong("true or false")),
-                },
-                Form::Operands => {
-                    let all = value.as_array().ok_or_else(|| wrong("a list of strings"))?;
-                    for word in all {
+                Form::Flag => {
+                    if value.as_bool().ok_or_else(|| wrong("true or false"))? {
+                        put(String::new());
+                    }
+                }
+                Form::Words => {
+                    for word in value.as_array().ok_or_else(|| wrong("a list of strings"))? {
                         let word = word.as_str().ok_or_else(|| wrong("a list of strings"))?;
-                        operands.push(word.to_owned());
+                        parameters.push(("word".to_owned(), word.to_owned()));
                     }
                 }
             }
         }
-        words.push("--".into());
-        words.extend(operands);
-        Ok(words)
+        let parameters = parameters.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        Question::parse(document, sources, names, parameters)
     }
 }
 
@@ -298,46 +296,52 @@ pub fn checked(source: &str) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags::command;
+    use ramson_analysis::question::Shown;
 
-    fn line(tool: &str, values: Value) -> Result<Vec<String>, String> {
+    fn question(tool: &str, values: Value) -> Result<Question, String> {
         let Value::Object(values) = values else { panic!("no object") };
         let call = Tool::named(tool).unwrap().call(Some(values));
-        call.and_then(|call| call.command_line()).map_err(|failure| failure.to_string())
+        let document = Document::named(tool).unwrap();
+        call.and_then(|call| call.question(document, Names::default()))
+            .map_err(|failure| failure.to_string())
     }
 
     #[test]
-    fn every_parameter_is_a_flag_or_an_operand_of_its_command() {
+    fn every_parameter_is_understood() {
         for tool in ALL.iter().filter(|tool| tool.name != "source") {
-            let command = command();
-            let command = command.find_subcommand(tool.name).expect(tool.name);
-            for parameter in tool.parameters {
-                let flag = parameter.name.replace('_', "-");
-                let is_flag = command.get_arguments().any(|arg| arg.get_long() == Some(&flag));
-                let is_operand = matches!(parameter.form, Form::Operand | Form::Operands);
-                assert!(is_flag != is_operand, "{} {flag}", tool.name);
+            let value = |parameter: &Parameter| match parameter.form {
+                Form::Words => json!(["a"]),
+                Form::OneOf(words) => json!(words[0]),
+                Form::Number => json!(1),
+                Form::Flag => json!(true),
+                _ => json!(match parameter.name {
+                    "user" => "0",
+                    "count" => "live",
+                    "min_age" => "1m",
+                    _ => "1",
+                }),
+            };
+            let values = tool.parameters.iter().map(|it| (it.name.to_owned(), value(it)));
+            if let Err(failure) = question(tool.name, Value::Object(values.collect())) {
+                panic!("{}: {failure}", tool.name);
             }
         }
     }
 
     #[test]
-    fn a_call_is_a_command_line() {
-        let made =
-            line("report", json!({ "source": "-x", "view": "top", "rows": 3, "max_bytes": 9000 }));
-        assert_eq!(
-            made.unwrap(),
-            ["ramson", "report", "--json", "--view=top", "--rows=3", "--", "-x"]
-        );
-        let made =
-            line("list", json!({ "words": ["redis", "--prune"], "running": true, "user": null }));
-        assert_eq!(
-            made.unwrap(),
-            ["ramson", "list", "--json", "--running", "--", "redis", "--prune"]
-        );
+    fn a_call_asks_a_question() {
+        let values = json!({ "source": "-x", "view": "top", "rows": 3, "max_bytes": 9000 });
+        let asked = question("report", values).unwrap();
+        assert_eq!((asked.sources, asked.rows), (vec!["-x".to_owned()], 3));
+        assert!(matches!(asked.view, Shown::Top));
+        let values = json!({ "words": ["redis", "--prune"], "running": true, "user": null });
+        let wanted = question("list", values).unwrap().wanted;
+        assert_eq!(wanted.words, ["redis", "--prune"]);
+        assert!(wanted.is_running && wanted.user.is_none());
     }
 
     #[test]
-    fn what_is_unknown_missing_or_of_another_kind_is_named() {
+    fn wrong_values_are_named() {
         for (tool, values, finding) in [
             ("report", json!({ "source": "1", "window": "1h" }), "window: not a parameter"),
             ("report", json!({}), "source: report needs it"),
@@ -345,12 +349,13 @@ mod tests {
             ("report", json!({ "source": "1", "rows": "all" }), "rows: not a whole number"),
             ("report", json!({ "source": "1", "max_bytes": 1 }), "max_bytes: not a number from"),
             ("report", json!({ "source": "-" }), "standard input is the protocol's"),
+            ("report", json!({ "source": "1", "view": "pie" }), "view=pie: one of"),
             ("diff", json!({ "old": "http://x/", "new": "1" }), "addresses are not fetched"),
             ("leaks", json!({ "source": "1", "since": "https://x/" }), "addresses are not fetched"),
             ("report", json!({ "source": "/dev/null" }), "a pipe, socket or device"),
             ("list", json!({ "words": "x" }), "words: not a list"),
         ] {
-            let refused = line(tool, values.clone()).unwrap_err();
+            let refused = question(tool, values.clone()).err().expect(finding);
             assert!(refused.contains(finding), "{tool} {values}: {refused}");
         }
     }
