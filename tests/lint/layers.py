@@ -21,10 +21,11 @@ MAY_IMPORT = {
     "reader": "format apart", "profile": "format", "import": "apart profile", "encode": "profile", "leaks": "format profile",
     "history": "format apart paths reader profile",
     "source": "format apart paths reader profile import history symbols process",
-    "analysis": "format paths reader profile history leaks symbols process source",
+    "follow": "apart paths process reader source",
+    "analysis": "follow format paths reader profile history leaks symbols process source",
     "control": "format apart paths reader profile process source inject",
-    "serve": "analysis control encode format process profile source",
-    "ramson": "format apart paths reader profile import history leaks symbols process source analysis control encode inject launch serve",
+    "serve": "analysis control encode follow format process profile source",
+    "ramson": "follow format apart paths reader profile import history leaks symbols process source analysis control encode inject launch serve",
 }
 # What besides may not be named in them.
 TERMINAL = ["ratatui", "crossterm", "clap", "e?print!", "e?println!", "stdout", "stderr"]

@@ -30,21 +30,21 @@ pub enum Answer {
 
 /// Answers a question.
 pub fn answer(document: Document, question: &Question) -> Result<Answer, Failure> {
-        Ok(match document {
-            Document::List => Answer::List(list(&question.wanted)),
-            Document::Report => {
-                Answer::Report(Box::new(report(&mut open_all(&question.sources)?, question)?))
-            }
-            Document::Leaks => {
-                let mut found = leaks(question)?;
-                found.truncate(question.rows);
-                Answer::Leaks(Box::new(found))
-            }
-            Document::Explain => Answer::Explain(explain(question)?),
-            Document::Timeline => {
-                let source = question.sources.join(" ");
-                Answer::Timeline(Box::new(timeline(&source, question.rows)?))
-            }
-            Document::Diff => Answer::Diff(Box::new(compare(question)?)),
-        })
-    }
+    Ok(match document {
+        Document::List => Answer::List(list(&question.wanted)),
+        Document::Report => {
+            Answer::Report(Box::new(report(&mut open_all(&question.sources)?, question)?))
+        }
+        Document::Leaks => {
+            let mut found = leaks(question)?;
+            found.truncate(question.rows);
+            Answer::Leaks(Box::new(found))
+        }
+        Document::Explain => Answer::Explain(explain(question)?),
+        Document::Timeline => {
+            let source = question.sources.join(" ");
+            Answer::Timeline(Box::new(timeline(&source, question.rows)?))
+        }
+        Document::Diff => Answer::Diff(Box::new(compare(question)?)),
+    })
+}

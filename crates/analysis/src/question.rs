@@ -159,7 +159,6 @@ impl Document {
             Self::List | Self::Report | Self::Diff => 20,
         }
     }
-
 }
 
 impl Default for Question {
@@ -247,8 +246,7 @@ fn value<'a, T, E: Display>(
     text: &'a str,
     parse: impl FnOnce(&'a str) -> Result<T, E>,
 ) -> Result<T, Failure> {
-    parse(text)
-        .map_err(|error| Failure::usage(format!("{name}={}: {error}", text.escape_debug())))
+    parse(text).map_err(|error| Failure::usage(format!("{name}={}: {error}", text.escape_debug())))
 }
 
 /// Returns the sample type of this name.

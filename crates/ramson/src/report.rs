@@ -10,7 +10,8 @@ use ramson_profile::view::Sort;
 use ramson_source::{Failure, find_target, open_all};
 
 pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
-    let mut members = open_all(&flags.source.sources).inspect_err(|_| say_without_profile(flags))?;
+    let mut members =
+        open_all(&flags.source.sources).inspect_err(|_| say_without_profile(flags))?;
     let report = answer_to(&mut members, &flags.into())?;
     for step in &report.unmatched {
         hint(&format!("{step} matches nothing"));

@@ -153,7 +153,9 @@ impl Saving<'_> {
         let mut wanted = vec![Document::Leaks, Document::Timeline];
         wanted.extend(is_running.then_some(Document::Explain));
         for document in wanted {
-            if let Ok(made) = ramson_serve::document(document, Some(only), &self.names().names(), &[]) {
+            if let Ok(made) =
+                ramson_serve::document(document, Some(only), &self.names().names(), &[])
+            {
                 page.documents.push((document.name().to_owned(), made));
             }
         }

@@ -7,9 +7,9 @@ use ramson_analysis::flame::{Graph, Shown, Wanted};
 use ramson_analysis::question::Question;
 use ramson_analysis::tint::Tint;
 use ramson_encode::html::Page;
+use ramson_profile::SampleType;
 use ramson_profile::format::format_objects;
 use ramson_profile::view::Walk;
-use ramson_profile::SampleType;
 use ramson_source::{Failure, Members, Opened, open_all};
 
 /// Sources to compare, and the flags of the command.

@@ -107,9 +107,25 @@ mod tests {
     #[test]
     fn clients_name_no_file_and_do_not_act() {
         let bad = [
-            "suppressions", "since", "baseline", "window", "fail-on", "debug-path", "sysroot",
-            "debuginfod", "budget", "ask", "exact", "prune", "max-age", "csv", "help", "json", "n",
-            "", "--rows",
+            "suppressions",
+            "since",
+            "baseline",
+            "window",
+            "fail-on",
+            "debug-path",
+            "sysroot",
+            "debuginfod",
+            "budget",
+            "ask",
+            "exact",
+            "prune",
+            "max-age",
+            "csv",
+            "help",
+            "json",
+            "n",
+            "",
+            "--rows",
         ];
         let all = ["list", "report", "leaks", "explain", "timeline", "diff"];
         for name in bad {

@@ -89,7 +89,9 @@ pub fn route(path: &str) -> Route<'_> {
     }
     match Document::named(name) {
         None if name == "flame" => Route::Flame(id),
-        Some(document) if document != Document::List || id.is_none() => Route::Document(id, document),
+        Some(document) if document != Document::List || id.is_none() => {
+            Route::Document(id, document)
+        }
         _ => Route::Unknown,
     }
 }

@@ -3,10 +3,10 @@
 use crate::moments::{Moment, Seen};
 use crate::sources::Sources;
 use ramson_analysis::attachment::is_detached;
-use ramson_analysis::live::pace::Pace;
 use ramson_analysis::live::processes::{Process, Processes};
 use ramson_analysis::live::watch::free_or_held;
 use ramson_analysis::terms::Terms;
+use ramson_follow::Pace;
 use ramson_process::Term;
 use ramson_process::clock::unix_ns;
 use ramson_source::Selector;
@@ -96,12 +96,13 @@ fn keep_watching(watch: &Weak<Watch>, wanted: &[Selector]) {
             for process in processes.ended.drain(..) {
                 note(&mut seen, &process);
                 let how = process.watched.end.clone().unwrap_or_default();
-                seen.end(process.watched.pid, how);
+                seen.end(process.watched.followed.pid, how);
             }
         }
         let looked_at: Vec<u32> = watch.looked_at().keys().copied().collect();
         if !looked_at.is_empty() && pace.is_due() {
-            let is_meant = |process: &&mut Process| looked_at.contains(&process.watched.pid);
+            let is_meant =
+                |process: &&mut Process| looked_at.contains(&process.watched.followed.pid);
             pace.run(|| {
                 for process in processes.list.iter_mut().filter(is_meant) {
                     process.watched.read_split();
@@ -126,12 +127,16 @@ fn note(seen: &mut Seen, process: &Process) {
     let moment = Moment {
         unix_ns: unix_ns(),
         // The sum of the terms, if they are known.
-        rss: split.map(|rss| rss.bytes).or(process.rss),
-        live: (!is_detached(&watched.recording)).then_some(process.moments.total.live),
+        rss: split.map(|rss| rss.bytes).or(watched.rss_bytes),
+        live: (!is_detached(&watched.followed.recording)).then_some(process.moments.total.live),
         free: free
             .filter(|(term, free)| *term == Term::Free && free.value > 0.0)
             .map(|(_, free)| free),
         terms: split.map(Terms::of),
     };
-    seen.push(watched.pid, watched.recording.snapshot.header.start_realtime_ns, moment);
+    seen.push(
+        watched.followed.pid,
+        watched.followed.recording.snapshot.header.start_realtime_ns,
+        moment,
+    );
 }

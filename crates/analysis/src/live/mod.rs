@@ -1,7 +1,6 @@
 //! A profiled process as it changes: `watch` reads it, `shape` names its stacks, `sums` and `rows` make numbers and rows of
-//! both, `picture` holds them. `processes` are all of this machine. `pace` keeps all of it cheap.
+//! both, `picture` holds them. `processes` are all of this machine.
 
-pub mod pace;
 pub mod picture;
 pub mod processes;
 pub mod row;

@@ -63,15 +63,15 @@ impl Picture {
         view: View,
     ) -> Result<(), Failure> {
         watched.read();
-        let is_new = self.update(watched.snapshot(), watched.now_ns());
+        let is_new = self.update(watched.followed.snapshot(), watched.now_ns());
         if let Some(point) = self.history.back_mut().filter(|_| is_new) {
             point.rss = watched.rss_bytes;
             point.free = watched.take_free();
         }
         if view == View::Threads {
-            self.name_threads(watched.pid);
+            self.name_threads(watched.followed.pid);
         }
-        namer.ask(&watched.recording, watched.snapshot());
+        namer.ask(&watched.followed.recording, watched.followed.snapshot());
         if let Some(shape) = namer.answer() {
             self.shape = shape?;
         }
@@ -168,15 +168,15 @@ impl Live {
         sort: Sort,
         most_rows: usize,
     ) -> Self {
-        let (none, snapshot) = (HashSet::new(), watched.snapshot());
+        let (none, snapshot) = (HashSet::new(), watched.followed.snapshot());
         let (mut rows, _) =
             rows(&picture.material(view, None, &none), sort, false, &HashMap::new());
         rows.truncate(most_rows);
         let missing = picture.shape.missing_symbols.iter();
         Self {
             time_unix_ns: unix_ns(),
-            pid: watched.pid,
-            name: watched.recording.name().to_owned(),
+            pid: watched.followed.pid,
+            name: watched.followed.recording.name().to_owned(),
             is_running: watched.end.is_none(),
             end: watched.end.clone(),
             interval_bytes: snapshot.header.interval_bytes,
@@ -190,7 +190,7 @@ impl Live {
             total: picture.moments.total,
             view: view.name(),
             rows,
-            defects: what_is_missing(&watched.recording),
+            defects: what_is_missing(&watched.followed.recording),
             missing_symbols: missing.map(ToString::to_string).collect(),
         }
     }

@@ -1,9 +1,9 @@
 //! Names of the stacks of a process. A thread of its own looks them up, so that nothing waits for the names.
 
-use super::pace::{Pace, thread_cpu_time};
 use crate::named::{Detail, name, stack_number, unnamed};
 use crate::naming::Names;
 use crate::selection::Selection;
+use ramson_follow::{Pace, thread_cpu_time};
 use ramson_format::Kind;
 use ramson_profile::{FrameName, FrameTable, SampleType};
 use ramson_reader::Snapshot;

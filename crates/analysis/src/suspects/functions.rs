@@ -6,7 +6,7 @@ use super::stacks::NamedStack;
 use super::suspect::{Function, Key, LineShare, Suspect, functions, key};
 use ramson_leaks::{Finding, Growth, Judged, Settings, StackHistory, judge_paths};
 use ramson_profile::{Estimate, FrameName, SampleUnit};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The moment that the findings are of.
 #[derive(Default)]
@@ -103,8 +103,12 @@ fn callers(stacks: &[NamedStack]) -> BTreeMap<Function, Below> {
         let bytes = stack.history.inuse(SampleUnit::Bytes).value;
         let mut path: Vec<Function> = functions(stack).collect();
         path.pop();
-        for (distance, function) in path.into_iter().enumerate().rev() {
-            // A function that calls itself counts once for each of its frames in the stack.
+        let mut nearest = HashSet::new();
+        for (distance, function) in path.into_iter().enumerate() {
+            // A function that calls itself counts once.
+            if !nearest.insert(function.clone()) {
+                continue;
+            }
             let below = callers.entry(function).or_default();
             below.bytes += bytes;
             below.distance += bytes * distance as f64;
@@ -208,6 +212,24 @@ mod tests {
         let growth = groups[0].suspects.iter().map(|&at| found[at].finding.growth.unwrap());
         let growth: Estimate = growth.map(|growth| growth.per_hour).sum();
         assert_eq!(groups[0].growth_per_hour, growth);
+    }
+
+    #[test]
+    fn recursion_counts_once() {
+        let of = |path: &[&str], first| {
+            let frames: Vec<(&str, u32)> = path.iter().map(|&name| (name, 1)).collect();
+            stack(&frames, (first..1000).step_by(16))
+        };
+        let mut found = found(vec![
+            of(&["node", "walk", "walk", "serve", "main"], 1),
+            of(&["node", "read", "serve", "main"], 3),
+            of(&["name", "walk", "walk", "serve", "main"], 5),
+            of(&["name", "read", "serve", "main"], 7),
+        ]);
+        found.sort_by(|a, b| a.function.name.cmp(&b.function.name));
+        let callers: Vec<String> =
+            groups(&found).iter().map(|group| group.caller.name.to_string()).collect();
+        assert_eq!(callers, ["serve"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::filters::FilterFlags;
 use super::source::{SearchFlags, SourcesFlags};
-use super::values::{one_of};
+use super::values::one_of;
 use clap::{Args, ValueEnum};
 use ramson_analysis::named::Kinds;
 use ramson_analysis::question::{self, KINDS};

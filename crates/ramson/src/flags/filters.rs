@@ -90,4 +90,3 @@ impl FrameFlags {
         Selection { own_frames: self.own_frames(), ..filters.selection() }
     }
 }
-

@@ -2,7 +2,7 @@
 
 use super::filters::{FilterFlags, FrameFlags};
 use super::source::SourcesFlags;
-use super::values::{parse_size};
+use super::values::parse_size;
 use clap::Args;
 use ramson_analysis::question;
 use ramson_analysis::suspects::{Answer, Suspects};

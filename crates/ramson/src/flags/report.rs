@@ -6,8 +6,8 @@ use super::values::one_of;
 use clap::Args;
 use ramson_analysis::named::Kinds;
 use ramson_analysis::question::{self, KINDS, SORTS, Shown};
-use ramson_profile::view::Sort;
 use ramson_profile::SampleType;
+use ramson_profile::view::Sort;
 use std::ffi::OsString;
 
 #[derive(Args)]
@@ -77,4 +77,3 @@ pub fn join_peek(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     }
     joined
 }
-

@@ -2,12 +2,12 @@
 
 use super::filters::{FilterFlags, FrameFlags};
 use super::source::NameFlags;
-use super::values::{one_of};
+use super::values::one_of;
 use crate::table::most;
 use clap::Args;
-use ramson_analysis::question::{self, KINDS};
 use ramson_analysis::live::row::{Sort, View};
 use ramson_analysis::named::Kinds;
+use ramson_analysis::question::{self, KINDS};
 use std::time::Duration;
 
 #[derive(Args)]

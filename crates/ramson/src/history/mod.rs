@@ -1,6 +1,6 @@
 //! `ramson history`: keeps snapshots of processes in a history.
 
-mod followed;
+mod kept;
 mod lateness;
 mod selection;
 mod writing;
@@ -10,7 +10,7 @@ use crate::flags::{DEFAULT_KEEP_NS, HistoryFlags};
 use crate::output::{hint, print_json, remark};
 use crate::run::keeper::Keeper;
 use crate::run::prune::Bounds;
-use followed::{Followed, Shot};
+use kept::{Kept, Shot};
 use lateness::Lateness;
 use ramson_analysis::rss::Rss;
 use ramson_analysis::timeline::Split;
@@ -48,7 +48,7 @@ pub fn history(flags: &HistoryFlags) -> Result<(), Failure> {
     };
     make(&path)?;
     let _lock = lock(&path)?;
-    let mut selection = Selection::new(flags)?;
+    let (mut selection, mut found) = Selection::begin(flags)?;
     let (sender, events) = mpsc::channel();
     send_ends(sender.clone())?;
     let mut recording = Session {
@@ -56,7 +56,7 @@ pub fn history(flags: &HistoryFlags) -> Result<(), Failure> {
         lateness: Lateness::new(path.clone(), flags.every),
         path,
         rules: Rules { every_ns: flags.every, every_bytes: flags.every_bytes },
-        followed: Vec::new(),
+        kept: Vec::new(),
         is_failing: false,
         is_json: flags.json,
     };
@@ -65,16 +65,18 @@ pub fn history(flags: &HistoryFlags) -> Result<(), Failure> {
     let mut has_said_it_waits = false;
     loop {
         recording.lateness.begin_round();
-        for source in selection.discover(unix_ns())? {
-            recording.follow(&source)?;
+        let others = selection.search.found();
+        others.unreadable.iter().for_each(remark);
+        for source in std::mem::take(&mut found).into_iter().chain(others.found) {
+            recording.follow(source)?;
         }
         recording.round()?;
-        if recording.followed.is_empty() && selection.is_over() {
+        if recording.kept.is_empty() && !selection.search.expects_others() {
             hint("all processes to be recorded have ended");
             break;
         }
-        if recording.followed.is_empty() && !std::mem::replace(&mut has_said_it_waits, true) {
-            hint(&format!("waiting for {} (Ctrl-C ends)", selection.awaited()));
+        if recording.kept.is_empty() && !std::mem::replace(&mut has_said_it_waits, true) {
+            hint(&format!("waiting for {} (Ctrl-C ends)", selection.awaited));
         }
         if !recording.waits(&events)? {
             break;
@@ -196,7 +198,7 @@ struct Session {
     writing: Writing,
     path: PathBuf,
     rules: Rules,
-    followed: Vec<Followed>,
+    kept: Vec<Kept>,
     is_failing: bool,
     /// Whether events are printed.
     is_json: bool,
@@ -204,26 +206,27 @@ struct Session {
 }
 
 impl Session {
-    fn follow(&mut self, source: &Recording) -> Result<(), Failure> {
-        let Some(new) = Followed::new(source) else { return Ok(()) };
-        if self.followed.iter().any(|old| old.header.identity() == new.header.identity()) {
+    fn follow(&mut self, source: Recording) -> Result<(), Failure> {
+        let identity = source.snapshot.header.identity();
+        if self.kept.iter().any(|old| old.identity() == identity) {
             return Ok(());
         }
+        let Some(new) = Kept::new(source) else { return Ok(()) };
         // A process that executes another program ends its profile without a word.
-        for old in self.followed.iter_mut().filter(|old| old.is_image_before(&new)) {
+        for old in self.kept.iter_mut().filter(|old| old.is_image_before(&new)) {
             old.has_ended = true;
         }
-        hint(&format!("recording {} (pid {})", source.name(), source.pid()));
+        hint(&format!("recording {} (pid {})", new.name, new.followed.pid));
         let said = self.say(RecordEvent::Begins, &new);
-        self.followed.push(new);
+        self.kept.push(new);
         said
     }
 
-    fn say(&self, event: RecordEvent, of: &Followed) -> Result<(), Failure> {
+    fn say(&self, event: RecordEvent, of: &Kept) -> Result<(), Failure> {
         if !self.is_json {
             return Ok(());
         }
-        let (pid, name) = (of.pid(), of.name.clone());
+        let (pid, name) = (of.followed.pid, of.name.clone());
         let (time_unix_ns, history) = (unix_ns(), self.path.clone());
         print_json("history", &Recorded { event, pid, name, time_unix_ns, history })
     }
@@ -236,28 +239,26 @@ impl Session {
             self.lateness.miss(time_ns / self.rules.every_ns);
             return Ok(());
         }
-        let look = |followed: &mut Followed| followed.look(time_ns, &self.rules);
-        let mut shots: Vec<Shot> = self.followed.iter_mut().filter_map(look).collect();
+        let look = |kept: &mut Kept| kept.look(time_ns, &self.rules);
+        let mut shots: Vec<Shot> = self.kept.iter_mut().filter_map(look).collect();
         self.survey(&mut shots);
         if !shots.is_empty() {
             self.writing.keep(shots);
         }
-        let over: Vec<Followed> =
-            self.followed.extract_if(.., |followed| followed.is_over).collect();
-        for followed in over {
-            self.say(RecordEvent::Ends, &followed)?;
-            self.writing.forget(followed.header);
+        let over: Vec<Kept> = self.kept.extract_if(.., |kept| kept.is_over).collect();
+        for kept in over {
+            self.say(RecordEvent::Ends, &kept)?;
+            self.writing.forget(kept.header().clone());
         }
         Ok(())
     }
 
     /// Reads what allocators have free after all snapshots were taken, so that these are of one moment.
     fn survey(&mut self, shots: &mut [Shot]) {
-        let processes = self.followed.len();
+        let processes = self.kept.len();
         for shot in shots {
-            let is_it = |followed: &&mut Followed| followed.header.identity() == shot.identity;
-            if let Some(followed) = self.followed.iter_mut().find(is_it) {
-                followed.survey(shot, processes);
+            if let Some(kept) = self.kept.iter_mut().find(|kept| kept.identity() == shot.identity) {
+                kept.survey(shot, processes);
             }
         }
     }
@@ -272,7 +273,7 @@ impl Session {
                 Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => return Ok(false),
                 Err(RecvTimeoutError::Timeout) => return Ok(true),
             }
-            if !self.followed.is_empty() && self.followed.iter().all(|followed| followed.is_over) {
+            if !self.kept.is_empty() && self.kept.iter().all(|kept| kept.is_over) {
                 return Ok(true);
             }
         }
@@ -281,12 +282,11 @@ impl Session {
     fn settle(&mut self, kept: Result<(), HistoryError>, shots: Vec<Shot>) -> Result<(), Failure> {
         let is_kept = self.is_kept(kept)?;
         self.writing.settle();
-        let mut held: usize = self.followed.iter().map(|followed| followed.follower.bytes()).sum();
+        let mut held: usize = self.kept.iter().map(|kept| kept.followed.follower.bytes()).sum();
         for shot in shots {
-            let is_it = |followed: &&mut Followed| followed.header.identity() == shot.identity;
-            if let Some(followed) = self.followed.iter_mut().find(is_it) {
+            if let Some(kept) = self.kept.iter_mut().find(|kept| kept.identity() == shot.identity) {
                 held += shot.follower.bytes();
-                followed.settle(shot, is_kept, held <= MOST_HELD_BYTES);
+                kept.settle(shot, is_kept, held <= MOST_HELD_BYTES);
             }
         }
         if !is_kept {

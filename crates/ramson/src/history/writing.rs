@@ -1,7 +1,7 @@
 //! Writing to the history, in a thread of its own: a slow disk does not delay the next snapshot.
 //! What is not written yet waits in memory, up to a bound.
 
-use super::followed::Shot;
+use super::kept::Shot;
 use ramson_history::{HistoryError, HistoryWriter, Taken};
 use ramson_process::clock::unix_ns;
 use ramson_reader::Header;

@@ -38,8 +38,8 @@ pub struct Split {
 
 impl Heading {
     pub fn of(watched: &Watched) -> Self {
-        let recording = &watched.recording;
-        let snapshot = watched.snapshot();
+        let recording = &watched.followed.recording;
+        let snapshot = watched.followed.snapshot();
         let header = &snapshot.header;
         // While it runs, since when it is what it is said to be.
         let (fate, since_ns) = match watched.end.as_deref() {
@@ -53,7 +53,7 @@ impl Heading {
         let title = format!(
             "{} (pid {}), {fate}, {}; {} samples live; interval {}",
             recording.name(),
-            watched.pid,
+            watched.followed.pid,
             format_duration(since_ns),
             format_objects((snapshot.live.len() + snapshot.extents.len()) as f64),
             Intervals::of(recording),

@@ -51,7 +51,7 @@ impl Host {
     }
 
     pub fn read(&mut self) {
-        let held = self.processes.list.get(self.cursor).map(|process| process.watched.pid);
+        let held = self.processes.list.get(self.cursor).map(|process| process.watched.followed.pid);
         if self.processes.read() {
             self.arrange(held);
         }
@@ -59,7 +59,7 @@ impl Host {
 
     fn arrange(&mut self, held: Option<u32>) {
         self.processes.sort(self.sort);
-        let is_held = |process: &Process| Some(process.watched.pid) == held;
+        let is_held = |process: &Process| Some(process.watched.followed.pid) == held;
         let place = self.processes.list.iter().position(is_held).filter(|_| self.cursor > 0);
         let last = self.processes.list.len().saturating_sub(1);
         self.cursor = place.unwrap_or(self.cursor.min(last));
@@ -139,7 +139,7 @@ impl Host {
 
     fn summary(&self) -> String {
         let (rss, total) = self.processes.sums();
-        let unreadable = match self.processes.unreadable.len() {
+        let unreadable = match self.processes.unreadable().len() {
             0 => String::new(),
             count => format!(", {count} more cannot be read: ramson list"),
         };
@@ -166,8 +166,8 @@ impl Host {
 fn row(process: &Process, width: usize) -> Line<'static> {
     let (total, is_known) = (&process.moments.total, process.moments.rate_window_ns() != 0);
     let cells = [
-        (process.watched.pid.to_string(), PLAIN),
-        (or_dash(process.rss.map(size)), PLAIN),
+        (process.watched.followed.pid.to_string(), PLAIN),
+        (or_dash(process.watched.rss_bytes.map(size)), PLAIN),
         (format_bytes(total.live.value), STRONG),
         (format_relative_error(total.live), FAINT),
         change_text(total.change()),
@@ -175,7 +175,7 @@ fn row(process: &Process, width: usize) -> Line<'static> {
         (or_dash(is_known.then(|| format_bytes(total.alloc_bytes_per_s))), PLAIN),
     ];
     let mut line = Line::from(numbers(&COLUMNS, width, cells));
-    line.push_span(format!(" {}", process.watched.recording.name()));
+    line.push_span(format!(" {}", process.watched.followed.recording.name()));
     line
 }
 

@@ -22,10 +22,10 @@ use heading::{Heading, total_text};
 use host::Host;
 use keys::Request;
 use model::Model;
-use ramson_analysis::live::pace::Pace;
 use ramson_analysis::live::picture::Live;
 use ramson_analysis::live::shape::{Namer, Wanted};
 use ramson_analysis::live::watch::Watched;
+use ramson_follow::Pace;
 use ramson_source::{Failure, Recording, Selector, open_recordings};
 use ratatui::crossterm::event::{KeyEvent, MouseEvent};
 use screen::{Input, Screen};
@@ -124,7 +124,7 @@ impl Watch {
             selection: flags.frames.selection(&flags.filters),
             kind,
         };
-        let namer = Namer::start(&watched.recording, wanted, flags.once || flags.json)?;
+        let namer = Namer::start(&watched.followed.recording, wanted, flags.once || flags.json)?;
         Ok(Self { watched, namer, model: Model::new(kind, flags.view, flags.sort) })
     }
 

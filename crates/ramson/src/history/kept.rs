@@ -1,36 +1,28 @@
 //! One process that is recorded: looked at often and cheaply, read as a whole when there is a reason.
 
-use ramson_analysis::live::pace::{Pace, thread_cpu_time};
 use ramson_analysis::rss::Rss;
 use ramson_analysis::terms::Terms;
 use ramson_analysis::timeline::Split;
-use ramson_apart::for_process;
+use ramson_follow::{Followed, Pace};
 use ramson_format::{Health, state};
 use ramson_history::{Free, Observation, Rules, Taken, Triggers, Watch};
 use ramson_process::allocators::Allocators;
 use ramson_process::cgroup::Groups;
 use ramson_process::clock::monotonic_ns;
 use ramson_process::stat::Stat;
-use ramson_reader::{Follower, Header, ReadAt};
-use ramson_source::{Recording, complete, find_again};
-use std::time::{Duration, Instant};
+use ramson_reader::{Follower, Header};
+use ramson_source::Recording;
+use std::time::Duration;
 
 /// Share of one core that reading the allocators of all processes may take.
 const SURVEY_SHARE: f64 = 0.01;
 
-pub struct Followed {
+pub struct Kept {
+    pub followed: Followed,
     pub name: String,
     /// Another image of the process has begun.
     pub has_ended: bool,
-    pub header: Header,
-    reader: Box<dyn ReadAt>,
-    /// Holds the last snapshot; moved into its [`Shot`] while the snapshot is on its way into the history.
-    pub follower: Follower,
-    /// As it is called here, and since when; `None`: it had ended before it was found.
-    process: Option<(u32, Stat)>,
     groups: Groups,
-    /// Place of its profile.
-    origin: String,
     /// When its allocator may be read again.
     survey_pace: Pace,
     /// Found once: they do not change while a program runs.
@@ -75,19 +67,17 @@ impl Shot {
     }
 }
 
-impl Followed {
+impl Kept {
     /// `None` if its bytes cannot be read again.
-    pub fn new(source: &Recording) -> Option<Self> {
-        let process = source.running.and_then(|pid| Some((pid, Stat::of(pid)?)));
-        Some(Self {
-            name: source.name().to_owned(),
+    pub fn new(source: Recording) -> Option<Self> {
+        let name = source.name().to_owned();
+        let running = source.running;
+        let followed = Followed::of(source);
+        followed.is_readable().then(|| Self {
+            followed,
+            name,
             has_ended: false,
-            header: source.snapshot.header.clone(),
-            reader: source.bytes()?,
-            follower: Follower::default(),
-            process,
-            groups: process.map_or_else(Groups::default, |(pid, _)| Groups::of(pid)),
-            origin: source.origin.clone(),
+            groups: running.map_or_else(Groups::default, Groups::of),
             survey_pace: Pace::new(Duration::ZERO, SURVEY_SHARE),
             allocators: None,
             watch: None,
@@ -97,17 +87,22 @@ impl Followed {
         })
     }
 
-    /// As it is called here, or as it called itself if it had ended before it was found.
-    pub fn pid(&self) -> u32 {
-        self.process.map_or(self.header.pid, |(pid, _)| pid)
+    /// Identity of its profile.
+    pub fn identity(&self) -> (u32, u64, u64) {
+        self.header().identity()
+    }
+
+    pub fn header(&self) -> &Header {
+        &self.followed.recording.snapshot.header
     }
 
     /// Whether this is what the process ran before.
     pub fn is_image_before(&self, new: &Self) -> bool {
-        let process = |of: &Self| of.process.map(|(pid, process)| (pid, process.start_ticks));
+        let process =
+            |of: &Self| of.followed.first().map(|first| (of.followed.pid, first.start_ticks));
         process(self).is_some()
             && process(self) == process(new)
-            && self.header.start_realtime_ns < new.header.start_realtime_ns
+            && self.header().start_realtime_ns < new.header().start_realtime_ns
     }
 
     /// Looks, and takes a snapshot if there is a reason: it is then on its way into the history.
@@ -115,18 +110,8 @@ impl Followed {
         if self.is_ending {
             return None;
         }
-        let now = self.process.and_then(|(pid, first)| {
-            Stat::of(pid).filter(|process| process.start_ticks == first.start_ticks)
-        });
-        let header = Header::read(&*self.reader).or_else(|error| {
-            // It may have moved to a file.
-            let pid = self.process.filter(|_| now.is_some()).map(|(pid, _)| pid);
-            let found = pid.and_then(|pid| find_again(pid, &self.header));
-            let found = found.and_then(|found| Some((found.bytes()?, found.origin)));
-            (self.reader, self.origin) = found.ok_or(error)?;
-            Header::read(&*self.reader)
-        });
-        let Ok(header) = header else {
+        let now = self.followed.stat();
+        let Some(header) = self.followed.header() else {
             // Its memory went with it; what was taken last stays the last.
             self.is_over = now.is_none();
             return None;
@@ -145,25 +130,18 @@ impl Followed {
             }
         };
         self.pending |= seen | end;
-        if self.pending.is_empty() {
+        if self.pending.is_empty() || self.followed.read(now.is_some()).is_err() {
             return None;
         }
-        let snapshot = self.follower.read(&*self.reader).ok()?;
-        if let (Some((pid, _)), true) = (self.process, now.is_some()) {
-            complete(snapshot, pid);
-        }
-        let monotonic_ns = match end.is_empty() {
-            true => monotonic_ns(),
-            false => snapshot.header.last_monotonic_ns,
-        };
+        let last_ns = self.header().last_monotonic_ns;
         let triggers = std::mem::take(&mut self.pending);
         self.is_ending = is_end(triggers);
         Some(Shot {
-            identity: self.header.identity(),
+            identity: self.identity(),
             name: self.name.clone(),
-            follower: std::mem::take(&mut self.follower),
+            follower: std::mem::take(&mut self.followed.follower),
             time_ns,
-            monotonic_ns,
+            monotonic_ns: if end.is_empty() { monotonic_ns() } else { last_ns },
             rss: now.and_then(|process| process.rss),
             free: None,
             terms: None,
@@ -173,19 +151,13 @@ impl Followed {
 
     /// Reads the terms of RSS, what the allocator has free among them, if that has not just taken more than its share: of so many processes.
     pub fn survey(&mut self, shot: &mut Shot, processes: usize) {
-        let Some((pid, _)) = self.process.filter(|_| shot.rss.is_some()) else { return };
-        let Some(snapshot) = shot.follower.snapshot().filter(|_| self.survey_pace.is_due()) else {
+        if shot.rss.is_none() || !self.survey_pace.is_due() {
             return;
-        };
-        let (start, before) = (Instant::now(), thread_cpu_time());
-        let rss = Rss::read(pid, &self.origin, snapshot, &mut self.allocators);
-        // The CPU time of a helper is not this thread's CPU time.
-        let cost = match for_process(pid) {
-            None => thread_cpu_time().saturating_sub(before),
-            Some(_) => start.elapsed(),
-        };
-        self.survey_pace.put_off(cost * processes as u32);
-        if let Some(rss) = rss {
+        }
+        let Some(snapshot) = shot.follower.snapshot() else { return };
+        let (pid, origin) = (self.followed.pid, &self.followed.recording.origin);
+        let read = || Rss::read(pid, origin, snapshot, &mut self.allocators);
+        if let Some(rss) = self.survey_pace.run_for(pid, processes, read) {
             let Split { rss, free, terms } = Split::of(&rss);
             (shot.rss, shot.free, shot.terms) = (Some(rss), free, Some(terms));
         }
@@ -214,7 +186,7 @@ impl Followed {
             self.is_ending = false;
         }
         if has_room {
-            self.follower = shot.follower;
+            self.followed.follower = shot.follower;
         }
     }
 }

@@ -1,5 +1,6 @@
 //! How often something is done, so that it takes no more than its share of one core.
 
+use ramson_apart::for_process;
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
@@ -30,9 +31,24 @@ impl Pace {
 
     /// Does it, and puts the next time off by what it cost.
     pub fn run<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        let (start, before) = (Instant::now(), thread_cpu_time());
+        let start = Instant::now();
+        let before = thread_cpu_time();
         let done = work();
         self.next = start + self.pause(thread_cpu_time().saturating_sub(before));
+        done
+    }
+
+    /// Does it for a process, `times` times dearer than it is by itself.
+    pub fn run_for<T>(&mut self, pid: u32, times: usize, work: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let before = thread_cpu_time();
+        let done = work();
+        // The CPU time of a helper is not this thread's CPU time.
+        let cost = match for_process(pid) {
+            None => thread_cpu_time().saturating_sub(before),
+            Some(_) => start.elapsed(),
+        };
+        self.next = start + self.pause(cost * times as u32);
         done
     }
 
