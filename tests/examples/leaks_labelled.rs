@@ -63,7 +63,7 @@ fn main() {
     }
 }
 
-/// Of each program at each time.
+/// Scores of each program at each time in `OBSERVED`, summed over the seeds.
 fn of_programs(interval_bytes: u64, seeds: std::ops::Range<u64>) -> Vec<[Score; OBSERVED.len()]> {
     let next = AtomicUsize::new(0);
     let work = || {

@@ -39,7 +39,7 @@ impl Visited {
         self.answer(line)
     }
 
-    /// What it answers to a line.
+    /// Returns the program's answer to a line, and fails if the program counted a fault.
     #[track_caller]
     pub fn answer(&mut self, line: &str) -> i64 {
         assert_eq!(self.talking.expect("faults"), 0, "after {line}");
@@ -54,7 +54,7 @@ impl Visited {
     }
 }
 
-/// What one of the commands says of a process, with `--json`.
+/// Runs a command on a process with `--json`, and returns what it prints.
 #[track_caller]
 pub fn told(scratch: &Scratch, command: &str, pid: u32, flags: &[&str]) -> Json {
     let mut ramson = ramson(scratch);
@@ -62,7 +62,7 @@ pub fn told(scratch: &Scratch, command: &str, pid: u32, flags: &[&str]) -> Json 
     Json::parse(&finish(&mut ramson).good().text())
 }
 
-/// What it says of one that it leaves alone.
+/// Returns the one line on standard error of a command that refuses a process.
 #[track_caller]
 pub fn refused(scratch: &Scratch, command: &str, pid: u32) -> String {
     let outcome = finish(ramson(scratch).args([command, &pid.to_string()]));

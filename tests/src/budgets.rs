@@ -1,4 +1,4 @@
-//! What a command costs: its peak of resident memory and its CPU time.
+//! Costs of a command: its peak of resident memory and its CPU time.
 
 use crate::servers::{Outcome, clean, finish, python};
 use std::process::Command;
@@ -10,9 +10,9 @@ pub struct Cost {
     pub status: i32,
     /// Peak of its resident memory.
     pub peak_bytes: u64,
-    /// Of user and system.
+    /// CPU time, user and system together.
     pub cpu_seconds: f64,
-    /// What it printed.
+    /// Bytes that it wrote to standard output.
     pub output_bytes: u64,
     /// Its lines on standard error.
     pub remarks: Vec<String>,

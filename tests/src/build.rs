@@ -60,7 +60,7 @@ pub fn not_here(why: &str) {
     written.expect("cargo's target directory can be written");
 }
 
-/// What to do about a missing tool.
+/// Tells how to install a missing tool.
 fn advice(name: &str) -> String {
     let package =
         PACKAGES.iter().find(|(known, _)| *known == name).map_or(name, |(_, package)| package);
@@ -89,7 +89,7 @@ pub fn ramson_program() -> &'static Path {
         let mut build = Command::new(env!("CARGO"));
         build.current_dir(env!("CARGO_MANIFEST_DIR"));
         build.args(["build", "--quiet", "--release", "--package", "ramson"]);
-        // What cargo told this test about its own package; ring would be built anew for it.
+        // Removes the variables that cargo set for this test's own package, because ring would be rebuilt for them.
         for (name, _) in std::env::vars_os() {
             if name.as_encoded_bytes().starts_with(b"CARGO_PKG_") || name == "CARGO_MANIFEST_DIR" {
                 build.env_remove(name);

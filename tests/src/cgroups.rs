@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Where systemd has services of the system.
+/// Control group in which systemd keeps the services of the system.
 const SLICE: &str = "system.slice";
 
 /// A memory control group of either version, removed when dropped.

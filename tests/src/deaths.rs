@@ -18,7 +18,7 @@ pub fn run(scratch: &Scratch, script: &str) -> Outcome {
     finish(command.args(RUN).args(["--", "sh", "-c", &format!("exec {script}")]))
 }
 
-/// What a command of ramson prints.
+/// Runs a command of ramson, and returns what it prints.
 pub fn say(scratch: &Scratch, arguments: &[&str]) -> String {
     finish(ramson(scratch).args(arguments)).good().text()
 }
@@ -36,7 +36,7 @@ pub fn entry(scratch: &Scratch, name: &str) -> Json {
     found[0].clone()
 }
 
-/// What `ramson run` says of a death of memory.
+/// Fails unless `ramson run` reported a death for lack of memory: its cause, the sites, and the next command.
 #[track_caller]
 pub fn assert_last_words(outcome: &Outcome, what: &str, sites: &[&str]) {
     let words = &outcome.remarks;

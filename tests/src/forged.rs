@@ -17,7 +17,7 @@ pub const VICTIM: u32 = 1502;
 pub struct Forged(pub Vec<u8>);
 
 impl Forged {
-    /// That of a process that records.
+    /// Makes the first page of a process that is recording.
     pub fn new(pid: u32) -> Self {
         let mut forged = Self(vec![0; PAGE_BYTES as usize]);
         forged.put(0, &MAGIC);

@@ -56,7 +56,7 @@ pub const MIB: f64 = 1048576.0;
 pub struct Keeping {
     /// The program.
     pub running: Running,
-    /// What it said.
+    /// File that its output goes to.
     pub log: PathBuf,
 }
 
@@ -169,13 +169,13 @@ fn sum_of(smaps: &str, key: &str) -> f64 {
     values.map(|value| value.trim().trim_end_matches(" kB").parse::<f64>().unwrap() * 1024.0).sum()
 }
 
-/// What explain says of a process after it has walked every chunk.
+/// Returns the answer of explain for a process, with every chunk walked.
 #[track_caller]
 pub fn explain(scratch: &Scratch, pid: u32) -> Json {
     explain_with(scratch, pid, &["--exact"])
 }
 
-/// What explain says of a process, whose parts add up.
+/// Returns the answer of explain for a process, and fails unless its parts add up.
 #[track_caller]
 pub fn explain_with(scratch: &Scratch, pid: u32, options: &[&str]) -> Json {
     let mut command = ramson(scratch);
@@ -219,7 +219,7 @@ pub fn arenas(json: &Json, key: &str) -> f64 {
     json.list("statistics.arenas").iter().map(|arena| arena.number(key)).sum()
 }
 
-/// Of a process that does nothing: every number is the one that the allocator itself has.
+/// Fails unless every number is the one that the allocator itself has. The process must be idle.
 #[track_caller]
 pub fn assert_agrees(keeping: &Keeping, json: &Json) {
     assert_eq!(json.number("rss.bytes"), keeping.rss());

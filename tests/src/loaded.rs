@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// A redis that is recorded, and a client that fills it without end.
 pub struct Loaded {
-    /// Where its profile is.
+    /// Directory that contains its profile.
     pub scratch: Scratch,
     /// The server.
     pub server: Running,

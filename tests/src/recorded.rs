@@ -28,7 +28,7 @@ pub fn now_ns() -> u64 {
 
 /// A program that grows when it is told to, and a history of it.
 pub struct Recorded {
-    /// Where its history is, too.
+    /// Directory of its profile and its history.
     pub scratch: Scratch,
     /// Runs until this is dropped.
     _program: Running,
@@ -72,13 +72,13 @@ impl Recorded {
         command
     }
 
-    /// What a command prints.
+    /// Runs a command that must succeed, and returns what it prints.
     #[track_caller]
     pub fn good(&self, words: &str) -> String {
         finish(&mut self.ramson(words)).good().text()
     }
 
-    /// What is refused, and why in one line.
+    /// Fails unless a command is refused with this status and one line that contains `why`.
     #[track_caller]
     pub fn refused(&self, words: &str, status: i32, why: &str) {
         let outcome: Outcome = finish(&mut self.ramson(words));
@@ -132,7 +132,7 @@ impl Recorded {
         wait_until(trigger, || self.moments().iter().any(|moment| moment.2.contains(trigger)));
     }
 
-    /// What SQLite says of the history.
+    /// Returns SQLite's integrity check of the history.
     pub fn integrity(&self) -> String {
         let query = "import sqlite3,sys; print(sqlite3.connect(sys.argv[1]).execute('pragma integrity_check').fetchall())";
         let mut command = clean(installed("python3", "python3"));

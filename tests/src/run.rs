@@ -27,7 +27,7 @@ impl Directory {
         Self { path, _directory: directory }
     }
 
-    /// Where it is.
+    /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -49,9 +49,9 @@ pub fn preload<'a>(command: &'a mut Command, interval: &str) -> &'a mut Command 
 
 /// A program to be run under the library. At first: every allocation recorded, no bound of the overhead, profiles kept.
 pub struct Run {
-    /// Where profiles go.
+    /// Directory of the run; profiles go to `profiles` in it.
     pub directory: Directory,
-    /// What will be run.
+    /// The command that will be run.
     pub command: Command,
 }
 
@@ -96,7 +96,7 @@ impl Run {
         self.env("LD_PRELOAD", preload)
     }
 
-    /// Where profiles go.
+    /// Directory that profiles go to.
     pub fn profiles_directory(&self) -> PathBuf {
         self.directory.path().join("profiles")
     }
@@ -174,13 +174,13 @@ pub struct Finished {
     pub pid: u32,
     /// How it ended.
     pub status: ExitStatus,
-    /// What it wrote.
+    /// Its standard output.
     pub stdout: String,
-    /// What it complained about.
+    /// Its standard error.
     pub stderr: String,
-    /// What it and its children left.
+    /// Profiles that the program and its children left.
     pub profiles: Vec<PathBuf>,
-    /// Where it ran.
+    /// Directory of the run.
     pub directory: Directory,
 }
 

@@ -1,4 +1,4 @@
-//! What `--json` prints, against the schemas in docs/schemas.
+//! Checks the output of `--json` against the schemas in docs/schemas.
 
 use jsonschema::Validator;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// What `report` prints, by its --view.
+/// Kinds of documents that `report` prints, by its --view.
 const VIEWS: [&str; 9] =
     ["stacks", "report", "tree", "callers", "peek", "sizes", "threads", "frees", "health"];
 

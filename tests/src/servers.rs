@@ -146,7 +146,7 @@ pub struct Way<'a> {
     pub interval: Option<&'a str>,
     /// Preloaded, after libramson where there is ramson.
     pub allocator: Option<&'a Path>,
-    /// Where it runs.
+    /// Directory in which it runs.
     pub scratch: &'a Scratch,
 }
 
@@ -194,7 +194,7 @@ impl Outcome {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// What must be the same with and without ramson.
+    /// Returns the parts of an outcome that must be the same with and without ramson.
     pub fn essence(&self) -> (i32, String, String) {
         (self.status, self.text(), self.stderr.clone())
     }

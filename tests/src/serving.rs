@@ -15,15 +15,15 @@ use std::time::Duration;
 pub struct Serving {
     /// The command.
     pub running: Running,
-    /// Where it listens on 127.0.0.1.
+    /// Port on 127.0.0.1 at which it listens.
     pub port: u16,
-    /// What lets clients in.
+    /// Token that lets clients in.
     pub token: String,
-    /// What it printed.
+    /// Line that it printed at its start.
     pub line: String,
 }
 
-/// What a server answered.
+/// A server's answer.
 #[derive(Debug)]
 pub struct Reply {
     /// 0: it closed the connection without an answer.
@@ -35,7 +35,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// What a server sent before it closed the connection.
+    /// Parses all bytes that a server sent before it closed the connection.
     pub fn parse(bytes: &[u8]) -> Self {
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n");
         let Some(end) = end else {
@@ -174,7 +174,7 @@ pub fn pid_of_only(scratch: &Scratch) -> String {
     profiles(scratch)[0].header.pid.to_string()
 }
 
-/// What `go tool pprof` prints.
+/// Runs `go tool pprof`, and returns its outcome.
 #[track_caller]
 pub fn pprof(scratch: &Scratch, arguments: &[&str]) -> Outcome {
     let mut command = clean(pprof_program());

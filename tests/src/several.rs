@@ -12,7 +12,7 @@ pub fn unique(prefix: &str) -> String {
     format!("{prefix}{}x{}", std::process::id(), COUNT.fetch_add(1, Relaxed))
 }
 
-/// What the command says.
+/// Runs a command, and returns its outcome.
 pub fn say(scratch: &Scratch, arguments: &[&str]) -> Outcome {
     finish(ramson(scratch).args(arguments))
 }
@@ -31,7 +31,7 @@ pub fn pids(answer: &Json) -> Vec<u32> {
     pids
 }
 
-/// That the sum is the sum of what each has, which the same answer says.
+/// Fails unless the number at `path` is the sum of the processes' numbers at `path` in the same answer.
 #[track_caller]
 pub fn assert_summed(answer: &Json, path: &str) {
     let sum: f64 = answer.list("processes").iter().map(|one| one.number(path)).sum();
@@ -60,7 +60,7 @@ pub fn redis(scratch: &Scratch, name: &str, socket: &str, keys: u32, is_profiled
 
 /// Two that are profiled and one that is not.
 pub struct Redises {
-    /// Where they have their files.
+    /// Directory of the servers' files.
     pub scratch: Scratch,
     /// `name:NAME` of all three.
     pub source: String,
@@ -85,7 +85,7 @@ impl Redises {
         Self { scratch, source, profiled, plain: plain_pid, _servers: servers }
     }
 
-    /// What the command says of them with `--json`.
+    /// Runs a command with `--json`, and returns what it prints.
     pub fn json(&self, arguments: &[&str]) -> Json {
         json(&self.scratch, arguments)
     }
@@ -97,7 +97,7 @@ pub struct Nginx {
     pub master: Running,
     /// Its configuration.
     pub conf: PathBuf,
-    /// Where they have their files.
+    /// Directory of nginx's files.
     pub scratch: Scratch,
 }
 
@@ -159,7 +159,7 @@ impl Nginx {
     }
 }
 
-/// What starts it outside of any group.
+/// Makes the command that runs the start script outside of any group.
 pub fn shell(script: &Path) -> Command {
     let mut shell = clean("sh");
     shell.arg(script);

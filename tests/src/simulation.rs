@@ -130,7 +130,7 @@ impl World {
         }
     }
 
-    /// What a reader would know of a stack now; `None` without a live sample.
+    /// History of a stack up to now, as a reader knows it; `None` without a live sample.
     pub fn history(&self, stack: usize) -> Option<StackHistory> {
         let record = &self.stacks[stack];
         let live: Vec<LiveBlock> = record.slots.iter().flatten().copied().collect();

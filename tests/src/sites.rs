@@ -10,7 +10,7 @@ use std::path::Path;
 pub struct Symbols(Vec<(u64, String)>);
 
 impl Symbols {
-    /// Of the program at `path`.
+    /// Reads the functions of the program at `path`.
     pub fn of(path: &Path) -> Self {
         let mut functions: Vec<_> = tool("nm", &["--defined-only".as_ref(), path.as_os_str()])
             .lines()
@@ -32,7 +32,7 @@ impl Symbols {
     }
 }
 
-/// What a call site allocated, in exact numbers if everything was sampled.
+/// Allocations of a call site, in exact numbers if everything was sampled.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Site {
     /// Sampled, unweighted.

@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// No user of this machine.
 pub const STRANGER: u32 = 1501;
-/// What `timeout` says.
+/// Exit status of `timeout` if the time was up.
 const TIMED_OUT: i32 = 124;
 /// Runs a command for so many seconds at most; says last what it cost.
 const MEASURE: &str = "
@@ -50,16 +50,16 @@ pub fn stranger(scratch: &Scratch, how: &str, arguments: &[&str]) -> Talking {
     talking
 }
 
-/// What a command said and cost.
+/// The output and the costs of a command.
 #[derive(Debug)]
 pub struct Cost {
     /// `None` if it was still running after a minute.
     pub status: Option<i32>,
-    /// Of processors.
+    /// CPU time, user and system together.
     pub seconds: f64,
     /// Resident at most.
     pub peak_bytes: f64,
-    /// What it wrote, standard error last.
+    /// Its output, standard error last.
     pub text: String,
 }
 

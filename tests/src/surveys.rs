@@ -17,7 +17,7 @@ pub struct Heap {
     process: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// What it said of its heap.
+    /// Figures that the program printed of its heap.
     pub said: String,
 }
 
@@ -28,14 +28,14 @@ pub struct Figures {
     pub values: [f64; 3],
     /// The same; 0 where every chunk was walked.
     pub half_widths: [f64; 3],
-    /// What the arenas took from the kernel.
+    /// Bytes that the arenas took from the kernel.
     pub taken: f64,
-    /// What of them was read.
+    /// Bytes of the arenas that were read.
     pub read: f64,
 }
 
 impl Heap {
-    /// Of `seed`; it has between `least_mib` and `most_mib`.
+    /// Starts a program with the heap of this `seed`; the heap has between `least_mib` and `most_mib`.
     pub fn start(seed: u64, least_mib: u64, most_mib: u64) -> Self {
         let program = program_with("heaps.c", "heaps", &["-Wno-deprecated-declarations"]);
         Self::start_program(program, seed, (least_mib, most_mib), |_| {})
@@ -79,7 +79,7 @@ impl Heap {
         said.trim().strip_prefix("returned ").unwrap().parse().unwrap()
     }
 
-    /// What is read of it.
+    /// Reads the statistics of the heap.
     pub fn read(&self, effort: Effort) -> Statistics {
         let (memory, areas) = self.open();
         Allocators::of(self.pid(), &areas).statistics(&memory, &areas, effort).unwrap()

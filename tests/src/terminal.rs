@@ -22,7 +22,7 @@ pub struct Terminal {
     /// Our end of the program's side, which tells the mode that the terminal is in.
     line: OwnedFd,
     screen: Arc<Mutex<vt100::Parser>>,
-    /// What was started.
+    /// The command that was started.
     pub running: Running,
 }
 
@@ -78,7 +78,7 @@ impl Terminal {
         tcsetwinsize(&self.line, size(columns, rows)).unwrap();
     }
 
-    /// What the emulator knows of the screen.
+    /// Asks the emulator about the screen.
     pub fn ask<T>(&self, question: impl Fn(&vt100::Screen) -> T) -> T {
         question(self.screen.lock().unwrap().screen())
     }

@@ -121,7 +121,7 @@ impl Waiting {
     }
 }
 
-/// What `ramson trim` says of a process that it trims.
+/// Trims a process, and returns what `ramson trim` prints.
 #[track_caller]
 pub fn trim(scratch: &Scratch, pid: u32) -> Json {
     let mut command = ramson(scratch);
@@ -130,7 +130,7 @@ pub fn trim(scratch: &Scratch, pid: u32) -> Json {
     )
 }
 
-/// What it says of one that it does not trim.
+/// Returns the one line on standard error of a trim that is refused.
 #[track_caller]
 pub fn refusal(scratch: &Scratch, pid: u32) -> String {
     let outcome = finish(ramson(scratch).args(["trim", "--force", &pid.to_string()]));

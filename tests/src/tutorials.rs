@@ -16,7 +16,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Where the commands run: a directory that every Debian has, so that paths are the same on all machines.
+/// Directory in which the commands run. Every Debian has it, so that paths are the same on all machines.
 const PLACE: &str = "/srv";
 /// Lines are cut there.
 const COLUMNS: &str = "120";

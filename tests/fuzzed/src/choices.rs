@@ -1,6 +1,6 @@
 //! Decisions of a generator, taken from an input's bytes, so that a fuzzer steers it and a few bytes describe a large file.
 
-/// What is left of an input. Behind its end everything is 0.
+/// Bytes of an input that are not used yet. After the end of the input every choice is 0.
 pub struct Choices<'a>(pub &'a [u8]);
 
 impl Choices<'_> {

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Where the program's code is.
+/// Address of the program's code.
 pub const CODE: u64 = 0x1000;
 const CODE_BYTES: u64 = 0x1000;
 const MOST_DEPTH: u64 = 1 << 15;
@@ -46,7 +46,7 @@ struct Section {
     bytes: u64,
 }
 
-/// What the input describes, as pieces of a file that is sparse elsewhere.
+/// A binary that the input describes, as pieces of a file that is sparse elsewhere.
 pub struct Elf {
     pieces: Vec<(u64, Vec<u8>)>,
     length: u64,

@@ -1,4 +1,4 @@
-//! What holds of each reader of foreign bytes, whatever they are. `make fuzz` looks for inputs that break it; `make test` replays
+//! Properties that each reader of foreign bytes must keep for any bytes. `make fuzz` looks for inputs that break one; `make test` replays
 //! the seeds, old findings among them, and fixed mutations of them (`replay`).
 //!
 //! Most targets take the bytes as the file. Those that are described (`choices`) take them as a description of

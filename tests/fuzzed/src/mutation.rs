@@ -2,7 +2,7 @@
 
 use ramson_format::mix;
 
-/// Where most of the readers' branches are.
+/// Values at which most of the readers' branches are.
 const NOTABLE: [u64; 8] = [0, 1, 0x7f, 0xff, 0x8000, 0xffff_ffff, 1 << 62, u64::MAX];
 const MOST_CHANGES: u64 = 6;
 const FRESH_BYTES: u64 = 96;

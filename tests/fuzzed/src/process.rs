@@ -1,4 +1,4 @@
-//! What the kernel and the allocator tell of a process, and files of suppressions.
+//! Targets that read what the kernel and the allocator tell of a process, and files of suppressions.
 
 use crate::choices::{Choices, sized};
 use crate::seed::Seed;

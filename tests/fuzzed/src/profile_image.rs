@@ -71,7 +71,7 @@ fn stack(index: u64, is_shared: bool) -> ([u8; 8], [u8; size_of::<Stack>()]) {
 }
 
 impl Image {
-    /// What the input describes.
+    /// Builds the profile that the input describes.
     pub fn of(choices: &mut Choices) -> Self {
         let mappings = choices.size(MOST_MAPPINGS);
         let path_bytes = choices.size(MOST_PATH_BYTES);
@@ -108,7 +108,7 @@ impl Image {
         }
     }
 
-    /// What the header says instead, and how long the file is.
+    /// Overwrites the length of the file, and the offsets and lengths in the header, with other values.
     fn displace(&mut self, choices: &mut Choices) {
         self.length = self.length.max(choices.size(FILE_BYTES_RANGE.1));
         for _ in 0..choices.byte() {

@@ -2,7 +2,7 @@
 
 /// An input to begin with.
 pub struct Seed {
-    /// What it shows, as in a file's name.
+    /// Name of the case that it shows; used as a file name.
     pub name: String,
     /// The input.
     pub bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Where names come from: binaries, the cache, names that a profile carries, maps of compiled code.
+//! Sources of names: binaries, the cache, names that a profile carries, maps of compiled code.
 
 use crate::choices::{Choices, sized};
 use crate::elf_image::{CODE, Elf};
@@ -87,7 +87,7 @@ pub fn read_carried_names(body: &[u8]) {
             assert!(frames.len() <= body.len());
         }
     }
-    // What was read can be written, and is the same then.
+    // The names that were read can be written, and are the same when they are read again.
     let again = CarriedNames::in_bytes(&names.to_block()).expect("its own block");
     assert_eq!(again.count(), names.count());
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use tempfile::TempDir;
 
-/// What `replay` says with these arguments. One arena: address space, which is bounded, is then about what is used. One that is
-/// ended leaves files.
+/// Runs `replay` with these arguments. malloc uses one arena, so that the address space, which is bounded, is about as large as the memory
+/// in use. A `replay` that is killed leaves files behind, so it gets a temporary directory of its own.
 fn replay(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_replay"));
     let scratch = TempDir::new().expect("the temporary directory can be written");

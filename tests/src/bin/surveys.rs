@@ -1,6 +1,6 @@
-//! `surveys [FIRST COUNT [PIECES]]`: surveys COUNT heaps from seed FIRST on, with PIECES drawn or as many as it takes, and tells how often the
-//! 95 % intervals have the truth in them; then it has each trimmed, and tells how often what that returned was as predicted. Fails below 93 %, and where
-//! a walk of every chunk was more than 20 % and 4 MiB off what the trim returned.
+//! `surveys [FIRST COUNT [PIECES]]`: surveys COUNT heaps from seed FIRST on, with PIECES drawn or as many as it takes, and tells how often
+//! the 95 % intervals have the truth in them; then it has each trimmed, and tells how often what that returned was as predicted. Fails
+//! below 93 %, and where a walk of every chunk was more than 20 % and 4 MiB off what the trim returned.
 #![forbid(unsafe_code)]
 
 use ramson_process::glibc::Effort;
@@ -12,10 +12,10 @@ const MIB: (u64, u64) = (70, 200);
 const LEAST_COVERAGE: f64 = 0.93;
 const MOST_OFF_BYTES: f64 = 4194304.0;
 const MOST_OFF_SHARE: f64 = 0.2;
-/// What a trim itself touches.
+/// Most bytes that a trim itself touches.
 const STIR_BYTES: f64 = 65536.0;
 
-/// What was found of all heaps.
+/// Results over all heaps.
 #[derive(Default)]
 struct Tally {
     heaps: u64,

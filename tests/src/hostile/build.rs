@@ -19,7 +19,7 @@ const C_FLAGS: [&str; 9] = [
     "-D_GNU_SOURCE",
 ];
 
-/// What building gave: the command to run, and the values of the words in braces but `{tmp}`.
+/// A program that was built: the command to run, and the values of the words in braces except `{tmp}`.
 pub struct Built {
     pub executable: PathBuf,
     directory: PathBuf,

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is underneath.
+/// The allocator that a program runs over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "their names say it")]
 pub enum Allocator {
@@ -88,7 +88,7 @@ pub enum Way {
     Visited(Interval),
 }
 
-/// What came out of one run.
+/// The result of one run.
 pub struct Ran {
     /// How often something was attached to.
     pub visits: usize,

@@ -5,9 +5,9 @@ use super::cell::{Allocator, Interval};
 use super::matrix::Outcome;
 use std::path::Path;
 
-/// Of the section of cells that fail.
+/// Heading of the section of cells that fail.
 const IMPOSSIBLE: &str = "## Cells that cannot pass";
-/// Of the section of cells whose plain program fails, or means something over other allocators only.
+/// Heading of the section of cells whose plain program fails, or means something over other allocators only.
 const NOT_TESTABLE: &str = "## Cells with nothing to compare";
 
 struct Row {

@@ -22,7 +22,7 @@ pub enum Outcome {
     NotTestable(String),
     /// Only root can try it.
     NeedsRoot,
-    /// What was wrong.
+    /// The run failed, for this reason.
     Failed(String),
 }
 
@@ -33,7 +33,7 @@ type Building = OnceLock<Result<Built, String>>;
 pub struct Cell {
     /// The program's name.
     pub program: String,
-    /// What was underneath.
+    /// The allocator that the program ran over.
     pub allocator: Allocator,
     /// At which interval.
     pub interval: Interval,

@@ -1,4 +1,4 @@
-//! What a hostile program is, as its first comment says: plain words, then lines of the form `directive: value`.
+//! A hostile program as its first comment describes it: plain words, then lines of the form `directive: value`.
 //!
 //! | directive | meaning |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | `preload: before FILE`, `preload: after FILE` | a library preloaded before or after ramson, in the plain run too |
 //! | `needs: root` | counted as not testable for other users |
 //! | `allocators: NAMES (REASON)` | makes sense over these only: `glibc`, `jemalloc`, `tcmalloc`, `mimalloc` |
-//! | `ends: N`, `signal N`, `any` | how the plain program ends; exit status 0 if not said. Where it ends otherwise over another allocator, there is nothing to test |
-//! | `recorded: NAMES` | beginnings of the names of executables of which there must be a profile at an interval of 1, where the program starts others |
+//! | `ends: N`, `signal N`, `any` | how the plain program ends; exit status 0 if not said; another end over an allocator is not testable |
+//! | `recorded: NAMES` | beginnings of the names of executables that must have a profile at an interval of 1, if the program starts others |
 //! | `ramson: recorded`, `off`, `any` | whether a profile must have come out at an interval of 1; recorded if not said |
 //! | `in-flight: N` | allocations that other threads may be in the middle of at the end: accounts may differ by as many |
 //! | `varies: TEXT` | lines of output with this text are not compared |
@@ -62,7 +62,7 @@ pub struct Part {
 pub struct Program {
     /// File name without its extension.
     pub name: String,
-    /// Where it is.
+    /// Path of its source file.
     pub source: PathBuf,
     pub(super) build: Vec<String>,
     pub(super) parts: Vec<Part>,

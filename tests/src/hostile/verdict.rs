@@ -32,7 +32,7 @@ pub fn difference(plain: &Ran, ran: &Ran) -> Option<String> {
     None
 }
 
-/// What is wrong with the profiles of a run.
+/// Returns the first fault in the profiles of a run.
 pub fn fault_of_profiles(program: &Program, interval: Interval, ran: &Ran) -> Option<String> {
     let must_be_off = interval == Interval::Off || program.expected == Expected::Off;
     if must_be_off {
@@ -78,7 +78,7 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// What is wrong with one profile: defects that nobody's death explains, or accounts that do not agree.
+/// Returns the fault of one profile: a defect that nobody's death explains, or accounts that do not agree.
 fn fault_of(program: &Program, interval: Interval, snapshot: &Snapshot) -> Option<String> {
     let has_exited = snapshot.header.state == state::EXITED;
     let in_flight = if has_exited { program.in_flight } else { IN_FLIGHT_WHEN_KILLED };

@@ -19,11 +19,12 @@ const TRAFFIC: [Site; 2] = [churn(18.0 * MIB, 4096, 2.0), churn(2.0 * MIB, 1024,
 pub struct Program {
     /// In words.
     pub name: &'static str,
-    /// What it does beside its traffic, all in one function (whose lines and callers differ); the function leaks if one of these does.
+    /// Allocations apart from its traffic, all in one function, but with different lines and callers. The function leaks if one of the
+    /// sites does.
     pub sites: &'static [Site],
 }
 
-/// What is known of a function after some time.
+/// Facts about a function after some time.
 pub struct Function {
     /// Whether it leaks.
     pub is_leak: bool,
@@ -31,7 +32,7 @@ pub struct Function {
     pub is_settled: bool,
     /// Live samples of what leaks.
     pub leaked_samples: u64,
-    /// Of each finding that is called a leak suspect, whether it has a path that leaks.
+    /// For each finding that is called a leak suspect: whether one of its paths leaks.
     pub suspects: Vec<bool>,
     /// Findings with a path that leaks that are called something else, not only not judged yet.
     pub denials: usize,

@@ -13,7 +13,7 @@ const TRAFFIC_STACK: usize = 0;
 const SPECIAL_STACK: usize = 1;
 const ENTRY_BYTES: u64 = 4096;
 
-/// What a program does beside its ordinary traffic.
+/// Behaviour of a program in addition to its ordinary traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// 1 % of the traffic, from a stack of its own, is never freed.
@@ -38,7 +38,7 @@ pub enum Kind {
 
 /// A program that runs in simulated time.
 pub struct Simulation {
-    /// What it does.
+    /// Behaviour of the program.
     pub kind: Kind,
     world: World,
     /// Bytes allocated in a second.

@@ -1,4 +1,4 @@
-//! What one function of a simulated program does with its memory: how fast it allocates, and when it frees.
+//! Memory use of one function of a simulated program: how fast it allocates, and when it frees.
 
 use super::{SECOND, SampleId, World};
 use std::collections::{HashMap, VecDeque};
@@ -25,7 +25,7 @@ pub enum Load {
     Fading(f64),
     /// A tenth of a second's bytes come at once at each of these times.
     At(&'static [f64]),
-    /// So many times as much between these seconds: a table that is built beside what goes on.
+    /// The rate is `times` as high between these seconds: a table is built in addition to what goes on.
     Rush { times: f64, from_s: f64, to_s: f64 },
 }
 
@@ -36,7 +36,7 @@ pub enum Life {
     Kept,
     /// This share never, the rest after an exponential time of this mean.
     ShareKept { share: f64, mean_s: f64 },
-    /// What thread 0 of so many allocated never, the rest soon.
+    /// Never for the blocks of one thread, soon for those of the others; this is the number of threads.
     ThreadKept(usize),
     /// After an exponential time.
     Exponential(f64),
@@ -52,7 +52,7 @@ pub enum Life {
     Lru(f64),
     /// All at once, each period.
     Cleared(f64),
-    /// So many bytes are allocated anew each period, and those before are freed then.
+    /// Each period allocates `bytes` anew, and then frees those of the period before.
     Replaced { period_s: f64, bytes: f64 },
     /// Chunks are kept for later; as many bytes as were ever needed at once, of a demand between `low` and 1 times `bytes`.
     Pool { bytes: f64, period_s: f64, low: f64 },
@@ -79,7 +79,7 @@ pub struct Site {
 
 /// A function that runs.
 pub struct Running {
-    /// What it does.
+    /// The site that it runs.
     pub site: Site,
     /// Its stacks in the world.
     pub stacks: Range<usize>,
@@ -153,7 +153,7 @@ impl Running {
         }
     }
 
-    /// What it does in a step that begins now.
+    /// Does one step that begins now: allocates and frees.
     pub fn step(&mut self, world: &mut World, step_ns: u64) {
         let now_ns = world.now_ns();
         let life = self.site.life;

@@ -1,4 +1,4 @@
-//! What of an output has to be the same each time: words, names and their order. Not the numbers, nor where a line is wrapped.
+//! Parts of an output that have to be the same each time: words, names and their order. Numbers and line breaks may differ.
 
 /// Frames of a stack that are compared, innermost first.
 const FRAMES: usize = 3;
@@ -11,7 +11,7 @@ const CALLED_BY: &str = " ← ";
 const BY_CHANCE: [&str; 3] = ["-n 0 shows all", "live by the profile ", "not complete: "];
 /// Part of a line, likewise: whether RSS was larger before.
 const PEAK: &str = ", # at its peak";
-/// What bars are drawn with.
+/// Characters that bars are drawn with.
 const BARS: [char; 5] = ['█', '▓', '▒', '░', '·'];
 /// Behind a number.
 const UNITS: [&str; 14] =
@@ -80,7 +80,7 @@ impl Line {
             return written.iter().all(|(name, share)| *share < LARGE_SHARE || is_there(name));
         }
         let mut words = (self.words.clone(), now.words.clone());
-        // Of `2 min 5 s` both, also where `min` and `s` are in two lines.
+        // Numbers in a row count as one: both of `2 min 5 s`, also if `min` and `s` are in two lines.
         words.0.dedup_by(|next, last| next == "#" && last == "#");
         words.1.dedup_by(|next, last| next == "#" && last == "#");
         if self.is_cut || now.is_cut {
@@ -107,7 +107,7 @@ fn lines(output: &str) -> Vec<Line> {
     lines
 }
 
-/// Of `RSS 132 MiB = live 119 MiB (±12 %) + stacks 60.0 KiB`, the terms' names and their shares of the whole.
+/// Names of the terms, and their shares of the whole, from a line like `RSS 132 MiB = live 119 MiB (±12 %) + stacks 60.0 KiB`.
 fn terms(line: &str) -> Option<Vec<(String, f64)>> {
     let (whole, parts) = line.strip_prefix("RSS ")?.split_once(" = ")?;
     let whole = bytes(whole)?;

@@ -28,7 +28,7 @@ fn live(scratch: &Scratch, pid: u32) -> f64 {
 fn a_running_program_is_recorded_from_now_on_and_every_pointer_gets_back_what_it_had() {
     let scratch = Scratch::new();
     let mut visited = Visited::start(0);
-    // What it calls is bound by then, except functions that its other threads would call.
+    // All functions that it calls are bound by then, except those that its other threads would call.
     for line in ["hold 100", "drop", "hold 100"] {
         visited.tell(line);
     }
@@ -42,7 +42,7 @@ fn a_running_program_is_recorded_from_now_on_and_every_pointer_gets_back_what_it
     let changed = before.iter().filter(|(at, word)| attached_pointers.get(at) != Some(word));
     assert_eq!(changed.count() as f64, attached.number("slots"), "{attached:?}");
     visited.tell("hold 40");
-    // What was there before is freed without a trace.
+    // Blocks from before the attach are freed without a trace.
     visited.tell("drop");
     visited.tell("hold 30");
     assert_eq!(live(&scratch, visited.pid()), 30.0);
@@ -59,7 +59,7 @@ fn a_running_program_is_recorded_from_now_on_and_every_pointer_gets_back_what_it
     visited.tell("hold 20");
     assert_eq!(live(&scratch, visited.pid()), 0.0);
     assert_eq!(visited.descriptors_and_threads(), counts);
-    // What was freed meanwhile is not taken for live, and what was counted stays.
+    // Blocks that were freed meanwhile are not taken for live, and counts stay.
     visited.tell("drop");
     told(&scratch, "attach", visited.pid(), &["--interval", "1"]);
     visited.tell("hold 10");
@@ -245,7 +245,7 @@ fn a_forked_child_has_a_profile_of_its_own_and_exec_ends_an_attachment() {
     assert_eq!(shell.line(), "still there");
     let maps = fs::read_to_string(format!("/proc/{}/maps", shell.pid())).unwrap();
     assert!(!maps.contains("libramson"));
-    // What the first program did is not lost to the second one's profile.
+    // The first program's profile is not lost to the second one's.
     let listed = |pid: u32| {
         let list = finish(ramson(&scratch).args(["list", "--json"])).good().text();
         let list = Json::parse(&list);

@@ -1,5 +1,5 @@
-//! What an attach must not do to a process, whatever that does meanwhile: nothing to another program in it, nothing to its descriptors, and
-//! nothing to debuggers that come afterwards.
+//! Harm that an attach must not do to a process, whatever the process does meanwhile: none to another program in it, none to its
+//! descriptors, and none to debuggers that come afterwards.
 
 use ramson_tests::attaching::{Visited, told};
 use ramson_tests::servers::*;

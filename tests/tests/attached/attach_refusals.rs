@@ -1,4 +1,4 @@
-//! What `ramson attach` refuses, in one line, and leaves as it was.
+//! Processes that `ramson attach` refuses, in one line, and leaves as they were.
 
 use ramson_tests::attaching::{refused, told};
 use ramson_tests::servers::*;
@@ -14,7 +14,7 @@ fn facts(pid: u32) -> (String, usize, usize) {
     (fs::read_to_string(format!("/proc/{pid}/maps")).unwrap(), count("fd"), count("task"))
 }
 
-/// That a program which waits is refused for this reason, has nothing else than before, and ends as it should when it is told to.
+/// Fails unless a program that waits is refused for this reason, has the same facts as before, and ends well when it is told to.
 #[track_caller]
 fn is_refused(scratch: &Scratch, command: &mut Command, why: &str) {
     let mut talking = Talking::start(command);
@@ -76,7 +76,7 @@ fn a_program_that_has_changed_its_loader_s_list_is_refused() {
             is_refused(&scratch, lists.args([how, count]), "the program has changed it");
         }
     }
-    // Where it has changed nothing, it is attached to.
+    // The same program is attached to if it has changed no entry.
     let mut lists = Talking::start(clean(program("lists.c")).args(["copies", "0"]));
     assert_eq!(lists.expect("ready"), 0);
     assert!(told(&scratch, "attach", lists.pid(), &[]).number("slots") > 0.0);

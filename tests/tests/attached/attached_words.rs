@@ -1,4 +1,4 @@
-//! What commands say of processes that were attached to, whose sampling ended, or that were detached from.
+//! Output of commands on processes that were attached to, whose sampling ended, or that were detached from.
 
 use ramson_tests::attaching::{Visited, told};
 use ramson_tests::servers::*;
@@ -6,7 +6,7 @@ use ramson_tests::trimming::Talking;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// What one of the commands says of a process.
+/// Runs a command on a process, and returns what it prints.
 #[track_caller]
 fn said(scratch: &Scratch, words: &[&str], pid: u32) -> String {
     finish(ramson(scratch).args(words).arg(pid.to_string())).good().text()
@@ -54,7 +54,7 @@ fn what_is_live_is_not_known_after_a_detach_and_nothing_is_judged() {
     let report = said(&scratch, &["report"], pid);
     has(&report, "live is not known: detached ");
     lacks(&report, "sampled yet");
-    // What it names works, and has counts that stay.
+    // The option that the report names works, and shows counts that stay.
     has(&report, " --count allocated ");
     let counted = told(&scratch, "report", pid, &["--count", "alloc_space"]);
     assert!(counted.number("whole.value") >= 200.0 * 100_000.0, "{counted:?}");

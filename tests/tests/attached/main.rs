@@ -1,4 +1,4 @@
-//! What is done to a running program: attach, detach, set and trim.
+//! Commands that act on a running program: attach, detach, set and trim.
 
 mod attach;
 mod attach_harm;

@@ -11,9 +11,9 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What `waits` keeps, at least.
+/// Least bytes that `waits` keeps.
 const KEPT: f64 = 30.0 * MIB;
-/// What comes and goes of a program that does nothing: pages of files.
+/// Most bytes by which RSS changes in a program that does nothing: pages of files come and go.
 const FILE_PAGES: f64 = 0.25 * MIB;
 /// System call that the kernel makes a thread begin again by its own rules.
 const RESTART: &str = "219";
@@ -33,7 +33,7 @@ fn what_a_program_keeps_comes_back_and_the_answer_says_how_much() {
         assert!(is_about("rss_after", keeping.rss()), "{cause}: {}, {said:?}", keeping.rss());
         let difference = said.number("rss_before") - said.number("rss_after");
         assert_eq!(said.number("rss_diff"), difference);
-        // Where every second object lives, no page is free.
+        // Every second object of the arenas lives, so no page is free.
         let is_kept = cause == "arenas";
         assert!(is_kept || difference > 48.0 * MIB, "{cause}: {said:?}");
         assert!(said.number("stopped_ms") > 0.0);
@@ -135,7 +135,7 @@ fn registers_vectors_and_errno_are_what_they_were() {
     assert!(trim(&scratch, waiting.pid()).number("rss_diff") > KEPT);
     // −1000: a register differs; −2000: errno does.
     assert_eq!(waiting.release(""), 1);
-    // What is locked cannot be given back, which sets errno in malloc_trim.
+    // Locked pages cannot be given back, which sets errno in malloc_trim.
     let mut waiting = Waiting::plain("locked");
     waiting.until_it_waits();
     trim(&scratch, waiting.pid());

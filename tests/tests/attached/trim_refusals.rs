@@ -1,4 +1,4 @@
-//! What `ramson trim` refuses, in one line, without a change to the program.
+//! Processes that `ramson trim` refuses, in one line, without a change to the program.
 
 use ramson_tests::servers::*;
 use ramson_tests::trimming::{Talking, Waiting, refusal};

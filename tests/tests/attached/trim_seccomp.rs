@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What `confined` keeps, at least.
+/// Least bytes that `confined` keeps.
 const KEPT: f64 = 30.0 * MIB;
 /// A trim may have got anywhere by then.
 const LAST_MOMENT_US: u64 = 40_000;
@@ -49,7 +49,7 @@ impl Confined {
         wait_until("it waits", || self.status("State").starts_with('S'));
     }
 
-    /// That it lives, is let go, and answers.
+    /// Fails unless the process lives, is not traced any more, and answers.
     #[track_caller]
     fn assert_unharmed(&mut self, how: &str) {
         wait_until("it is not traced any more", || {

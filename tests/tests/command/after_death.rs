@@ -1,5 +1,5 @@
-//! What a process leaves when it dies, and what `ramson` says of it. Needs root and a memory control group, as the machine of
-//! the other tests has them; without it these tests fail, rather than being skipped.
+//! Remains of a process that died, and what `ramson` says of them. The tests need root and a memory control group, as the machine of the
+//! other tests has them; without it these tests fail, rather than being skipped.
 
 use ramson_format::state;
 use ramson_tests::cgroups::Group;
@@ -266,7 +266,7 @@ fn waiting(scratch: &Scratch) -> (Running, PathBuf) {
     (running, new.expect("it is profiled"))
 }
 
-/// So that its profile stays.
+/// Kills a process with SIGKILL, so that its profile stays.
 fn kill(mut running: Running) {
     running.signal("KILL");
     running.wait();

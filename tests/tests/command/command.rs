@@ -226,7 +226,7 @@ fn what_is_no_profile_is_refused_with_a_next_step() {
 fn a_cut_profile_shows_what_is_left_of_it() {
     let scratch = Scratch::new();
     let good = fs::read(profile(&scratch)).unwrap();
-    // What comes after it is room.
+    // Bytes after this one are unused room.
     let last = good.iter().rposition(|&byte| byte != 0).unwrap();
     for eighth in 0..8 {
         let cut = scratch.file("cut", &good[..4096 + (last - 4096) / 8 * eighth]);
@@ -237,7 +237,7 @@ fn a_cut_profile_shows_what_is_left_of_it() {
         assert!(!report.list("defects").is_empty(), "{eighth}");
         say(&scratch, &["export", text(&cut), "-f", "json"]).good();
     }
-    // So little that not even the facts of the process are there.
+    // Files so short that they lack even the facts of the process.
     for length in [16, 100, 500, 2047, 4095] {
         let cut = scratch.file("cut", &good[..length]);
         let shown = say(&scratch, &["report", text(&cut)]).good().text();

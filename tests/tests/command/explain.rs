@@ -1,4 +1,4 @@
-//! What `ramson explain` says of a process: it adds up, agrees with the allocator's own numbers, and leaves the process as it was.
+//! Answers of `ramson explain`: they add up, agree with the allocator's own numbers, and leave the process as it was.
 
 use ramson_tests::keeping::*;
 use ramson_tests::servers::*;
@@ -196,7 +196,7 @@ fn of_threads_that_allocate_all_the_time_the_books_agree_with_their_own_numbers(
         for ((found, before), after) in found.into_iter().zip(before).zip(after) {
             let (least, most) = (before.min(after), before.max(after));
             assert!(found < most + allowed, "{found} {before} {after} {json:?}");
-            // What was not walked is stated.
+            // The bytes that were not walked are stated.
             let stated = found + not_walked + headers;
             assert!(stated > least - allowed, "{found} {before} {after} {json:?}");
         }

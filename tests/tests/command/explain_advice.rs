@@ -101,7 +101,7 @@ fn a_pool_for_the_survivors_is_the_advice_where_one_site_s_small_blocks_hold_eve
     let keeping = start(&["between", "48"]);
     let json = explain(&scratch, keeping.pid());
     let advice = json.list("advice");
-    // What an operator can do comes first.
+    // Advice that an operator can follow comes first.
     assert_eq!(advice[0].text("cause"), "other_allocator", "{json:?}");
     assert_eq!(advice[0].text("needs"), "restart", "{json:?}");
     let pool = advice.last().unwrap();

@@ -9,7 +9,7 @@ fn asked(scratch: &Scratch, pid: u32) -> Json {
     explain_with(scratch, pid, &["--ask"])
 }
 
-/// What the allocator said; its names have dots in them.
+/// A figure of the allocator; the names of figures have dots in them.
 #[track_caller]
 fn figure(json: &Json, name: &str) -> f64 {
     let Json::Object(figures) = json.at("asked.figures") else { panic!("{json:?}") };
@@ -19,7 +19,7 @@ fn figure(json: &Json, name: &str) -> f64 {
     }
 }
 
-/// What the program says of its allocator.
+/// The figures of its allocator that the program prints.
 fn figures(talking: &Talking) -> Vec<(String, f64)> {
     let mut found = Vec::new();
     loop {
@@ -43,7 +43,7 @@ fn the_figures_are_the_ones_that_the_program_gets_itself() {
         let mut command = clean(&program);
         let mut talking = Talking::start(command.env("LD_PRELOAD", shared_library(library)));
         figures(&talking);
-        // What it says first, it says before it has allocated what saying takes.
+        // The first figures are from before the program allocated the memory that printing takes.
         talking.tell("");
         let before = figures(&talking);
         assert_eq!((before.len(), before[0].0.as_str()), (count, first));

@@ -46,7 +46,7 @@ fn where_the_allocator_tells_nothing_the_profile_s_live_bytes_are_the_part_that_
     let json = explain(&scratch, keeping.pid());
     let live = json.number("live_by_profile.value");
     assert!((live / (31.0 * MIB) - 1.0).abs() < 0.15, "{json:?}");
-    // What is left of the area within the error cannot be told from live memory, and counts as such.
+    // The rest of the area, within the error, cannot be told from live memory, and counts as live.
     let error = json.number("live_by_profile.half_width_95");
     assert!((part(&json, "live") - live).abs() <= error, "{json:?}");
     assert!(json.list("advice").iter().any(|advice| advice.text("cause") == "leaks"), "{json:?}");
@@ -285,7 +285,7 @@ fn what_is_no_process_with_memory_is_refused_in_one_line() {
 #[test]
 fn of_a_process_that_died_they_point_to_its_report() {
     let scratch = Scratch::new();
-    // Of a name that no other process has.
+    // The program has a name that no other process has.
     let program = scratch.path(&format!("d{}", std::process::id()));
     copy(&installed("sh", "dash").canonicalize().unwrap(), &program);
     let mut run = ramson(&scratch);

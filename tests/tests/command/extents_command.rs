@@ -1,4 +1,4 @@
-//! What a user sees of memory that a program maps itself: apart from the heap, everywhere.
+//! Memory that a program maps itself, as users see it: apart from the heap, everywhere.
 
 use ramson_tests::keeping::{assert_terms_add_up, term};
 use ramson_tests::program;

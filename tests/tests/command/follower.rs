@@ -5,7 +5,7 @@ use ramson_tests::servers::*;
 use ramson_tests::{preload, profiles_in};
 use std::fs;
 
-/// What a snapshot says, whatever the numbers of its stacks.
+/// Content of a snapshot, independent of the numbers of its stacks.
 fn essence(snapshot: &Snapshot) -> impl PartialEq + std::fmt::Debug + use<> {
     let text = |stack: &Stack| format!("{stack:?}");
     let mut stacks: Vec<String> = snapshot.stacks.iter().map(text).collect();

@@ -191,7 +191,7 @@ fn a_gap_is_a_line_of_the_timeline() {
     let recorded = Recorded::new();
     drop(recorded.record("PID --every 1s"));
     let mut history = clean(python());
-    // What was recorded so far happened 50 minutes earlier.
+    // Dates all snapshots so far back by 50 minutes.
     let earlier = "import sqlite3,sys; c = sqlite3.connect(sys.argv[1]); \
                    c.execute('update snapshots set time_ns = time_ns - 3000000000000'); c.commit()";
     finish(history.args(["-c", earlier]).arg(recorded.database())).good();

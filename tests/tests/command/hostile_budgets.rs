@@ -1,4 +1,4 @@
-//! What reading one input may cost: 512 MiB where it is another user's or a server's, 4 GiB where it is the caller's own.
+//! Most memory for reading one input: 512 MiB if it is another user's or a server's, 4 GiB if it is the caller's own.
 
 use ramson_tests::budgets::{Cost, cost};
 use ramson_tests::servers::*;

@@ -88,7 +88,7 @@ impl Server {
         format!("{}{path}", self.address)
     }
 
-    /// What an ordinary client gets.
+    /// Downloads a file as an ordinary client does.
     fn fetch(&self, path: &str, to: &Path) {
         tool("curl", &["-fsS", "-o", text(to), &self.at(path)]);
     }
@@ -331,7 +331,7 @@ fn our_own_exports_come_back_as_they_went() {
     }
     let collapsed = report(&scratch, text(&export("collapsed")), &[]);
     assert_eq!(rows(&collapsed), rows(&report(&scratch, text(&own), &[])));
-    // What nobody knows is not 0.
+    // An error that nobody knows is not 0.
     assert!(matches!(collapsed.at("whole.half_width_95"), Json::Word(word) if word == "null"));
     let mut objects = ramson(&scratch);
     objects.args(["report", text(&scratch.path("collapsed")), "--count", "inuse_objects"]);

@@ -1,4 +1,4 @@
-//! What `make install` installs says nothing of the machine that built it.
+//! Files that `make install` installs contain no path of the machine that built them.
 
 use ramson_tests::Directory;
 use ramson_tests::servers::ramson_program;

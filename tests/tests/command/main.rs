@@ -1,4 +1,4 @@
-//! What the commands print and write.
+//! Output of the commands: text and files.
 
 mod after_death;
 mod command;

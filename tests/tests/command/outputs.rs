@@ -1,4 +1,5 @@
-//! What is no regular file is never replaced by a command's output, not even by root with --force; another user's is not written to.
+//! Outputs of a command never replace anything but a regular file, not even for root with --force, and are not written to another user's
+//! file.
 
 use ramson_tests::forged::{STRANGER, give};
 use ramson_tests::servers::*;

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 
 /// Reports of each way to grow: as many as `RSS_REPORTS` says, else so many.
 const REPORTS: usize = 50;
-/// What `grows wild` has at most beside what it had at first, and what else may become resident: its stacks, ramson's file.
+/// Most bytes that `grows wild` has beyond those at its start: 48 MiB of its own, and 2 MiB of other pages: its stacks, ramson's file.
 const WILD_BYTES: u64 = (48 + 2) << 20;
 
 struct Growing {
@@ -38,7 +38,7 @@ impl Growing {
         rollup(self.running.0.id())
     }
 
-    /// What a report says of it.
+    /// A report of it.
     fn report(&self) -> Json {
         let pid = self.running.0.id().to_string();
         let outcome = finish(ramson(&self.scratch).args(["report", &pid, "--json"])).good();

@@ -63,7 +63,7 @@ fn a_table_of_several_begins_with_a_row_for_each_or_has_a_block_for_each() {
     let (scratch, source) = (&redises.scratch, redises.source.as_str());
     for command in ["report", "leaks"] {
         let text = say(scratch, &[command, source]).good().text();
-        // Of leaks the first line is the answer.
+        // The first line of leaks is the answer; the heading follows.
         let heading = text.lines().nth(usize::from(command == "leaks")).unwrap();
         assert!(
             heading.starts_with("RSS ")
@@ -291,7 +291,7 @@ fn the_tree_of_a_postmaster_is_all_of_postgresql() {
     }
     let members = pids(&report);
     assert!(members.contains(&postmaster.parse().unwrap()) && members.len() >= 4, "{members:?}");
-    // What `ramson run` started is the tree without `ramson run` itself.
+    // The program that `ramson run` started is the root of the tree; `ramson run` itself is not in the tree.
     let explain = json(&scratch, &["explain", &tree]);
     assert!(members.iter().all(|pid| pids(&explain).contains(pid)), "{members:?}");
     assert_summed(&explain, "rss.bytes");

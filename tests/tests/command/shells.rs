@@ -1,4 +1,4 @@
-//! What `make install` puts beside the program: man pages that man shows, and completions that bash, zsh and fish use.
+//! Files that `make install` puts next to the program: man pages that man shows, and completions that bash, zsh and fish use.
 
 use ramson_tests::servers::*;
 use ramson_tests::terminal::Terminal;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 const NAME: &str = "holds-completed";
 
-/// Where the pages are installed, with the program of this build.
+/// Installs the pages with the program of this build, and returns the prefix.
 fn install(scratch: &Scratch) -> PathBuf {
     let prefix = scratch.path("prefix");
     let bin = scratch.open_directory("prefix/bin");

@@ -1,4 +1,4 @@
-//! What becomes of the profiles of many processes when RAMSON_DIR has no room for each: the newest, the largest, and sums.
+//! Profiles of many processes when RAMSON_DIR has no room for each: it keeps the newest, the largest, and sums.
 
 use ramson_reader::Snapshot;
 use ramson_tests::deaths::say;
@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Of `brood.c`'s children, of 1,000 bytes each.
+/// Live blocks of each child of `brood.c`, of 1,000 bytes each.
 const LIVE_BLOCKS: f64 = 100.0;
 
 /// Runs `brood` with every allocation recorded, in a directory of this size.
@@ -74,7 +74,7 @@ fn children_without_number_stay_within_the_limit_and_in_the_totals() {
     let (counts, all_live) = totals(&snapshots);
     let expected = [allocated + CHILDREN * of_child[0], freed + CHILDREN * of_child[1]];
     assert_eq!(counts, [1 + CHILDREN, expected[0], expected[1]]);
-    // Of the sum's live samples those that stayed stand for the others.
+    // Live samples that the sum kept stand for those that it dropped.
     let samples = snapshots.iter().flat_map(|snapshot| &snapshot.live);
     let variance: f64 =
         samples.map(|it| it.inverse_probability * (it.inverse_probability - 1.0)).sum();

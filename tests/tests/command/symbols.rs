@@ -256,7 +256,7 @@ fn a_map_of_another_user_or_another_process_names_nothing_and_the_remedy_is_said
     std::os::unix::fs::symlink(scratch.file("mine", "0 7fffffffffff WRONG\n"), &map.0).unwrap();
     assert!(missing().contains("not used"));
     fs::remove_file(&map.0).unwrap();
-    // Of an earlier process with this number.
+    // A map of an earlier process with this number.
     fs::write(&map.0, "0 7fffffffffff WRONG\n").unwrap();
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
     fs::File::options().write(true).open(&map.0).unwrap().set_modified(old).unwrap();

@@ -148,7 +148,7 @@ fn prometheus_reads_the_totals_of_now_and_of_a_history() {
 
     let series = parsed(&recorded.good("export PID -f openmetrics --view timeline"));
     let mut moments = recorded.moments();
-    // Of two in one millisecond, the first.
+    // Keeps the first of two moments in one millisecond.
     moments.dedup_by_key(|moment| moment.0 / 1_000_000);
     let live = series.iter().filter(|(name, ..)| name == "ramson_live_bytes");
     let live: Vec<f64> =

@@ -11,7 +11,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// What a command writes on a terminal of this width; no line is longer.
+/// Returns a command's output on a terminal of this width, and fails if a line is longer.
 fn shown(scratch: &Scratch, columns: usize, arguments: &[&str]) -> String {
     let mut command = ramson(scratch);
     let shown = finish(command.env("COLUMNS", columns.to_string()).args(arguments)).good().text();

@@ -29,8 +29,8 @@ fn holds() -> &'static Path {
     PATH.get_or_init(|| program_with("real/holds.c", "holds-views", &["-g"]))
 }
 
-/// A program, built in a directory of its own, that holds 1,000 blocks of 100 bytes made by `keep`, 10 of 5,000 bytes made by `keep_large` on a second thread, and
-/// more of the former with every argument; then dies.
+/// A program, built in a directory of its own, that holds 1,000 blocks of 100 bytes made by `keep`, 10 of 5,000 bytes made by `keep_large`
+/// on a second thread, and more of the former with every argument; then dies.
 fn keeps(scratch: &Scratch, more: usize) -> PathBuf {
     let blocks = 1000 + 500 * more;
     let source = format!(
@@ -82,7 +82,7 @@ fn filters_choose_what_a_report_counts_and_percentages_stay_those_of_all() {
     assert!(!flats(&report(&["--ignore", "^large$"])).contains_key("keep_large"));
     let from = flats(&report(&["--show-from", "^large$"]));
     assert_eq!(from.keys().collect::<Vec<_>>(), ["keep_large", "large"]);
-    // What pthread_create itself allocates is main's, too.
+    // The memory that pthread_create itself allocates is main's, too.
     let all_of_main = flats(&report(&["--show", "^main$"]))["main"];
     assert!((100_000..110_000).contains(&all_of_main), "{all_of_main}");
     assert_eq!(report(&["--tagfocus", "bytes=5000b"]).number("total.value"), 50_000.0);

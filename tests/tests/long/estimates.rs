@@ -56,7 +56,7 @@ fn the_mean_of_many_runs_is_the_truth_within_four_standard_errors() {
         let spread = values.iter().map(|run| (run.value - mean).powi(2)).sum::<f64>();
         let error = (spread / (RUNS - 1) as f64 / RUNS as f64).sqrt();
         let truth = values[0].truth;
-        // What the process allocates for itself before main and for its output: at most 8 KB in a few objects.
+        // The process allocates some memory for itself, before main and for its output: at most 8 KB in a few objects.
         let own = if name.ends_with("space") { 8_000.0 } else { 4.0 };
         assert!(
             (mean - truth).abs() <= STANDARD_ERRORS * error + own,

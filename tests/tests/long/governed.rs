@@ -15,7 +15,7 @@ fn governed(arguments: &str) -> Run {
     arguments.split(' ').fold(run.env("RAMSON_MAX_OVERHEAD", "1"), Run::arg)
 }
 
-/// What the runs of one quantity come to.
+/// Errors of the estimates of one quantity, over all runs.
 struct Errors {
     all: Vec<f64>,
     covered: usize,
@@ -67,7 +67,7 @@ fn estimates_are_unbiased_while_the_interval_rises_and_falls() {
     }
     for (errors, name) in errors.iter().zip(ESTIMATES) {
         let (mean, standard_error) = (errors.mean(), errors.standard_error());
-        // What the process allocates for itself before main and for its output: at most 8 KB in a few objects.
+        // The process allocates some memory for itself, before main and for its output: at most 8 KB in a few objects.
         let own = if name.ends_with("space") { 8_000.0 } else { 4.0 };
         assert!(
             mean.abs() <= STANDARD_ERRORS * standard_error + own,

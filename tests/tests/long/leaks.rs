@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// What is freed within half a second is churn: the program lives for seconds.
+/// Least age: blocks freed within half a second are churn, because the program lives for seconds.
 const SOON: [&str; 2] = ["--min-age", "500ms"];
 
 fn say(scratch: &Scratch, arguments: &[&str]) -> Outcome {
@@ -134,7 +134,7 @@ fn gates_trip_on_growth_only_and_what_is_known_is_hidden() {
     assert_eq!(listed.status, 4);
     let json = Json::parse(&say(&scratch, &["leaks", &path, "--json"]).good().text());
     assert_eq!(json.text("answer.cannot_tell"), "too-short");
-    // What one process is known for is hidden in another.
+    // A baseline of one process hides the same stacks in another.
     let baseline = gate(&["--fail-on", "growing", "--baseline", &path]);
     assert_eq!(baseline.status, 0);
     assert!(
@@ -174,7 +174,7 @@ fn growth_is_measured_over_a_window_and_since_a_mark() {
         assert!(growth.number("bytes_per_hour.value") > 0.0, "{how:?}");
     }
     too_short_a_window_is_refused(&scratch, text(&path));
-    // So early the first tooth of the sawtooth may be known, too.
+    // The first tooth of the sawtooth may be in the baseline, too, because the baseline is so early.
     let known = suspects(&scratch, &[text(&path), "--baseline", &early]);
     assert!(known.number("known") >= 2.0 && !verdicts(&known).contains_key("site_leak"));
     drop(running);

@@ -1,5 +1,5 @@
-//! What `make test-long` runs: other releases of the C library, hostile programs, distributions of draws, programs that need an idle machine, waits of
-//! the real length, the tutorials.
+//! Tests that `make test-long` runs: other releases of the C library, hostile programs, distributions of draws, programs that need an idle
+//! machine, waits of the real length, the tutorials.
 
 mod estimates;
 mod governed;

@@ -1,4 +1,4 @@
-//! What holds of the C library of this machine holds of older and newer ones: `ramson explain`, `ramson trim` and the library itself.
+//! `ramson explain`, `ramson trim` and the library work with older and newer C libraries as with that of this machine.
 //!
 //! A version that is newer than all that are known must be refused by name.
 
@@ -14,7 +14,7 @@ use std::fs;
 const NEWEST_KNOWN: u32 = 44;
 /// Also the first whose tcaches take blocks that were mapped.
 const FIRST_WITHOUT_FASTBINS: u32 = 43;
-/// What `waits` keeps, at least.
+/// Least bytes that `waits` keeps.
 const KEPT: f64 = 30.0 * MIB;
 
 fn known() -> impl Iterator<Item = Release> {

@@ -15,12 +15,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Of the ways into another root directory, the second leaves no path to it in /proc, and the third has namespaces of all kinds.
+/// Ways into another root directory. The second leaves no path to it in /proc, and the third has namespaces of all kinds.
 const WAYS: [&str; 3] = ["chroot", "pivot", "bubblewrap"];
-/// Where it puts its profile.
+/// Directory of the program's profiles, below its root directory.
 const PROFILES: &str = "var/tmp/ramson-0";
 
-/// What runs the program as a user of its own user namespace, who is root there, and with process IDs of its own.
+/// The command that runs the program as root of its own user namespace, with process IDs of its own.
 fn bubblewrap(root: &Path) -> Command {
     let mut command = clean("bwrap");
     command.args(["--unshare-user", "--unshare-pid", "--unshare-ipc", "--uid", "0", "--gid", "0"]);

@@ -20,7 +20,7 @@ fn dead_redis(scratch: &Scratch) -> String {
     found.unwrap().path().to_str().unwrap().to_owned()
 }
 
-/// What `go tool pprof`, whose parser is that of the scrapers, makes of a profile.
+/// Output of `go tool pprof`, which has the same parser as the scrapers, for a profile.
 #[track_caller]
 fn top(scratch: &Scratch, body: &[u8], options: &[&str]) -> String {
     let file = scratch.file("scraped.pb.gz", body);

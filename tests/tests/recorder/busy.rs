@@ -12,7 +12,7 @@ use std::process::Stdio;
 const Z_95: f64 = 1.959_964;
 /// Standard errors that an estimate may lie off: one of 15,000 lies farther.
 const STANDARD_ERRORS: f64 = 4.0;
-/// What the program allocates and does not count: its list of threads, and its output's buffer.
+/// Most bytes that the program allocates and does not count: its list of threads, and its output's buffer.
 const BESIDES_BYTES: f64 = 8192.0;
 
 /// The report of a process closes, and no sample of it, nor of any other one with a profile there, lacks what it should have.

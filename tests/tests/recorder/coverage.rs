@@ -1,4 +1,5 @@
-//! What did not come from malloc is said, with its share of the anonymous memory and the reason; what it sees needs no word.
+//! Reports name memory that did not come from malloc, with its share of the anonymous memory and the reason; memory that ramson sees needs
+//! no word.
 
 use ramson_tests::preload;
 use ramson_tests::servers::*;

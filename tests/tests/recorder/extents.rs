@@ -1,5 +1,5 @@
-//! What the program maps itself, from 1 MiB on, is counted exactly at every interval, apart from
-//! the heap, at its caller, and answers as it would without us.
+//! Mappings that the program makes itself, from 1 MiB on, are counted exactly at every interval, apart from the heap, at their caller. The
+//! calls answer as they would without ramson.
 
 use ramson_format::{Health, Kind};
 use ramson_reader::{Snapshot, Stack};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
-/// What a mapping of 1 MiB and 5,000 bytes takes.
+/// Bytes that a mapping of 1 MiB and 5,000 bytes takes.
 const ODD: u64 = MIB + 8192;
 
 fn run(part: &str) -> (Run, PathBuf) {
@@ -40,7 +40,7 @@ fn site(alloc: [u64; 2], freed: [u64; 2], live: [u64; 2]) -> Site {
     }
 }
 
-/// What all corners come to. A hole is for the reader to find.
+/// Expected counts of all corner cases. A hole is for the reader to find.
 fn corner_sites() -> Vec<(&'static str, Site)> {
     vec![
         ("site_constructor", site([1, 7 * MIB], [0, 0], [1, 7 * MIB])),

@@ -1,4 +1,4 @@
-//! What threads allocate while the profile file is being made is not missing from it.
+//! Allocations that threads make while the profile file is being made are not missing from it.
 //!
 //! The seed of a process comes from the kernel, so runs differ. Bounds are wide enough that a correct library fails one of
 //! these tests less than once in 5,000 times. `START_RUNS` sets another number of runs.

@@ -108,7 +108,7 @@ impl Whole {
     }
 }
 
-/// What a sample says, with the frames of its stack instead of a number.
+/// Content of a sample, with the frames of its stack instead of the stack's number.
 type Told<'a> = (u64, u64, u64, u64, u32, &'a [LookupAddress]);
 
 fn told<'a>(snapshot: &'a Snapshot, sample: &LiveSample) -> Told<'a> {
@@ -315,7 +315,7 @@ impl Drop for KilledOnDrop {
     }
 }
 
-/// What holds at every instant. Each thread may be in the middle of one record.
+/// Fails unless the snapshot keeps the rules that hold at every instant. Each thread may be in the middle of one record.
 #[track_caller]
 fn assert_consistent(snapshot: &Snapshot) {
     for defect in &snapshot.defects {

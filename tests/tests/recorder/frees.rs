@@ -5,7 +5,7 @@ use ramson_reader::{Freed, Snapshot, Stack};
 use ramson_tests::servers::*;
 use ramson_tests::{Finished, Run, Symbols, health, program};
 
-/// Of a program that remembers its frees.
+/// Prepares a run of the program with recent frees remembered.
 fn run(arguments: &[&str]) -> Run {
     plain(arguments).env("RAMSON_FREES", "1024")
 }

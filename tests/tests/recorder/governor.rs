@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const BOUND: f64 = 0.01;
-/// What a storm is held at may lie above the bound by this.
+/// Factor by which the overhead in a storm may lie above the bound.
 const SLACK: f64 = 1.3;
 /// The governor decides ten times a second at most.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
@@ -115,7 +115,7 @@ fn the_report_says_by_how_much_a_raised_interval_widened_the_estimate() {
     let widening = json.number("recording.widening");
     assert!(widening > 0.2, "{widening}");
     let configured = variance / (1.0 + widening).powi(2);
-    // Of blocks of 60,000 bytes e^−15 are missed, of those of 4,000 the variance is 0.58 of T times their bytes.
+    // Sampling misses e^−15 of the blocks of 60,000 bytes; for the blocks of 4,000 bytes the variance is 0.58 of T times their bytes.
     assert!((0.4..1.0).contains(&(configured / (4096.0 * truth))), "{configured} {truth}");
     assert!(json.number("recording.most_interval_bytes") > 8192.0);
     assert!(report(&[]).contains(" by the overhead limit; ± of live is "), "{}", report(&[]));

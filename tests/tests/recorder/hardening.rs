@@ -1,4 +1,4 @@
-//! What must never harm a program: confinement, jumps out of ramson's own frames, files that others take away, processes that
+//! Situations that must never harm a program: confinement, jumps out of ramson's own frames, files that others take away, processes that
 //! share a directory or an output.
 
 use ramson_format::{Health, flags, state};
@@ -187,7 +187,7 @@ fn container(directory: &Directory) -> Run {
     run.env("RAMSON_DIR", directory.path()).env("RAMSON_KEEP", "")
 }
 
-/// What `ramson list` says of the running containers: process IDs and profiles.
+/// Running containers in the output of `ramson list`: process IDs and profiles.
 fn listed(directory: &Directory) -> Vec<(u32, String)> {
     let mut list = std::process::Command::new(ramson_program());
     list.args(["list", "-n", "0"]).env("RAMSON_DIR", directory.path());

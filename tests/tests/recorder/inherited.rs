@@ -21,7 +21,7 @@ fn shell(scratch: &Scratch, is_under_ramson: bool, script: &str) -> Command {
     command
 }
 
-/// What the script says and how it ends, without and with ramson.
+/// Runs the script without and with ramson, and returns both outcomes.
 fn both(script: &str) -> [Outcome; 2] {
     let scratch = Scratch::new();
     [false, true].map(|is_under_ramson| finish(&mut shell(&scratch, is_under_ramson, script)))

@@ -1,4 +1,4 @@
-//! What libramson.so is: its fast paths, what it exports, and what it asks of the program that it is loaded into.
+//! Properties of libramson.so: its fast paths, what it exports, and what it asks of the program that it is loaded into.
 
 use ramson_tests::attaching::told;
 use ramson_tests::servers::*;

@@ -41,7 +41,7 @@ fn what_is_left_of_lost_records_is_a_lower_bound_wherever_it_is_shown() {
         assert_is_part(&json, path);
     }
     assert_terms_add_up(&json);
-    // Of the allocator's own figures nothing is lost.
+    // The allocator's own figures are complete.
     assert!(term(&json, "live") > 14.0 * MIB, "{json:?}");
     for arguments in [&["leaks", &pid][..], &["top", &pid, "--once"]] {
         let text = say(&scratch, arguments);

@@ -1,4 +1,4 @@
-//! What happens in the program: what is recorded, and that the program does not notice.
+//! Tests of what happens in the program: what ramson records, and that the program does not notice.
 
 mod busy;
 mod coverage;

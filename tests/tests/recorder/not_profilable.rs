@@ -132,7 +132,7 @@ fn a_program_that_gains_privileges_runs_without_a_profile_and_one_that_gains_non
     assert_unprofiled(&run_as_nobody(&scratch, &privileged), 7, "sudo -u '#0' ramson run");
 
     let capable = with_mode(&scratch, &ordinary, "capable", 0o755);
-    // Of revision 2, effective: CAP_CHOWN, which containers have, too.
+    // An attribute of revision 2, effective, with CAP_CHOWN, which containers have, too.
     let capabilities: Vec<u8> = [0x0200_0001_u32, 1, 0, 0, 0].map(u32::to_le_bytes).concat();
     rustix::fs::setxattr(&capable, "security.capability", &capabilities, XattrFlags::empty())
         .unwrap();

@@ -60,7 +60,7 @@ fn perf_and_the_kernel_find_the_probes_and_their_semaphores_in_the_file() {
     assert_eq!(section(".probes").1 % 4096, 0);
 }
 
-/// Where the library begins in process `pid`.
+/// Address at which the library begins in process `pid`.
 fn base_of_library(pid: u32) -> u64 {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it runs");
     let name = library().to_str().expect("a path in UTF-8");
@@ -81,7 +81,7 @@ fn run_on(traced: &Traced, mut hit: impl FnMut(&libc::user_regs_struct)) {
     }
 }
 
-/// What the program says that it made: address and size.
+/// Blocks that the program says it made: address and size.
 fn made(child: &mut Child) -> Vec<(u64, u64)> {
     let mut output = String::new();
     child.stdout.take().expect("piped").read_to_string(&mut output).expect("text");
@@ -155,7 +155,7 @@ fn bpftrace_sees_each_allocation_and_free_where_the_kernel_lets_it_run() {
         return not_here(&format!("bpftrace: {}", String::from_utf8_lossy(&trial.stderr)));
     }
     let scratch = Scratch::new();
-    // What the program raises for another listener is ignored, also after exec.
+    // The program ignores the signals that it raises for another listener, also after exec.
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' USR1; exec \"$0\" probes"]).arg(program("frees.c"));
     preload(&mut command, "1").env("RAMSON_DIR", scratch.open_directory("profiles"));
@@ -185,7 +185,7 @@ fn bpftrace_sees_each_allocation_and_free_where_the_kernel_lets_it_run() {
     let made = made(&mut child);
     assert!(child.wait().expect("it ends").success());
     wait_until("bpftrace ends with it", has_ended);
-    // What was said before the second part is heard, too; of that part each is certain.
+    // The listener hears events from before the second part, too; each event of the second part is certain to be heard.
     let log = fs::read_to_string(&log).expect("it has written");
     assert_eq!(made.len(), 6);
     for (address, size) in made {

@@ -309,7 +309,7 @@ fn a_file_system_that_fills_up_later_costs_records_and_not_the_program() {
     assert_eq!(snapshot.defects, []);
     assert!(health(&snapshot, Health::DroppedLive) > 1000);
     assert!(health(&snapshot, Health::GrowFailures) > 0);
-    // What is allocated is counted even where it is not followed.
+    // Allocations are counted even if there is no room to follow their blocks.
     let site = &sites(&snapshot, &program)["site_work"];
     assert_eq!(site.alloc_objects, 4 * 10_000 * 4);
     assert_eq!(site.alloc_bytes, 4 * 10_000 * (301 + 302 + 303 + 304));

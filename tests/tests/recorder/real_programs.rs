@@ -11,7 +11,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a profiled program must leave.
+/// Facts that the profiles of a program must show.
 struct Expected<'a> {
     /// Base name of its executable.
     executable: &'a str,

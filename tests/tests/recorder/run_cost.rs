@@ -1,4 +1,4 @@
-//! What `ramson run` does around a program that ends well. Calls are counted, as times depend on the machine.
+//! Costs of `ramson run` around a program that ends well. The tests count calls, because times depend on the machine.
 
 use ramson_tests::servers::*;
 use std::fs;

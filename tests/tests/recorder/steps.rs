@@ -77,7 +77,7 @@ impl Watch {
         has_changed
     }
 
-    /// What was committed before is there, and nothing is there that was not made.
+    /// Fails unless every record that was committed before is there, and no record is there that was not made.
     fn check(&mut self) {
         let now = match (read_bytes(&self.bytes), &self.latest) {
             (Ok(now), _) => now,
@@ -144,7 +144,7 @@ fn copy_part(file: &File, bytes: &mut [u8], offset: u64, length: u64) -> bool {
 }
 
 impl Watch {
-    /// What was freed, and nothing else, was seen among recent frees.
+    /// Fails unless exactly the freed blocks were seen among recent frees.
     fn check_freed(&self, freed: &HashSet<u64>) {
         let remembered: HashSet<_> = self.freed.iter().map(|&(address, ..)| address).collect();
         assert_eq!(&remembered, freed);
@@ -169,7 +169,7 @@ fn output_of(child: &mut Child) -> String {
     output
 }
 
-/// What the program says that it allocated or mapped: address, size, and whether it stays.
+/// Blocks or mappings that the program says it made: address, size, and whether it stays.
 fn told(output: &str, what: &str) -> Vec<(u64, u64, bool)> {
     let number = |text: &str, radix| u64::from_str_radix(text, radix).expect("a number");
     let lines = output.lines().filter(|line| line.starts_with(what));
@@ -195,13 +195,13 @@ fn a_program_killed_at_any_store_leaves_every_record_committed_before() {
         match traced.wait() {
             Stop::Signal(libc::SIGUSR1) => {
                 is_watched = !is_watched;
-                // What happened unwatched.
+                // Changes happened unwatched, so the latest snapshot must not be compared.
                 watch.latest = None;
                 if code.is_empty() {
                     code = code_of_library(child.id());
                 }
             }
-            // Of attaching, which may come before or after exec.
+            // Stops by attaching, which may come before or after exec.
             Stop::Signal(libc::SIGSTOP | libc::SIGTRAP) if !is_watched => {}
             Stop::Signal(libc::SIGTRAP) => {
                 steps += 1;

@@ -168,7 +168,7 @@ fn files_of_other_tools_are_served_too_and_standard_input_is_not() {
     let printed = say(&scratch, &["report", file, "--json", "--view", "top"]).good().text();
     assert_eq!(served, printed);
     assert!(!serving.get("/p/f1/debug/pprof/heap").good().body.is_empty());
-    // What cannot be read any more is named, and why.
+    // The answer names a file that cannot be read any more, and why.
     std::fs::remove_file(&collapsed).unwrap();
     let gone = serving.get("/api/v1/flame");
     assert!(gone.status == 404 && gone.text().contains(file), "{gone:?}");

@@ -53,7 +53,7 @@ fn nodes(flame: &Value, of: &str) -> Vec<(usize, Option<String>, i64, i64, i64)>
         .collect()
 }
 
-/// What the picture lacks at the zoomed frame or at any below it, in the unit of its values.
+/// Sum of the values that the picture lacks at the zoomed frame or at any below it, in the unit of its values.
 fn missing(flame: &Value) -> i64 {
     let zoomed = nodes(flame, "path").pop();
     let whole = flame["total"]["value"]["value"].as_i64().unwrap();

@@ -166,7 +166,7 @@ fn an_interrupt_ends_it_and_leaves_no_socket() {
     serving.running.signal("INT");
     assert_eq!(code(serving.running.wait()), 0);
     assert!(!socket.exists());
-    // What a killed one leaves is not in the way.
+    // The socket of a server that was killed is not in the way.
     let mut killed = start();
     killed.running.signal("KILL");
     killed.running.wait();

@@ -1,4 +1,4 @@
-//! What `ramson serve` has beside documents: what it has seen, source code, actions, a browser; and what stands for a process.
+//! Features of `ramson serve` in addition to documents: what it has seen, source code, actions, a browser; and what stands for a process.
 
 use ramson_tests::forged::{Forged, STRANGER, give};
 use ramson_tests::keeping::Keeping;
@@ -57,7 +57,7 @@ fn a_stream_says_what_a_process_holds_and_ends_with_it_and_what_was_seen_stays()
     assert!(has_exited(&seen), "{seen}");
     assert_eq!(seen["all"].as_f64().unwrap(), seen["moments"].as_array().unwrap().len() as f64);
     assert!(seen["all"].as_f64().unwrap() >= 2.0 && seen["steps"].is_array());
-    // Where the terms of RSS were read, they add up to it.
+    // The terms of RSS add up to RSS in each moment that has them.
     let split = seen["moments"].as_array().unwrap().iter().filter(|it| it["terms"].is_object());
     let split: Vec<&Value> = split.collect();
     assert!(!split.is_empty(), "{seen}");
@@ -69,7 +69,7 @@ fn a_stream_says_what_a_process_holds_and_ends_with_it_and_what_was_seen_stays()
     let one = serving.get(&format!("/api/v1/p/{pid}/moments?rows=1")).good().text();
     assert_eq!(json(&one)["moments"].as_array().unwrap().len(), 1);
     assert_eq!(serving.get(&format!("/api/v1/p/{pid}/moments?rows=x")).status, 400);
-    // Of one that ended before, there is only that.
+    // The stream of a process that ended before consists of its end only.
     let all: Vec<Value> = events(&serving, &pid).collect();
     assert_eq!(all.len(), 1);
     assert_eq!(all[0]["ended"].as_str(), Some("exited 0"));

@@ -6,13 +6,13 @@ use ramson_tests::several::redis;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// What one scraper does.
+/// Requests of one scraper.
 struct Scraper {
     name: &'static str,
     user_agent: &'static str,
-    /// Of the live and allocated memory, by default.
+    /// Path from which it takes live and allocated memory, by default.
     memory_path: &'static str,
-    /// Of other profiles, which it asks for by default, too.
+    /// Paths of other profiles, which it asks for by default, too.
     other_paths: &'static [&'static str],
     /// How long it waits for a profile, by default.
     timeout: Duration,
@@ -75,7 +75,7 @@ fn dead_redis(scratch: &Scratch) -> String {
     found.unwrap().path().to_str().unwrap().to_owned()
 }
 
-/// What `go tool pprof`, whose parser is that of the scrapers, makes of a profile.
+/// Output of `go tool pprof`, which has the same parser as the scrapers, for a profile.
 #[track_caller]
 fn top(scratch: &Scratch, body: &[u8], options: &[&str]) -> String {
     let file = scratch.file("scraped.pb.gz", body);

@@ -20,7 +20,7 @@ fn near(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-6 * one.abs().max(1.0)
 }
 
-/// Of the frames that the tree begins with.
+/// Sum over the frames that the tree begins with.
 fn first_frames(flame: &Value, column: &str) -> f64 {
     let of = |name: &str| flame["nodes"][name].as_array().unwrap().iter().map(|it| it.as_f64());
     of("depth").zip(of(column)).filter(|(depth, _)| *depth == Some(0.0)).filter_map(|it| it.1).sum()
@@ -50,7 +50,7 @@ fn a_tree_is_coloured_by_the_ages_that_the_report_has() {
     assert_eq!(nodes.len(), flame["nodes"]["cum"].as_array().unwrap().len());
     let plain = json(&serving.get("/api/v1/flame").good().text());
     assert!(plain["tint"].is_null() && plain["nodes"]["tint"].is_null());
-    // What was allocated and freed has no age.
+    // Memory that was allocated, live or freed, has no age.
     let refused = serving.get("/api/v1/flame?colour=age&count=alloc_space");
     assert_eq!(refused.status, 400, "{}", refused.text());
     let foreign = scratch.path("holds.pb.gz");
@@ -94,7 +94,7 @@ fn a_tree_is_coloured_by_the_change_that_the_comparison_has() {
         let total = number(&diff, "/total/value");
         assert!(total != 0.0 && (change - total).abs() <= 2.0 + frames, "{change} {total}");
     }
-    // Of what runs on, only that it is earlier than a moment.
+    // The process runs on, so only the sign of the change from now to the earlier mark is known.
     let now = json(&serving.get("/api/v1/flame?old=now&at=mark:before").good().text());
     assert!(number(&now, "/tint/figure/value") < 0.0, "{now}");
 }

@@ -1,4 +1,4 @@
-//! Where no profile could be made: the true cause is said, and what another user put in the way of root's is no cause.
+//! Programs that could not be profiled: ramson says the true cause, and what another user put in the way of root's is no cause.
 
 use ramson_tests::servers::*;
 use ramson_tests::{library, program};

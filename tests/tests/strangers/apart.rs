@@ -1,4 +1,5 @@
-//! What others own is read by helpers: with whose rights, what they may take, and that honest files are read as ever.
+//! Helpers read the files of other users. The tests check whose rights helpers have, what they may take, and that honest files are read as
+//! ever.
 
 use ramson_format::{PAGE_BYTES, REGION_KINDS, RegionKind};
 use ramson_tests::forged::*;
@@ -30,7 +31,7 @@ fn recorded(scratch: &Scratch) -> (PathBuf, PathBuf) {
 #[track_caller]
 fn text_of(scratch: &Scratch, arguments: &[&str]) -> String {
     let mut command = ramson(scratch);
-    // What was learned of one's own files must not help.
+    // The cache directory is a new one, because what was learned of one's own files must not help.
     command.env("XDG_CACHE_HOME", scratch.path("no-cache"));
     let text = finish(command.args(arguments)).good().text();
     fs::remove_dir_all(scratch.path("no-cache")).ok();

@@ -94,7 +94,7 @@ fn a_stranger_s_file_beside_the_output_does_not_change_the_status() {
 #[test]
 fn a_directory_that_is_not_its_user_s_is_left_out_and_a_line_says_so() {
     let scratch = Scratch::new();
-    // Where everyone may put files, too, its owner's are the only ones that count.
+    // In a directory where everyone may put files, only its owner's files count.
     let script = "mkdir -m 777 /var/tmp/ramson-1501 /var/tmp/ramson-1502\n\
                   for user in 1501 1502; do cp $forged /var/tmp/ramson-$user/1-$user.ramson; done\n\
                   chown -R 1501 /var/tmp/ramson-*\n\
@@ -116,7 +116,7 @@ fn of_a_stranger_s_directory_so_many_files_are_looked_at_and_a_line_says_so() {
                   cp $forged /var/tmp/ramson-1502/1-1502.ramson\n\
                   (cd /var/tmp/ramson-1501 && seq -f %.0f-1.ramson 10001 | xargs touch)\n\
                   chown -R 1501 /var/tmp/ramson-1501; chown -R 1502 /var/tmp/ramson-1502\n";
-    // What runs is found by what it has mapped, wherever its file is among the others.
+    // A running process's profile is found by what the process has mapped, wherever the file is among the others.
     let lists = "as 1501 $ramson run --interval 4K -- $hides > /var/tmp/said &\n\
                  for _ in $(seq 1000); do grep -q ready /var/tmp/said && break; sleep 0.01; done\n\
                  profile=$(find /var/tmp/ramson-1501 -name '*.ramson' ! -name '*-1.ramson')\n\

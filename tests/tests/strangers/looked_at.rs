@@ -9,11 +9,11 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Of a command that looks at one process.
+/// Most CPU time of a command that looks at one process.
 const MOST_SECONDS: f64 = 1.0;
 const MOST_BYTES: f64 = 200.0 * MIB;
 
-/// That looking at a stranger's process costs no more than looking at any.
+/// Fails unless looking at a stranger's process costs no more than looking at any.
 #[track_caller]
 fn assert_cheap(how: &str) {
     let scratch = Scratch::new();
@@ -106,7 +106,7 @@ impl Drop for FileSystem {
 
 #[test]
 fn a_file_with_the_number_of_another_s_profile_is_not_that_profile() {
-    /// Of `pid` in the header (format/FORMAT.md).
+    /// Offset of `pid` in the header (format/FORMAT.md).
     const PID_OFFSET: u64 = 20;
     let scratch = Scratch::new();
     let mut honest = clean(program("exits.c"));

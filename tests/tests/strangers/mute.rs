@@ -23,7 +23,7 @@ fn mute(scratch: &Scratch, how: &str) -> (Talking, u32) {
     (talking, pid)
 }
 
-/// What a command says within its time.
+/// Runs a command, fails unless it ends within its time, and returns its output and costs.
 #[track_caller]
 fn answer(scratch: &Scratch, words: &[&str]) -> Cost {
     answer_within(scratch, None, words)
@@ -64,7 +64,7 @@ fn it_is_a_line(scratch: &Scratch, pid: u32, command: &str) {
     assert!(command == "trim" || one.text.contains(&silence(pid)), "{one:?}");
 }
 
-/// Of a process that does not answer in this way. All commands at once: each waits by itself.
+/// Fails unless each command reports a process that does not answer in this way. All commands run at once, because each waits by itself.
 fn a_silent_process_is_a_line(how: &str) {
     let scratch = &Scratch::new();
     let mut honest = clean(program("exits.c"));
@@ -179,7 +179,7 @@ fn a_file_that_does_not_answer_where_root_looks_is_left_alone() {
     ["runs", "ends"].into_iter().for_each(a_path_here_is_left_alone);
 }
 
-/// What a command has opened it closes when it ends, if not before.
+/// A command closes a file that it opened when it ends, if not before.
 #[test]
 fn a_file_whose_closing_is_never_answered_is_left_alone() {
     for how in ["closes", "covers"] {
