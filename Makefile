@@ -50,7 +50,7 @@ dist: build
 	@! objdump -T target/dist/ramson | grep -E 'GLIBC_2\.(1[89]|[2-9][0-9])'
 	@ls -l target/dist/ramson
 
-# That file in a wheel for every Linux with glibc 2.17 or newer, checked and installed once.
+# Packs target/dist/ramson in a wheel for every Linux with glibc 2.17 or newer; the wheel is checked and installed once.
 wheel: dist
 	packaging/wheel target/dist
 

@@ -1,4 +1,4 @@
-"""What explain --ask predicts that a trim returns, of jemalloc and tcmalloc, beside what it returns; heaps from fixed seeds."""
+"""Bytes that explain --ask predicts a trim to return, of jemalloc and tcmalloc, beside those it returns; heaps from fixed seeds."""
 
 import json
 import signal

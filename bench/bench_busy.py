@@ -15,7 +15,7 @@ from table import Row, Table
 
 KIB, MIB = 1 << 10, 1 << 20
 BETWEEN_LOOKS = 0.05
-# What a process takes before its governor has seen some of it is not what it is held at.
+# The share that ramson takes before the governor has seen some of it is not the one that a process is held at.
 SETTLED_SECONDS = 2
 BOUND, HELD = 0.015, (0.007, 0.013)
 IDLE_SECONDS = 300
@@ -57,7 +57,7 @@ def cases(plan):
 
 
 def dominated(plan):
-    """Where nothing but samples costs: without a bound, compared with the same under hooks that take none, and held at the bound."""
+    """Loops in which nothing but samples costs: without a bound, compared with the same under hooks that take none, and held at the bound."""
     count = plan.count(400_000_000, 60_000_000)
     return [Case("malloc and free only, no bound, against hooks alone", Busy("pairs", 1, count), 4 * KIB, bound="off", beside="hooks"),
             Case("malloc and free only, held", Busy("pairs", 1, count * 2), 4 * KIB, beside=None)]
@@ -90,7 +90,7 @@ class Look:
 
 
 def look(path):
-    """None: it is not finished, or gone."""
+    """One look at a profile; None: the profile is not finished, or gone."""
     try:
         with open(path, "rb") as file:
             header = file.read(HEADER_BYTES)
@@ -139,7 +139,7 @@ class Watch:
         return max((found.interval / found.configured for found in self.all() if found.configured), default=math.nan)
 
     def share(self, after_seconds=0):
-        """Of all processes' CPU time, by ramson's own count."""
+        """Share of all processes' CPU time, by ramson's own count."""
         slow_ns = cpu_ns = 0
         for looks in self.looks.values():
             settled = [found for found in looks if found.time - looks[0].time >= after_seconds and found.cycles_per_ns]
@@ -262,7 +262,7 @@ def dominated_gates(case, plain, ours, beside):
         text = f"{percent(min(shares))} to {percent(max(shares))}"
         return [Row(f"{what}: own count after {SETTLED_SECONDS} s", ramson=text, target="0.7 to 1.3 %",
                     is_met=HELD[0] <= min(shares) and max(shares) <= HELD[1])]
-    # Of sums, as one run's difference may be noise alone; the interval by leaving one run out at a time.
+    # Ratio of sums, because one run's difference may be noise alone; the interval comes from leaving one run out at a time.
     pairs = list(zip(ours, plain))
     ratio = own_over_side(pairs)
     others = [own_over_side(pairs[:index] + pairs[index + 1:]) for index in range(len(pairs))]

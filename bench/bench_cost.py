@@ -14,7 +14,7 @@ from measure import Series, interleave, results_of, run
 
 HEAD = ["what", "plain", "ramson", "jemalloc", "tcmalloc", "heaptrack"]
 NONE = "–"
-# What each is compared with.
+# Base that each profiler is compared with.
 BASE = {"ramson": "plain", "jemalloc prof": "jemalloc", "tcmalloc prof": "tcmalloc", "heaptrack": "plain"}
 MIB = 1 << 20
 
@@ -74,7 +74,7 @@ def builds(plan):
     return interleave(profilers(), plan.rounds(11, 3), bench_children.make_objects)
 
 
-# What it says, how it is measured, how the plain program's figure and what is added are printed.
+# Name of each row, how it is measured, how the plain program's figure and what is added are printed.
 ROWS = [
     ("malloc + free, 100 B", lambda plan: pairs(plan, 100, 0, 5_000_000, False), ("ns", 1, 1), None),
     ("worst: malloc + free, 1 MiB; 86 of 100 are samples", lambda plan: pairs(plan, 1 << 20, 0, 200_000, False), ("ns", 1, 0), None),
@@ -112,7 +112,7 @@ def cells(series, unit, percent_digits):
 
 
 def ratios(on, off):
-    """Of the rounds; where one was measured more often, of the medians of the other."""
+    """Ratios of the rounds; if one was measured more often, ratios to the median of the other."""
     if len(on.values) == len(off.values):
         return (on / off).values
     return [value / off.median for value in on.values]

@@ -1,4 +1,4 @@
-"""What a look at a process costs: `ramson explain` on heaps of 100-byte blocks, and what the process looks like afterwards."""
+"""Costs of a look at a process: `ramson explain` on heaps of 100-byte blocks, and what the process looks like afterwards."""
 
 import os
 import pathlib
@@ -18,7 +18,7 @@ MOST_OWN_MIB = 200
 MOST_SECONDS = 60
 GIB = 1 << 30
 MIB = 1 << 20
-# What of the blocks is freed, in percent; and whether blocks are freed at random or in runs of some thousand.
+# Share of the blocks that is freed, in percent; and whether blocks are freed at random (0) or in runs of some thousand (1).
 HEAPS = {"all live": (0, 0), "1 % freed at random": (1, 0), "half freed at random": (50, 0), "half freed, in runs": (50, 1)}
 
 
@@ -47,7 +47,7 @@ def tables(plan):
 
 
 class Look:
-    """What looks at one program cost, and told."""
+    """Costs and results of looks at one program."""
 
     def __init__(self):
         self.cpu, self.own_bytes, self.grown, self.error = None, 0, 0, 0.0

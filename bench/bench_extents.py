@@ -23,7 +23,7 @@ def tables(plan):
 
 
 def unrecorded_table(plan):
-    """What begins and ends with no extent leaves the hook by its fast path."""
+    """Calls that begin and end no extent leave the hook by its fast path."""
     variants = {"plain": machine.environment(), "ramson": machine.ramson()}
     least, most = 1_000, 11_000
     rows = []

@@ -11,7 +11,7 @@ from measure import MeasurementError, Series, apart
 from table import Row, Table
 
 GENERATOR = machine.ROOT / "target/release/examples/large"
-# Of the whole command, user and system: on two idle cores it cannot take longer than that.
+# Most CPU time of the whole command, user and system: on two idle cores the command cannot take longer than that.
 MOST_SECONDS = 2
 MOST_BYTES = 1 << 30
 # Collapsed stacks are not held: what is, are the distinct ones.

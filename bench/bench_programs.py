@@ -1,4 +1,4 @@
-"""What real programs pay: redis SET and GET, python's json, a sqlite query, a C++ compiler. Instructions and CPU time."""
+"""Costs for real programs: redis SET and GET, python's json, a sqlite query, a C++ compiler. Instructions and CPU time."""
 
 import dataclasses
 import os
@@ -13,7 +13,7 @@ TARGET_RATIO = 1.015
 TARGET = "≤ +1.5 %"
 # Which blocks are sampled is chance, and a sample that lives beside a busy block costs: the median counts, the range shows.
 REDIS_RUNS = 3
-# What is compared with the target is measured several times, peers once.
+# Variants that are compared with the target are measured several times, peers once.
 OURS = ("plain", "ramson")
 # A variable of the environment moves the heap, and glibc then merges and splits otherwise: ±0.2 % of python's instructions.
 LAYOUTS = [{"BENCH_LAYOUT": "x" * length} for length in (1, 20, 70)]

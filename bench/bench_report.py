@@ -80,6 +80,6 @@ def symbols_table(plan):
 
 
 def seconds_in(line):
-    """What Rust prints for a Duration at the end of a line."""
+    """Seconds of a Duration that Rust prints at the end of a line."""
     number, unit = re.search(r"([\d.]+)(ns|µs|ms|s)$", line).groups()
     return float(number) * {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1}[unit]

@@ -15,7 +15,7 @@ def tables(plan):
 
 
 def variants():
-    """What is sampled: nothing, or everything."""
+    """Environments in which nothing or everything is sampled."""
     found = {"plain": machine.environment(), "off": machine.ramson("off"), "all": machine.ramson(1)}
     if machine.has(machine.JEMALLOC):
         found["jemalloc"] = machine.jemalloc(False)

@@ -14,7 +14,7 @@ LOOP = machine.BUILT / "loop"
 FEW, MANY = 100, 1100
 # Once in 20 ms, however many samples there are meanwhile.
 BY_TIME = "Recorder>::end_window"
-# What is measured, how the loop allocates, the interval, and the most that may be added: instructions and cache lines. A larger number
+# Name of each path, how the loop allocates, the interval, and the most that may be added: instructions and cache lines. A larger number
 # needs a reason in the commit that raises it. 1 MiB at 64 KiB: each one is a sample, and by its weight it stands for more than itself.
 PATHS = [
     ("a sample of 1 MiB and its free", ["pairs", 1 << 20], "64K", (2290, 109)),

@@ -118,7 +118,7 @@ def used_by(command, environment, input_path):
 
 
 def check_names(environment, profile):
-    """What does not find the names is fast for the wrong reason."""
+    """Fails unless the names are found: a tool without them is fast for the wrong reason."""
     missing = json.loads(run([machine.RAMSON, "report", "--json", profile], environment))["missing_symbols"]
     if missing:
         raise MeasurementError(f"ramson has no names: {missing}")

@@ -127,6 +127,6 @@ def drain(terminal, seconds):
 
 
 def cpu_seconds_of(pid):
-    """Of all its threads, also those that have ended."""
+    """CPU seconds of all threads of a process, also those that have ended."""
     fields = (pathlib.Path("/proc") / str(pid) / "stat").read_text().rsplit(") ", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND

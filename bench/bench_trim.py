@@ -1,4 +1,4 @@
-"""What periodic trims cost the program: latencies with and without `run --trim-every`, and what came back."""
+"""Costs of periodic trims for the program: latencies with and without `run --trim-every`, and what came back."""
 
 import json
 import random

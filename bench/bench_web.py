@@ -18,7 +18,7 @@ from table import EMPTY, Row, Table
 HERE = machine.ROOT / "bench/web"
 SPEEDSCOPE = "1.25.0"
 PPROF_PORT = 7833
-# Of one step of a viewer.
+# Most seconds for one step of a viewer.
 MOST_SECONDS = 60
 
 
@@ -102,7 +102,7 @@ def tool_version():
 
 
 def look(viewer, address, *words):
-    """What a viewer took."""
+    """Measurements of a viewer."""
     say(f"web: {viewer}")
     finished = subprocess.run(["node", HERE / "measure.mjs", viewer, address, *map(str, words)], capture_output=True, text=True,
                               env=os.environ | {"MOST_MS": str(MOST_SECONDS * 1000)})
@@ -143,7 +143,7 @@ def with_ramson(profile):
 
 def with_pprof(profile):
     address = f"http://127.0.0.1:{PPROF_PORT}/"
-    # What `go tool pprof` runs: it would be a parent of it.
+    # The program that `go tool pprof` runs: `go tool pprof` itself would be a parent of it.
     program = machine.output_of("go", "tool", "-n", "pprof")
     with running([program, "-http", f"127.0.0.1:{PPROF_PORT}", "-no_browser", profile], stderr=subprocess.DEVNULL) as server:
         begin = time.monotonic()

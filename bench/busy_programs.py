@@ -240,7 +240,7 @@ def short_directory():
 
 @contextlib.contextmanager
 def load(name):
-    """What else runs on the machine."""
+    """Other load that runs on the machine."""
     if name == "alone":
         yield
         return
@@ -271,7 +271,7 @@ def tenth_of_a_core():
 
 
 def report(pid, directory):
-    """What `ramson report` says of a process."""
+    """The report of a process."""
     finished = subprocess.run([str(machine.RAMSON), "report", str(pid), "--json"], capture_output=True, text=True,
                               env=machine.environment(RAMSON_DIR=directory))
     if finished.returncode != 0:

@@ -21,7 +21,7 @@ def of(names):
 
 
 def shown(document, names):
-    """What stands between the marks; None if they are not there."""
+    """The text between the marks; None if they are not there."""
     _, mark, after = document.read_text().partition(begin(names) + "\n")
     text, end, _ = after.partition(END)
     return text.strip() if mark and end else None

@@ -1,4 +1,4 @@
-"""Where things are, what they are made from, and on which machine: paths, builds, versions, variants of an environment."""
+"""Paths, builds, versions, variants of an environment: where things are, what they are made from, and on which machine."""
 
 import os
 import pathlib
@@ -34,7 +34,7 @@ JEMALLOC = SYSTEM_LIBRARIES / "libjemalloc.so.2"
 TCMALLOC = SYSTEM_LIBRARIES / "libtcmalloc.so.4"
 C_LIBRARY = "libc.so.6"
 
-# What must be there, and the Debian package that has it. The first group is needed, the second are peers.
+# Commands and files that must be there, and the Debian package that has each. The first group is needed, the second are peers.
 NEEDED = {"gcc": "gcc", "g++": "g++", "valgrind": "valgrind", "nm": "binutils"}
 PEERS = {
     JEMALLOC: "libjemalloc2",
@@ -129,7 +129,7 @@ def output_of(*command):
 
 
 def file_system():
-    """Where the profiles lie. How far a page fault reads ahead decides what the first touch of a file costs."""
+    """File system of the profiles. How far a page fault reads ahead decides what the first touch of a file costs."""
     kind = output_of("df", "--output=fstype", PROFILES).split("\n")[-1]
     device = os.stat(PROFILES).st_dev
     name = f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"

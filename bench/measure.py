@@ -44,7 +44,7 @@ class Series:
         return statistics.median(self.values)
 
     def only(self, index):
-        """Where each round gave several numbers: the series of one of them."""
+        """The series of one number, if each round gave several."""
         return Series(numbers[index] for numbers in self.values)
 
     def text(self, scale=1.0, digits=1):
@@ -189,7 +189,7 @@ def has_hooks(out):
 
 
 def counted_in(function, out):
-    """What a callgrind profile counted in all calls of `function`, by event."""
+    """Counts of a callgrind profile in all calls of `function`, by event."""
     events, sums, is_apart, is_cost_next = [], {}, False, False
     for kind, text in named(out):
         if kind == "cfn":

@@ -15,8 +15,8 @@ OPTIONS = ["--port", 0, "--unixsocket", SOCKET, "--save", "", "--appendonly", "n
            "--enable-debug-command", "yes"]
 VALUE_BYTES = 100
 START_SECONDS = 60
-# What redis does by the clock would count differently on a slower or busier machine: above all, it shrinks and grows
-# a client's reply buffer once a second.
+# Work that redis does by the clock would count differently on a slower or busier machine: above all, redis shrinks and grows a client's
+# reply buffer once a second.
 BY_THE_CLOCK = (["replybuffer", "resizing", 0], ["set-active-expire", 0])
 
 
@@ -75,7 +75,7 @@ class Server:
             machine.environment())
 
     def cpu_ns(self):
-        """What all threads of the server have spent so far."""
+        """CPU time of all threads of the server so far."""
         tasks = (pathlib.Path("/proc") / str(self.process.pid) / "task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
 

@@ -60,7 +60,7 @@ def is_allowed(expression):
 
 
 def sources_of(lock):
-    """What is wrong with where packages come from."""
+    """Faults in where packages come from."""
     for package in tomllib.loads((ROOT / lock).read_text())["package"]:
         name, source = f"{lock}: {package['name']} {package['version']}", package.get("source")
         if source is None and not re.match("(lib)?ramson", package["name"]):

@@ -24,7 +24,7 @@ def cargo(*arguments):
 
 
 def metadata(manifest):
-    """What the locked tree is for our target. Offline, except on a machine that has not fetched it yet."""
+    """The locked tree for our target. Offline, except on a machine that has not fetched it yet."""
     tree = ["metadata", "--locked", "--format-version", "1", "--filter-platform", TARGET, "--manifest-path", manifest]
     answer = cargo(*tree, "--offline")
     if answer.returncode != 0:

@@ -20,12 +20,12 @@ WORK = ROOT / "target/hostile-sources"
 LIBRARY = os.environ.get("RAMSON_LIBRARY", str(ROOT / "target/guest/libramson.so"))
 INTERVALS = ["512K", "1"]
 SECONDS = 300
-# Of the tests, so many must have left a profile at an interval of 1: some never come to allocate.
+# Least share of the tests that must have left a profile at an interval of 1: some never come to allocate.
 LEAST_RECORDED = 0.5
 LIBRARIES = pathlib.Path("/usr/lib/x86_64-linux-gnu")
 DEBUGGING_MALLOC = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
 
-# Of glibc's tests: what they are instead of tests of malloc as a program sees it.
+# Files among glibc's tests that are no tests of malloc as a program sees it, and what they are instead.
 LEFT_OUT = {
     "tst-alloc_buffer": "internal", "tst-dynarray": "internal", "tst-dynarray-fail": "internal", "tst-dynarray-at-fail": "internal",
     "tst-scratch_buffer": "internal", "tst-mallocalign1": "internal", "tst-mallocstate": "internal", "tst-compathooks-off": "internal",
@@ -33,7 +33,7 @@ LEFT_OUT = {
     "tst-interpose-aux-thread": "a part", "tst-interpose-skeleton": "a part", "tst-interpose-static-nothread": "static",
     "tst-interpose-static-thread": "static", "tst-malloc-usable-tunables": "a copy of tst-malloc-usable",
 }
-# What glibc's own headers and make would say; the rest of what its tests need is in support/.
+# Definitions that glibc's own headers and make would give; the rest of what its tests need is in support/.
 GLIBC_PREFIX = """#include <limits.h>
 #define libc_hidden_proto(name)
 #define TIMEOUTFACTOR 10
@@ -148,7 +148,7 @@ def build_mimalloc(source):
     built = WORK / "mimalloc-built"
     built.mkdir(exist_ok=True)
     library = LIBRARIES / "libmimalloc.so.2"
-    # Of its 32 threads, 4 do on the few cores that a test has.
+    # The stress test has 32 threads by default; 4 do on the few cores that a test has.
     stress = ["4", "25", "10"]
     for name, file, flags in [("test-api", "test-api.c", []), ("test-api-fill", "test-api-fill.c", []),
                               ("test-stress", "test-stress.c", []), ("test-stress malloc", "test-stress.c", ["-DUSE_STD_MALLOC"]),

@@ -17,7 +17,7 @@ function ofType(name, schema) {
   return schema.additionalProperties ? `Record<string, ${type(schema.additionalProperties)}>` : "object";
 }
 
-/** What all parts of a schema say together. */
+/** Type that combines all parts of a schema. */
 function type(schema) {
   const all = [];
   if (schema.$ref) all.push(schema.$ref.split("/").at(-1));
@@ -34,7 +34,7 @@ const note = ({ description }) => (description ? `/** ${description.replaceAll("
 const out = ["// Made by types.mjs from docs/schemas.\n"];
 for (const file of (await readdir(schemas)).sort()) {
   const { $defs = {}, properties, required, ...rest } = JSON.parse(await readFile(`${schemas}/${file}`, "utf8"));
-  // What a document has besides what differs from case to case.
+  // Fields that a document has in every case.
   const Fields = { type: "object", properties, required };
   const Document = rest.anyOf || rest.oneOf ? { ...rest, $ref: "Fields" } : Fields;
   const types = Object.entries({ ...$defs, Fields, Document }).map(([name, schema]) => `${note(schema)}export type ${name} = ${type(schema)};\n`);

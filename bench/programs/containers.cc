@@ -1,4 +1,4 @@
-// What cc1plus compiles in the benchmark: templates of the standard library, as everyday C++ has them.
+// Input of cc1plus in the benchmark: templates of the standard library, as everyday C++ has them.
 #include <algorithm>
 #include <map>
 #include <memory>

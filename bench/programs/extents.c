@@ -2,7 +2,7 @@
 //
 //   extents COUNT LIVE kernel|random|small|unmap      -> result PAIR_CPU_NS
 //
-// Where a mebibyte lies: as the kernel chooses, or at random addresses, which V8 asks for. Or 64 KiB, which ramson does not record;
+// A mebibyte lies where the kernel chooses, or at random addresses, which V8 asks for. Or 64 KiB, which ramson does not record;
 // unmap: only unmapped, again and again.
 #include <stdint.h>
 #include <stdio.h>

@@ -21,7 +21,7 @@
 #define LARGE_BYTES (30l << 20)
 #define COLD_BYTES (64 << 10)
 #define LINE_BYTES 64
-// Where the heap cannot grow in place (valgrind), small blocks come from what was left of it first.
+// Small blocks come first from the rest of a heap that cannot grow in place (valgrind).
 #define MAX_ATTEMPTS 5000
 
 struct job {

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-# What Python, node and SQLite hold until their standard input ends.
+# Memory that Python, node and SQLite hold until their standard input ends.
 PYTHON = "held = [bytearray(3000) for _ in range(20000)]; print('ready', flush=True); input()"
 NODE = ("const held = []; for (let i = 0; i < 400; i++) held.push(Buffer.alloc(100000, 1)); "
         "console.log('ready'); process.stdin.resume(); process.stdin.on('end', () => process.exit(0))")

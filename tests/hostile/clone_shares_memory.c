@@ -46,7 +46,7 @@ static void run(const char *name, int flags, const char *way) {
     void *tls = flags & CLONE_SETTLS ? own_tls() : NULL;
     given = NULL;
     pid_t pid = clone(child, stack + STACK, flags | CLONE_VM | SIGCHLD, (void *)way, NULL, tls, NULL);
-    /* Where nobody else allocates, the C library's malloc takes no locks. */
+    /* The C library's malloc takes no locks if nobody else allocates. */
     while (is_threaded && !given) churn(20);
     printf("%s %d\n", name, status_of(pid));
     CHECK(given != NULL);

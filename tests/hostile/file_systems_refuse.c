@@ -1,4 +1,4 @@
-/* Where profiles go, in a mount namespace of its own: a read-only root; a file system full from the start, one that is full
+/* Directories of profiles, in a mount namespace of its own: a read-only root; a file system full from the start, one that is full
    soon, one that is filled, remounted read-only or unmounted while the program runs; never a signal.
    needs: root */
 #include "hostile.h"

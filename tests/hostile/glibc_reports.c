@@ -1,4 +1,4 @@
-/* What glibc says of its heap must be the same to the byte: mallinfo2, malloc_info, malloc_stats, malloc_trim, mallopt, and where
+/* Reports of glibc on its heap must be the same to the byte: mallinfo2, malloc_info, malloc_stats, malloc_trim, mallopt, and where
    in the heap each block lies. So ramson leaves no trace there.
    allocators: glibc (these are its own)
    representative */

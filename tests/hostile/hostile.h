@@ -1,4 +1,4 @@
-/* What hostile programs share: a check that ends the program with its line, memory that is really used, and where ramson lies. */
+/* Parts that hostile programs share: a check that ends the program with its line, memory that is really used, and where ramson lies. */
 #ifndef HOSTILE_H
 #define HOSTILE_H
 #ifndef _GNU_SOURCE
@@ -28,7 +28,7 @@ __attribute__((unused)) static void *used(size_t bytes) {
     return block;
 }
 
-/* So many allocations of changing size, each looked at before it is freed. */
+/* Makes `times` allocations of changing size, and looks at each before it is freed. */
 __attribute__((unused)) static void churn(int times) {
     unsigned char *blocks[16] = {0};
     for (int i = 0; i < times; i++) {

@@ -1,4 +1,4 @@
-/* What mlockall does: as root, where everything new is locked; and as a user whose RLIMIT_MEMLOCK leaves room for the program only, with
+/* Effects of mlockall: as root, where everything new is locked; and as a user whose RLIMIT_MEMLOCK leaves room for the program only, with
    MCL_FUTURE before the first sample and after it. What ramson maps for its first sample under MCL_FUTURE is not taken whole.
    needs: root */
 #include "hostile.h"

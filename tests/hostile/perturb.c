@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What the free lists write into a block of theirs, and leave there: addresses, a random number. */
+/* Bytes that the free lists write into a block of theirs, and leave there: addresses, a random number. */
 enum { LINK_BYTES = 16 };
 
 int main(void) {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What git does to a repository with branches and a merge, packed, cloned and checked; many short processes.
+# Runs git on a repository with branches and a merge, packed, cloned and checked; many short processes.
 # env: GIT_AUTHOR_DATE=2020-01-01T00:00:00Z
 # env: GIT_COMMITTER_DATE=2020-01-01T00:00:00Z
 # env: GIT_CONFIG_NOSYSTEM=1

@@ -29,7 +29,7 @@ static void change(const char *name, size_t from, size_t to) {
     int is_small = from < 8192 && to < 8192;
     printf("%s %zu to %zu: %s, errno %d, contents %d\n", name, from, to, new ? "memory" : "NULL", error,
            new ? holds(new, from, from < to ? from : to) : to == 0 || holds(old, from, from));
-    /* What the allocator has free at that moment decides these. */
+    /* The memory that the allocator has free at that moment decides these. */
     printf("place: %s, usable %zu\n", !new ? "none" : !is_small ? "any" : (uintptr_t)new == before ? "the same" : "another",
            new ? malloc_usable_size(new) : 0);
     free(new || to == 0 ? new : old);

@@ -21,7 +21,7 @@ __attribute__((unused)) static void allow_only(const int *calls, unsigned otherw
     CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &(struct sock_fprog){length, filter}, 0, 0) == 0);
 }
 
-/* What a program on glibc does while it starts, allocates, prints and ends. */
+/* System calls of a program on glibc while it starts, allocates, prints and ends. */
 #define CALLS_TO_START                                                                                           \
     SYS_execve, SYS_openat, SYS_read, SYS_pread64, SYS_close, SYS_newfstatat, SYS_fstat, SYS_mprotect,           \
         SYS_arch_prctl, SYS_set_tid_address, SYS_set_robust_list, SYS_rseq, SYS_prlimit64, SYS_access

@@ -37,7 +37,7 @@ static void interrupt(void (*handler)(int), size_t bytes) {
 }
 
 int main(void) {
-    /* Where the processor's registers need less, the kernel still wants its old constant. */
+    /* The kernel still wants its old constant if the processor's registers need less. */
     size_t least = getauxval(AT_MINSIGSTKSZ);
     interrupt(count, least < 2048 ? 2048 : least);
     puts("2000 handlers on the smallest stack");

@@ -40,7 +40,7 @@ def table_of(text):
 
 
 def wrong_in(text):
-    """What is not as the command prints it."""
+    """Faults of a table that is not as the command prints it."""
     table = table_of(text)
     if not SENTENCE.match(text):
         yield "it does not begin with the sentence that says what was measured where"

@@ -8,7 +8,7 @@ from rust_source import ROOT, production
 CRATES = "symbols process source analysis inject"
 OPENS = re.compile(r"\b(?:File::open|File::options|OpenOptions|fs::read|fs::read_to_string|read_link|readlink|canonicalize)\b")
 OWN_PROC = "a file of /proc that we form, which the kernel makes up"
-# What each opens besides.
+# Files that may open something in another way, and what each opens.
 EXCEPTIONS = {
     "crates/symbols/src/folder.rs": "the user's own cache",
     "crates/process/src/allocators.rs": OWN_PROC,

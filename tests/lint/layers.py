@@ -15,7 +15,7 @@ import sys
 from arrows import Crate
 from rust_source import ROOT, production
 
-# What each crate may import of ours.
+# Crates of ours that each crate may import.
 MAY_IMPORT = {
     "format": "", "libramson": "format", "launch": "", "paths": "apart", "apart": "", "symbols": "apart paths", "process": "apart paths", "inject": "paths",
     "reader": "format apart", "profile": "format", "import": "apart profile", "encode": "profile", "leaks": "format profile",
@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "serve": "analysis control encode follow format process profile source",
     "ramson": "follow format apart paths reader profile import history leaks symbols process source analysis control encode inject launch serve",
 }
-# What besides may not be named in them.
+# Names that must not occur in these crates, in addition.
 TERMINAL = ["ratatui", "crossterm", "clap", "e?print!", "e?println!", "stdout", "stderr"]
 MAY_NOT_NAME = {"source": [*TERMINAL, "serde_json"], "analysis": TERMINAL, "control": ["clap"], "serve": ["ratatui", "crossterm", "clap"]}
 TABLE = re.compile(r"(?<=<!-- layers -->\n).*(?=<!-- /layers -->)", re.DOTALL)

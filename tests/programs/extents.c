@@ -1,4 +1,4 @@
-/* What a program can do with mmap, munmap and mremap: one site for each corner, with sizes of its own. What a call must answer is
+/* Uses of mmap, munmap and mremap: one site for each corner, with sizes of its own. The answer that a call must give is
    checked here, how it was counted outside. The argument chooses a part; without one, all corners of one thread. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -21,7 +21,7 @@ int main(int argc, char **argv)
         err(1, "cannot begin");
     if (read(file, memory, 4096) != 4096 || mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, library, 0) == MAP_FAILED)
         err(1, "cannot map");
-    // Where the header has the process ID.
+    // The header has the process ID at offset 20.
     *(int *)(memory + 20) = getpid();
     puts("ready");
     fflush(stdout);

@@ -13,7 +13,7 @@ extern struct mallinfo2 mallinfo2(void) __attribute__((weak));
 
 enum { MOST_THREADS = 16, MOST_ROUNDS = 8 };
 
-// What a heap is like.
+// Shape of a heap.
 static struct {
     uint64_t seed;
     size_t bytes;

@@ -87,7 +87,7 @@ int main(int argc, char **argv) {
     struct itimerval never = {{0, 0}, {0, 0}};
     setitimer(ITIMER_REAL, &never, NULL);
     signal(SIGALRM, SIG_IGN);
-    /* What is left of the last jump is found out here at the latest: by a free of a sample, or by many bytes. */
+    /* The remains of the last jump are found here at the latest: by a free of a sample, or by many bytes. */
     free(early);
     free(malloc(1 << 20));
     free(malloc(1));

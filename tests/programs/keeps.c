@@ -198,7 +198,7 @@ static void cached(void) {
         for (int i = 0; i < 2; i++) {
             size_t *memory = all[count++] = malloc(bytes);
             memset(memory, 1, bytes < 65536 ? bytes : 65536);
-            // What its size leaves out of a block that was mapped, since glibc 2.43.
+            // The size of a block that was mapped leaves out 16 bytes, since glibc 2.43.
             cached_bytes += (memory[-1] & ~7) + (memory[-1] & 2 ? 16 : 0);
         }
     while (count > 0) free(all[--count]);

@@ -155,7 +155,7 @@ static void mount_overlay(void) {
 
 extern char __executable_start, end;
 
-// What the process runs that has a profile.
+// Runs the process that has a profile.
 static void live(const char *how) {
     prctl(PR_SET_NAME, "mute");
     static void *blocks[1000];
@@ -165,7 +165,7 @@ static void live(const char *how) {
         mount_overlay();
         check(chroot(".") == 0, "chroot");
     }
-    // So that it goes on without its file.
+    // Locks the code in memory, so that the process goes on without its file.
     check(mlock(&__executable_start, &end - &__executable_start) == 0, "mlock");
     check(open("file", O_RDONLY) >= 0, "file");
     say_ready(getpid());
@@ -190,7 +190,7 @@ static void harm(const char *how, const char *library) {
     }
     say_ready(getpid());
     if (strcmp(how, "reads") == 0) {
-        // What malloc has, so that there is something to trim.
+        // Gives malloc free memory, so that there is something to trim.
         void *volatile blocks[1000];
         for (int i = 0; i < 1000; i++) memset(blocks[i] = malloc(10000), 1, 10000);
         for (int i = 0; i < 999; i++) free(blocks[i]);
@@ -214,7 +214,7 @@ int main(int count, char **words) {
     int device = open("/dev/fuse", O_RDWR), program = runs ? open("/proc/self/exe", O_RDONLY) : -1;
     check(device >= 0, "/dev/fuse");
     if (runs) file_bytes = lseek(program, 0, SEEK_END);
-    // What waits for it does so no longer than this, whatever becomes of the test.
+    // Ends this process after 300 s, so that nothing waits for it longer, whatever becomes of the test.
     alarm(300);
     check(unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0, "namespace");
     char options[96];

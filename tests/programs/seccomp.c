@@ -199,7 +199,7 @@ int main(int argc, char **argv) {
         execv(argv[3], argv + 3);
         return 8;
     }
-    /* So much that the heap need not grow afterwards. */
+    /* Leaves so much room that the heap need not grow afterwards. */
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
     mallopt(M_MMAP_THRESHOLD, 64 << 20);
     free(malloc(1 << 20));

@@ -44,7 +44,7 @@ static void copies(void) {
     for (int which = 0; which < 2; which++) {
         int file = open(all[which], O_RDWR | O_CREAT | O_TRUNC, 0644);
         check(file >= 0 && ftruncate(file, bytes) == 0, all[which]);
-        // What its version is told by.
+        // The text that tells its version.
         static const char banner[] = "GNU C Library (Strange) stable release version 2.36.\n";
         check(pwrite(file, banner, sizeof banner, 0) == sizeof banner, "banner");
         for (int i = 0; i < 100; i++) {
@@ -83,7 +83,7 @@ static void map_and_cover(const char *directory, ino_t inode) {
         int file = open(NAMED, O_RDWR | O_CREAT | O_TRUNC, 0644);
         check(file >= 0 && ftruncate(file, 4096) == 0 && fstat(file, &facts) == 0, NAMED);
         if (inode == 0 || facts.st_ino == inode) return map_first(file);
-        // What has the number stays, so that the next file gets another one.
+        // This file keeps its number, so that the next file gets another one.
         char kept[32];
         snprintf(kept, sizeof kept, "kept-%d", tries);
         check(rename(NAMED, kept) == 0, kept);
@@ -141,11 +141,11 @@ static void enter_deep(void) {
     char name[200];
     memset(name, 'd', sizeof name - 1);
     name[sizeof name - 1] = 0;
-    // What the kernel shows is the whole path; what is passed to it is short.
+    // The kernel shows the whole path; each path that is passed to it is short.
     for (int depth = 0; depth < 18; depth++) check(mkdir(name, 0755) == 0 && chdir(name) == 0, "mkdir");
 }
 
-// So many mappings, each of a file of its own whose path is as long as a path may be.
+// Makes `count` mappings, each of a file of its own whose path is as long as a path may be.
 static void many(int count) {
     enter_deep();
     for (int i = 0; i < count; i++) {
@@ -169,7 +169,7 @@ static void mounts(const char *directory) {
     for (int i = 0; i < 10000; i++) check(mount("at", "at", NULL, MS_BIND, NULL) == 0, "bind");
 }
 
-// So many areas of anonymous memory, of which every 16th page is there.
+// Makes `count` areas of anonymous memory, of which every 16th page is there.
 static void areas(int count) {
     char *start = mmap(NULL, count * 4096ul, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     check(start != MAP_FAILED, "areas");
@@ -202,8 +202,8 @@ static void heaps(void) {
     usleep(300000);
 }
 
-// What looks like a profile (format/FORMAT.md) with the header of another, whose nine regions of 4 GiB are one and the same, and a mapping
-// of the library.
+// Makes memory that looks like a profile (format/FORMAT.md) with the header of another, whose nine regions of 4 GiB are one and the same, and
+// a mapping of the library.
 static void profile(const char *library, const char *header_of) {
     int file = open(library, O_RDONLY);
     check(file >= 0 && mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, file, 0) != MAP_FAILED, library);
@@ -258,7 +258,7 @@ int main(int count, char **arguments) {
     if (strcmp(how, "profile") == 0) profile(arguments[3], arguments[4]);
     if (strcmp(how, "chrooted") == 0) chrooted(arguments[3], arguments[4]);
     if (strcmp(how, "names") == 0) names(arguments[3]);
-    // What malloc has of its own, so that there is something to look at.
+    // Gives malloc free memory, so that there is something to look at.
     void *volatile blocks[1000];
     for (int i = 0; i < 1000; i++) memset(blocks[i] = malloc(10000), 1, 10000);
     for (int i = 0; i < 999; i++) free(blocks[i]);

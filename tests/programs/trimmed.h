@@ -1,4 +1,4 @@
-/* What programs that are trimmed share: work that notices if it is harmed, and a filter that kills for a trim. */
+/* Parts that programs to be trimmed share: work that notices if it is harmed, and a filter that kills for a trim. */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>

@@ -70,7 +70,7 @@ static void *read_lines(void *unused) {
     return unused;
 }
 
-// What a child of ours ends our waits with: a thread that reads lines would be a better one to borrow.
+// Objects by which a child of ours ends our waits: a thread that reads lines would be a better one to borrow.
 static int queue, semaphores, locks[2], pair[2];
 static struct { long type; char text[4]; } message = {7, "abc"};
 

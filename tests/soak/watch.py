@@ -21,14 +21,15 @@ BUILDS = {
 MIB = 1 << 20
 # ramson's own memory in a process: as `report --view health` states it.
 BOUND_BYTES, BOUND_SHARE = 4 * MIB, 0.0005
-# Of two runs of the same program under the same load, beside ramson's own memory: what allocators keep differs that much.
+# Most by which the RSS of two runs of the same program under the same load may differ, without ramson's own memory: what allocators keep
+# differs that much.
 RSS_SHARE = 0.15
 LOOK_SECONDS = 60
 # A wrong alarm once in 10⁶ looks.
 SIGMAS = 5
 # Pages of the library's data that were written, and of the profile's end that is not used yet.
 UNCOUNTED_BYTES = 256 << 10
-# What a C++ program holds before main: the emergency pool of exceptions, and buffers.
+# Memory that a C++ program holds before main: the emergency pool of exceptions, and buffers.
 START_BYTES = 256 << 10
 
 
@@ -84,7 +85,7 @@ def table(rows):
 
 
 def environment(directory, interval=None):
-    """Of the plain program, or of one under ramson. The bound on overhead would raise the interval."""
+    """Environment of the plain program, or of one under ramson. The bound on overhead would raise the interval."""
     base = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "LANG": "C", "RAMSON_DIR": str(directory)}
     if interval is None:
         return base
@@ -170,7 +171,7 @@ def look(row, plain, profiled, profiles):
 
 def judge(row, books, resident, program):
     drift = books["alloc_objects"] - books["freed_objects"] - books["dropped_live"] - books["live_objects"]
-    # Of blocks that are on their way into the books or out of them, or that had no room there, not all is known.
+    # Blocks that are on their way into the books or out of them, or that had no room there, are not fully known.
     drift_bytes = books["alloc_bytes"] - books["freed_bytes"] - books["live_bytes"]
     is_whole = drift == 0 and books["dropped_live"] == 0 and books["defects"] == 0
     bound = BOUND_BYTES + BOUND_SHARE * books["live_space"]
@@ -217,7 +218,7 @@ def accounts(path):
 
 
 def proportional_bytes(pid):
-    """Of a process and all below it: what several share counts once."""
+    """Bytes of a process and all below it: memory that several share counts once."""
     total = 0
     for each in [pid, *children_of(pid)]:
         try:
@@ -229,7 +230,7 @@ def proportional_bytes(pid):
 
 
 def own_resident_bytes(pid):
-    """Of the profile, of the library, and of what lies at the end of the library without a name: the page filter."""
+    """Resident bytes of the profile, of the library, and of the memory without a name at the end of the library: the page filter."""
     total, is_own, library_end = 0, False, None
     for line in pathlib.Path(f"/proc/{pid}/smaps").read_text().splitlines():
         words = line.split()

@@ -70,7 +70,7 @@ export function commandOf(): string {
   }
 }
 
-/** Of the moments that Diff compares. */
+/** The command that compares the moments of Diff. */
 function diffOf(of: string): string {
   if (savedOld !== null) return `ramson diff ${savedOld} ${of}`;
   const [moments, entry] = [momentsOf() ?? { old: 300, new: 0 }, current()];
@@ -141,7 +141,7 @@ function act(event: KeyboardEvent): boolean {
 export function listen(): () => void {
   const on = (event: KeyboardEvent) => {
     const at = event.target as HTMLElement;
-    // What is behind a question does not change. A dialog that has just closed can have the focus until the next frame.
+    // The page behind a question does not change. A dialog that has just closed can have the focus until the next frame.
     if (at.closest("dialog[open]") !== null && !showsKeys.value) return;
     const isField = /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName);
     if (event.key === "Escape") {

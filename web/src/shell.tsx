@@ -1,4 +1,4 @@
-// What all screens have: header, keys, states of the server, footer.
+// Parts that all screens have: header, keys, states of the server, footer.
 import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { listen } from "./keys";
@@ -83,7 +83,7 @@ export function Shell() {
   );
 }
 
-/** What is to be said of the source on every screen. */
+/** Notices about the source that every screen shows. */
 function States() {
   const entry = current();
   if (entry === null) return null;
@@ -145,7 +145,7 @@ function Choose() {
   );
 }
 
-/** What is not served, or not any more. */
+/** Notice about a source that is not served, or not any more. */
 function Missing({ id }: { id: string }) {
   const name = names.get(id);
   return name === undefined ? (

@@ -14,7 +14,7 @@ export type SourceFile = source.Document;
 /** One that was made, of which all is known. */
 export type Trimmed = { [Name in keyof trim.TrimAnswer]: NonNullable<trim.TrimAnswer[Name]> };
 
-/** What a document is about: a process, a file, or several of them. */
+/** Subject of a document: a process, a file, or several of them. */
 export type Subject = report.Fields & Partial<report.Summary> & Partial<Pick<report.ForeignSummary, "origin" | "format">> & { command?: string };
 export type Member = report.Summary & { command_line: string[] };
 export type TopRow = report.Row;
@@ -40,7 +40,7 @@ export type Side = diff.Side;
 export type DiffRow = diff.DiffRow;
 export type Diff = diff.Document & { unit: Unit };
 
-// What the flame graph is drawn from: no command prints it, so it has no schema.
+// Data of the flame graph: no command prints them, so they have no schema.
 export interface FlameFunction extends FrameName {
   key: number;
   short: string;

@@ -19,7 +19,7 @@ try {
   browser = await Browser.open();
   const page = await browser.page(server.address, { height: 760 });
   await settled(page);
-  // So long that there are parts of RSS to be seen.
+  // Waits until there are parts of RSS to be seen.
   await new Promise((wake) => setTimeout(wake, 20_000));
   for (const [name, path] of [
     ["overview", "overview?"],
@@ -35,7 +35,7 @@ try {
     await page.goto(`${server.origin}/${path}`);
     await settled(page);
     if (name === "timeline") await page.getByRole("img", { name: /^Over the window: / }).first().waitFor();
-    // What a canvas shows follows a frame later.
+    // The canvas shows the new content a frame later.
     await page.waitForTimeout(500);
     await page.screenshot({ path: join(to, `${name}.png`) });
   }

@@ -221,11 +221,11 @@ test("a window is typed as a time of day, a time ago or since a mark", async () 
   clean();
 });
 
-// Of a program that is gone, so that a window of seconds before now would be another.
+// The program is gone: a window of seconds before now would be another.
 test("what moved in a window has its change, and a curve of the moments that a history keeps", async () => {
   const page = await open(`/timeline?id=${ids.dead}&a=2-0`);
   await page.getByRole("img", { name: /^Over the window: [\d.]+ .iB, / }).first().waitFor();
-  // What a history kept of a program that is gone adds up to what was resident.
+  // Terms that a history kept of a program that is gone add up to RSS.
   const { rows } = await ask(`p/${ids.dead}/timeline?rows=0`);
   const read = rows.filter((row) => row.terms !== null);
   assert.ok(read.length > 0 && read.every((row) => row.rss === Object.values(row.terms).reduce((sum, bytes) => sum + bytes, 0)), JSON.stringify(rows));
@@ -339,7 +339,7 @@ test("a file is the same application, asks for nothing, and has the command line
   clean();
 });
 
-/** What the page of a comparison has to say: as much as the command. */
+/** Writes the page of a comparison, and returns what it has to say: as much as the command. */
 async function compared(old, source, file) {
   await place.ramson("export", source, "--old", old, "-f", "html", "-o", file);
   assert.ok((await stat(file)).size < 5 * 2 ** 20);

@@ -51,7 +51,7 @@ export class Place {
     return made;
   }
 
-  /** What a command prints. */
+  /** Runs a command of ramson, and returns what it prints. */
   async ramson(...words) {
     const { stdout } = await run(ramsonProgram, words, { env: this.environment, maxBuffer: 64 << 20 });
     return stdout;
@@ -174,7 +174,10 @@ async function endOne(child) {
   await once(child, "exit");
 }
 
-/** What all of them give; a failure is thrown when none is under way any more, so that what they started can be ended. */
+/**
+ * Waits for all of them, and returns their results; a failure is thrown when none is under way any more, so that what they started
+ * can be ended.
+ */
 export async function together(...all) {
   const ended = await Promise.allSettled(all);
   const failed = ended.find((one) => one.status === "rejected");
@@ -195,7 +198,7 @@ export function heard(child, pattern) {
   });
 }
 
-/** What a page may not find in the console: a browser writes there what the server refuses, which some tests are about. */
+/** Errors in the console that are expected: a browser writes there what the server refuses, which some tests are about. */
 const EXPECTED = /status of 4\d\d/;
 
 /** Opens pages; `errors` has what the console, the page's policy and uncaught exceptions said. */
@@ -240,13 +243,13 @@ export async function settled(page) {
   await page.waitForFunction(() => document.querySelector("main") !== null && !document.querySelector(".skeleton") && !/Reading|Looking at/.test(document.querySelector("main").textContent), null, { timeout: 20_000 });
 }
 
-/** What axe finds wrong on a page. */
+/** Faults that axe finds on a page. */
 export async function violations(page, rules) {
   const found = await page.evaluate((only) => globalThis.axe.run(document, { resultTypes: ["violations"], ...(only ? { runOnly: only } : {}) }), rules);
   return found.violations.map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | ")}`);
 }
 
-/** What it finds in either theme: they differ in nothing but their colours. */
+/** Faults that axe finds in either theme: the themes differ in nothing but their colours. */
 export async function violationsInBothThemes(page) {
   const found = [];
   for (const rules of [undefined, ["color-contrast"]]) {

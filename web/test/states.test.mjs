@@ -1,4 +1,4 @@
-// What the page says of sources that are not as they should be: real ones, in both themes.
+// Tests what the page says of sources that are not as they should be: real ones, in both themes.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { once } from "node:events";
@@ -74,7 +74,7 @@ async function say(socket, ...words) {
 
 const populate = (socket, prefix) => say(socket, "debug", "populate", "60000", prefix, "300");
 
-/** Of every twenty values one is left: what was between them is free, and pinned. */
+/** A redis that keeps one of every twenty values: the memory between them is free, and pinned. */
 async function redisAfterDeletes() {
   const [program, words] = redis("redis.sock");
   await place.sampled("64K", /ready to accept connections/i, program, ...words);
@@ -86,7 +86,7 @@ async function redisAfterDeletes() {
 const idOf = (source) => list.find((entry) => entry.source === source || entry.name === source).id;
 const text = async (page) => (await page.locator("main").innerText()).replaceAll(/[\u00a0\u202f]/g, " ");
 
-/** What every screen of a source says, once `isWhole` of it; each is whole in both themes. */
+/** Text of every screen of a source, once `isWhole` of it; each is whole in both themes. */
 async function shown(id, screens = ["overview", "flame", "table", "timeline", "diff", "suspects", "allocator"], isWhole = {}) {
   const page = await browser.page(server.address);
   const found = {};
@@ -335,7 +335,7 @@ test("a trim is asked for in the page, says what it does, and RSS falls by what 
   assert.ok(returned > 5 * 2 ** 20 && near(from - to, returned) && near(from, before) && near(to, await rssOf(pid)), await said.innerText());
   assert.match(await text(page), /mallctl.* on thread \d+ \(.*\), which was stopped for [\d.]+ ms\./);
   assert.deepEqual(await violationsInBothThemes(page), []);
-  // What cannot be trimmed is not offered to be.
+  // The page of a process that cannot be trimmed offers no trim.
   const { sources } = await (await fetch(`${own.origin}/api/v1/sources`, { headers: { Authorization: `Bearer ${own.token}` } })).json();
   await page.goto(`${own.origin}/allocator?id=${sources.find((entry) => !entry.is_running).id}`);
   await page.getByText("The process is gone,").waitFor();
@@ -365,7 +365,7 @@ test("a trim of glibc's malloc returns what was predicted, and a refusal says wh
   await page.getByText("Not trimmed:").waitFor({ timeout: 20_000 });
   assert.match(await text(page), /Not trimmed: .*stopped/);
   process.kill(pid, "SIGCONT");
-  // That of the advice.
+  // Trims with the button of the advice.
   const asks = await trim(1);
   const said = page.getByText(/ returned in /);
   await said.waitFor({ timeout: 5_000 }).catch(async () => assert.fail(await text(page)));

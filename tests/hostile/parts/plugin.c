@@ -1,4 +1,4 @@
-/* What dlopen_loop copies: its build ID is patched to the copy's number. */
+/* The library that dlopen_loop copies: its build ID is patched to the copy's number. */
 #include <stdlib.h>
 
 __attribute__((noinline)) void *site_plugin_allocates(size_t size) {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string>
 
-// What is called of gperftools' class of that name. Its functions are virtual; called by their names they need no table.
+// The functions that are called of gperftools' class of that name. Its functions are virtual; called by their names they need no table.
 struct MallocExtension {
     static MallocExtension *instance();
     void GetHeapSample(std::string *text);

@@ -1,4 +1,4 @@
-"""What Python programs do: JSON, children, threads, forked workers. Ends with status 3."""
+"""Typical work of Python programs: JSON, children, threads, forked workers. Ends with status 3."""
 
 import json
 import multiprocessing

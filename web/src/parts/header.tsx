@@ -66,7 +66,7 @@ function Tab({ screen }: { screen: Screen }) {
   };
   const isHere = place.value.screen === screen;
   const tab = useRef<HTMLAnchorElement>(null);
-  // Where not all tabs have room.
+  // The tab of this screen is scrolled into view if not all tabs have room.
   useEffect(() => {
     if (isHere) tab.current?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [isHere]);

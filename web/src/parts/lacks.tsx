@@ -1,4 +1,4 @@
-// What a profile lacks, in the words of the command line; a command that is named is to be copied.
+// Notices about data that a profile lacks, in the words of the command line; a command that is named is to be copied.
 import type { SourceEntry } from "../types";
 import { capital } from "./figures";
 import { Notice } from "./notice";

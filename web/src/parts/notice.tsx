@@ -1,4 +1,4 @@
-// What is to be said, and what is to be typed.
+// Notices, and commands to be typed.
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import type { Failed } from "../state/api";

@@ -8,7 +8,7 @@ export interface Term {
   of: Estimate;
 }
 
-/** What is called by name, of which kind it is, and which terms it is the sum of. */
+/** Name of each part of RSS, its kind, and the terms that it is the sum of. */
 const TERMS: [string, string, string[]][] = [
   ["live", "live", ["live"]],
   ["allocated before the attach or not seen", "unseen", ["allocated_before_the_attach_or_not_seen"]],
@@ -35,7 +35,7 @@ export function beforeOf(rss: Rss): string {
   return rss.before === "either" ? "the attach or the fork" : `the ${rss.before ?? "attach"}`;
 }
 
-/** Where the profile does not know all that is live, what an allocator holds is not known to be free. */
+/** Names a part. If the profile does not know all live memory, the memory that an allocator holds is not known to be free. */
 function nameOf(kind: string, name: string, rss: Rss): string {
   if (kind === "unseen") return `allocated before ${beforeOf(rss)} or not seen`;
   if (kind === "free") return `free in ${rss.allocator}`;
@@ -62,11 +62,11 @@ function termsOf(parts: Parts): Term[] {
   return KINDS.map(([kind, name]) => ({ name, kind, of: { value: parts[kind] ?? 0, half_width_95: 0 } })).filter((term) => term.of.value !== 0);
 }
 
-/** What a page says of RSS: as it is, or as a history has it. */
+/** RSS as a page shows it: the current one, or one from a history. */
 export interface Whole {
   bytes: number;
   terms: Term[];
-  /** Of the past. */
+  /** Time of a past moment, in ns; null: now. */
   unix_ns: number | null;
 }
 
@@ -87,7 +87,7 @@ export function partsOf(terms: Record<string, number>): Parts {
   return parts;
 }
 
-/** What a trim of glibc’s arenas returns. */
+/** Bytes that a trim of glibc’s arenas returns. */
 export function releasableOf({ arenas, half_widths_95: half }: NonNullable<Explained["statistics"]>): Estimate {
   return { value: arenas.reduce((sum, arena) => sum + arena.releasable_bytes, 0), half_width_95: half["releasable"] ?? 0 };
 }

@@ -1,4 +1,4 @@
-// What is asked of the server, or of the file that the page is.
+// Requests to the server, or to the file that the page is.
 import { signal } from "@preact/signals";
 import { saved } from "./offline";
 import { token } from "./token";
@@ -41,10 +41,10 @@ export async function open(path: string, signalOf?: AbortSignal, action?: string
   return reply;
 }
 
-/** Of one picture and one page of rows; a file has all of both. */
+/** Parameters of one picture and one page of rows; a file has all of both. */
 const LEFT_OUT = new Set(["rows", "width", "path", "focus", "function"]);
 
-/** What a document is called in a file: without the source, parameters in the order of their names. */
+/** Name of a document in a file: without the source, parameters in the order of their names. */
 function keyOf(path: string): string {
   const [name = "", query = ""] = path.replace(/^p\/[^/]+\//, "").split("?");
   const words = [...new URLSearchParams(query)].filter(([word]) => !LEFT_OUT.has(word)).map(([word, value]) => `${word}=${value}`);

@@ -1,4 +1,4 @@
-// What moves by itself: the list of sources, and the current process's RSS and live bytes, at most once a second.
+// Data that change by themselves: the list of sources, and the current process's RSS and live bytes, at most once a second.
 import { effect, signal } from "@preact/signals";
 import type { Estimate, SourceEntry, Sources } from "../types";
 import { ask, Failed, isLockedOut, open } from "./api";
@@ -39,7 +39,7 @@ const REFRESH_MS = 5000;
 
 export const sources = signal<Sources | null>(null);
 export const failure = signal<Failed | null>(null);
-/** What was seen of the current source since the page was opened, oldest first. */
+/** Moments of the current source since the page was opened, oldest first. */
 export const moments = signal<Moment[]>([]);
 export const lastMoment = signal<Moment | null>(null);
 /** It ran when the page began to look at it. */
@@ -121,7 +121,7 @@ async function stream(id: string, signalOf: AbortSignal): Promise<boolean> {
   }
 }
 
-/** What the server has seen since it began. */
+/** Takes the moments that the server has seen since it began. */
 async function takeSeen(id: string, signalOf: AbortSignal): Promise<void> {
   try {
     const { moments: seen } = await ask<{ moments: Sent[] }>(`p/${id}/moments?rows=1000`, signalOf);
@@ -140,7 +140,7 @@ async function follow(id: string, signalOf: AbortSignal): Promise<void> {
   fate = null;
   if (first?.is_running) note(ofEntry(first));
   if (first !== null && first.pid !== null) await takeSeen(id, signalOf);
-  // Of several processes together there is none.
+  // Several processes together have no stream.
   let hasStream = first?.pid !== null;
   while (!signalOf.aborted) {
     try {

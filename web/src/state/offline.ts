@@ -12,5 +12,5 @@ function read(): Saved | null {
 
 export const saved: Saved | null = read();
 
-/** What the profile in this file is compared with, as the command line named it. */
+/** The profile that the one in this file is compared with, as the command line named it. */
 export const savedOld = (saved?.documents["sources"] as { old?: string } | undefined)?.old ?? null;

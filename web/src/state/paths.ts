@@ -32,7 +32,7 @@ export function literally(text: string): string {
   return text.replace(/[\\.+*?()|[\]{}^$]/g, "\\$&");
 }
 
-/** What a screen asks for first, so that it may be asked for before the click. */
+/** First path that a screen asks for, so that it may be asked for before the click. */
 export function entryPath(entry: SourceEntry, screen: Screen): string | null {
   const at = moment();
   switch (screen) {

@@ -31,9 +31,9 @@ export interface Series {
   loaded: Loaded<Timeline>;
 }
 
-/** What can be asked of the server as it was: what a history keeps, in ns. */
+/** Moments that a history keeps, in ns: the server can be asked for each as it was. */
 export const keptMoments = signal<number[]>([]);
-/** Of the process that is shown: when it was last seen. */
+/** Last moment at which the process that is shown was seen, in ns. */
 export const lastMomentNs = signal(0);
 
 export function useSeries(entry: SourceEntry): Series {

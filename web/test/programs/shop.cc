@@ -47,7 +47,7 @@ __attribute__((noinline)) void handle(acme::SessionManager &m, acme::PageCache &
 int main(int argc, char **argv) {
   acme::SessionManager m; acme::PageCache c; acme::Catalog catalog; catalog.load();
   std::vector<char *> kept;
-  // So many requests at once; then as many a second as the second argument says, or none until its input ends.
+  // Handles `first` requests at once; then as many a second as the second argument says, or none until its input ends.
   int first = argc > 1 ? atoi(argv[1]) : 4000, rate = argc > 2 ? atoi(argv[2]) : 0;
   int i = 1;
   for (; i <= first; i++) handle(m, c, i);

@@ -42,7 +42,7 @@ export function TrimButton({ of }: { of: Trim }) {
 interface Of {
   of: Trim;
   entry: SourceEntry;
-  /** Of glibc's malloc; of others only the trim itself tells. */
+  /** Bytes that a trim of glibc's malloc will return; null for other allocators, because only the trim itself tells. */
   prediction: Estimate | null;
 }
 

@@ -1,4 +1,4 @@
-// What changed between two moments. What is inside its interval is one row.
+// Changes between two moments. All changes inside their intervals are one row.
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Change, Figure, Heading, Name } from "../../parts/figures";
@@ -118,7 +118,7 @@ function Rows({ diff }: { diff: Diff }) {
   const all = diff.rows.filter((row) => (row.flat.value ?? 0) !== 0 || (row.old_flat.value ?? 0) !== 0 || (row.new_flat.value ?? 0) !== 0);
   const rows = all.filter((row) => text === null || text.test(row.function) || text.test(row.file));
   const size = (row: DiffRow) => Math.abs(row.flat.value ?? 0);
-  // Where the interval is unknown, nothing is called noise.
+  // A change with an unknown interval is never called noise.
   const isMeant = (row: DiffRow) => row.is_significant || row.flat.half_width_95 === null;
   const moved = rows.filter((row) => isMeant(row) && size(row) > 0).sort((a, b) => size(b) - size(a));
   const noise = rows.filter((row) => !moved.includes(row));

@@ -27,7 +27,7 @@ export function momentsOf(): Moments | null {
   return { old: Math.max(first, second), new: Math.min(first, second) };
 }
 
-/** What is compared, in the words of the server; `null`: nothing is chosen. */
+/** Moments that are compared, in the words of the server; `null`: nothing is chosen. */
 export interface Compared {
   old: string;
   /** `undefined`: now. */

@@ -1,4 +1,4 @@
-// What the cells of a graph are filled with, and what the colours mean.
+// Colours of the cells of a graph, and the meanings of the colours.
 import type { Flame } from "../../types";
 import { amount, bytes, duration, signed } from "../../units";
 import type { Cell } from "./layout";
@@ -23,9 +23,9 @@ export interface Colours {
   /** `null`: hatched, as what it would say may be chance. */
   of: (cell: Cell) => string | null;
   legend: Legend[];
-  /** What hatching means. */
+  /** Meaning of hatching. */
   hatched: string;
-  /** What a cell says at its right end instead of its bytes and share. */
+  /** Text at the right end of a cell instead of its bytes and share. */
   figures: ((cell: Cell) => string) | null;
 }
 

@@ -1,4 +1,4 @@
-// What the pointer or the keys are on. It never changes its height.
+// Facts about the cell under the pointer or the keys. The box never changes its height.
 import { Link } from "../../parts/link";
 import type { Flame } from "../../types";
 import { absolute, amount, base, bytes, count, duration, relative, share } from "../../units";
@@ -45,7 +45,7 @@ export function Detail({ cell, flame, name }: { cell: Cell; flame: Flame; name: 
   );
 }
 
-/** What the colour says. */
+/** Figure that the colour stands for. */
 function Tint({ cell, flame }: { cell: Cell; flame: Flame }) {
   if (flame.tint === null) return null;
   if (flame.tint.by === "age") return <Fact name="mean age" is={cell.tint === null ? "–" : duration(cell.tint)} />;

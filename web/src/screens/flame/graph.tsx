@@ -122,7 +122,7 @@ function Tree({ graph, flame, name }: { graph: Graph; flame: Flame; name: string
   );
 }
 
-/** What the colour says. */
+/** Figure that the colour stands for, in words. */
 function says(cell: Cell, flame: Flame): string {
   if (flame.tint === null || cell.tint === null) return "";
   switch (flame.tint.by) {

@@ -1,4 +1,4 @@
-// What uses it: the graph of the call tree, and below it what its functions allocate themselves.
+// Users of the memory: the graph of the call tree, and below it what its functions allocate themselves.
 import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { screenKeys } from "../../keys";
 import { theme, useWidth } from "../../parts/canvas";
@@ -17,7 +17,7 @@ import { InGraph } from "./ingraph";
 import { coloursOf, type Colouring, type Colours } from "./colours";
 import { layout, type Cell, type Graph } from "./layout";
 
-/** What is asked for changes in steps, so that a window that is dragged does not ask each time. */
+/** Step of the width that is asked for, in pixels, so that a window that is dragged does not ask each time. */
 const STEP = 200;
 
 export function useSearch(): string {
@@ -104,7 +104,10 @@ export function FlameScreen({ entry }: { entry: SourceEntry }) {
   );
 }
 
-/** Of a source that does not say when its blocks were allocated, and of what is freed: only what the names say. */
+/**
+ * Colouring of the graph. Age and growth need a source that says when its blocks were allocated, and live memory; otherwise only
+ * names colour the cells.
+ */
 function colouringOf(entry: SourceEntry): Colouring {
   const wanted = param("c", "library") as Colouring;
   return COLOURINGS.some(([name]) => name === wanted) && (hasTimes(entry) || !["age", "growth"].includes(wanted)) ? wanted : "library";
@@ -121,7 +124,7 @@ function hasTimes(entry: SourceEntry): boolean {
   return entry.pid !== null && !(sample() ?? "").startsWith("alloc");
 }
 
-/** What can be chosen of a source. */
+/** Colourings that can be chosen for a source. */
 function choices(entry: SourceEntry): [Colouring, string][] {
   return COLOURINGS.filter(([name]) => hasTimes(entry) || (name !== "age" && name !== "growth"));
 }

@@ -1,4 +1,4 @@
-// Where the cells of a tree lie. The server's tree is in its own order: each node before what it leads to, the largest first.
+// Places of the cells of a tree. The server's tree is in its own order: each node before the nodes that it leads to, the largest first.
 import type { Flame, Nodes } from "../../types";
 
 export const ROW = 21;
@@ -19,7 +19,7 @@ export interface Cell {
   objects: number;
   /** Frames that are merged here. */
   merged: number;
-  /** What colours it: ns, bytes per hour, or the unit of the values; null: nothing. */
+  /** Value that colours the cell: ns, bytes per hour, or the unit of the values; null: nothing. */
   tint: number | null;
   tintHalf: number | null;
   /** A frame that leads to the zoomed one. */
@@ -33,7 +33,7 @@ export interface Graph {
   cells: Cell[];
   /** The lowest and the highest row. */
   rows: [number, number];
-  /** Of everything that is merged in the picture. */
+  /** Sums over all frames that are merged in the picture. */
   merged: { frames: number; cum: number };
   zoomed: Cell;
 }

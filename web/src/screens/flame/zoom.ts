@@ -9,7 +9,7 @@ const still = matchMedia("(prefers-reduced-motion: reduce)");
 type Window = readonly [number, number];
 
 export interface Zoom {
-  /** What moves: the picture with more in it, with its own names and colours. */
+  /** The picture that moves: the one with more in it, with its own names and colours. */
   picture: Picture;
   from: Window;
   to: Window;
@@ -35,7 +35,7 @@ export function isOver(zoom: Zoom, now: number): boolean {
   return now - zoom.began >= LASTS_MS;
 }
 
-/** What is seen of it now, in the rows of the picture that it ends with. */
+/** Visible part of the moving picture now, in the rows of the picture that the zoom ends with. */
 export function seen({ picture, from, to, began }: Zoom, end: Picture, width: number, now: number): Picture {
   const rest = 1 - Math.min(1, Math.max(0, (now - began) / LASTS_MS));
   const eased = 1 - rest * rest * rest;

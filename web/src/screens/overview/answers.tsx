@@ -37,7 +37,7 @@ export function Answers(of: Of) {
   );
 }
 
-/** Of a process that is gone only what grew is left. */
+/** Link to the evidence. A process that is gone has only its growth as evidence. */
 function Evidence({ leaks, entry }: Of) {
   if (leaks !== null && leaks.answer.leak_suspects > 0) return <Link to="suspects">Evidence</Link>;
   return entry.pid === null || !entry.is_running ? null : <Link to="allocator">Evidence</Link>;
@@ -127,7 +127,7 @@ function What({ top, explained, entry, whole }: Of) {
   );
 }
 
-/** What live bytes are next to nothing beside. */
+/** The largest part of RSS, unless that is live memory. */
 function Larger({ of }: { of: Whole }) {
   const [first] = [...of.terms].sort((a, b) => (b.of.value ?? 0) - (a.of.value ?? 0));
   if (first === undefined || first.kind === "live" || first.kind === "unseen") return null;
@@ -250,7 +250,7 @@ const TITLES: Record<string, string> = {
   other: "It is other anonymous memory",
 };
 
-/** Where the profile does not know all that is live, neither is what the allocator holds known to be free. */
+/** Title of a cause. If the profile does not know all live memory, the memory that the allocator holds is not known to be free. */
 function titleOf(cause: string, rss: Rss, entry: SourceEntry): string {
   if (cause === "unseen" && isDetached(entry)) return "It is live, and its stacks are not known any more";
   if (cause === "unseen") return `It is live, from before ${beforeOf(rss)}`;

@@ -1,4 +1,4 @@
-// What uses the memory, since when, and why it is not coming back.
+// Answers: what uses the memory, since when, and why it is not coming back.
 import { AgeBars } from "../../parts/ages";
 import { capital, Heading } from "../../parts/figures";
 import { Link } from "../../parts/link";

@@ -17,7 +17,7 @@ import { absolute, base, bytes, clock, count, duration, isNoise, relative, share
 import { matcher } from "../flame";
 
 const CARDS = 20;
-/** Of live bytes: what does not grow and is less has no card. */
+/** Least share of live bytes; a suspect below it that does not grow has no card. */
 const LEAST_SHARE = 0.02;
 
 export function Suspects({ entry }: { entry: SourceEntry }) {

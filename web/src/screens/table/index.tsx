@@ -1,4 +1,4 @@
-// What uses it, exactly: functions with their stacks, callers and callees.
+// Users of the memory, exactly: functions with their stacks, callers and callees.
 import { Virtualizer, elementScroll, observeElementOffset, observeElementRect } from "@tanstack/virtual-core";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { screenKeys } from "../../keys";

@@ -1,4 +1,4 @@
-// What happened: marks, and steps of RSS that live does not follow.
+// Events: marks, and steps of RSS that live does not follow.
 import { Heading } from "../../parts/figures";
 import type { Point } from "../../state/series";
 import { change } from "../../state/route";

@@ -123,7 +123,7 @@ function options(width: number, { points, marks, steps }: Of, says: (text: strin
             const isLate = x > self.bbox.left + self.bbox.width / 2;
             const wide = ctx.measureText(text).width + 14 * devicePixelRatio;
             const [left, right] = isLate ? [x - wide, x] : [x, x + wide];
-            // What has no room is in the table.
+            // Labels without room are in the table only.
             if (taken.some(([from, to]) => left < to && right > from)) continue;
             taken.push([left, right]);
             ctx.textAlign = isLate ? "right" : "left";
