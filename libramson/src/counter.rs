@@ -1,8 +1,8 @@
 //! Whether the cycle counter may be read: a program can have the kernel answer that with SIGSEGV (`PR_SET_TSC`), in the C library's
 //! precise clocks, too.
 //!
-//! The kernel keeps this per thread, and new threads and processes inherit it, so one thread that forbids it forbids it here for
-//! the process, and for good. What a thread did while there were no hooks is asked of the kernel, once after each time hooks were written.
+//! The kernel keeps this per thread, and new threads and processes inherit it, so one thread that forbids it forbids it here for the
+//! process, and for good. libramson asks the kernel what a thread did while there were no hooks, once after each time hooks were written.
 
 use crate::sys::{self, permit};
 use crate::{arch, loads};
@@ -40,7 +40,7 @@ pub fn is_forbidden_by(option: u64, setting: u64) -> bool {
     (option as u32, setting as u32) == (PR_SET_TSC, PR_TSC_SIGSEGV)
 }
 
-/// Asks the kernel whether this thread may read it. Where the kernel must not be asked yet, the thread may not.
+/// Asks the kernel whether this thread may read the counter. If the kernel must not be asked yet, the thread may not.
 #[cold]
 fn ask() -> bool {
     let times = TIMES_HOOKED.load(Acquire);

@@ -1,10 +1,10 @@
 //! The slow paths of mmap, munmap and mremap: what the program maps itself, as a second kind of
 //! memory.
 //!
-//! Large mappings come here, and unmappings that begin or end where the page filter says "maybe".
-//! What is unmapped is taken out of the table before (afterwards another thread may own the
-//! addresses), and put back if the call fails. Mappings of files are not recorded, nor what the
-//! allocator underneath maps: malloc hands that out.
+//! Large mappings come here, and unmappings that begin or end where the page filter says "maybe". A
+//! range to be unmapped is taken out of the table before the call (afterwards another thread may
+//! own the addresses), and put back if the call fails. Mappings of files are not recorded, nor what
+//! the allocator underneath maps: malloc hands that out.
 
 use crate::arch::{self, hooks::Call};
 use crate::orders::Pace;
@@ -81,7 +81,7 @@ fn complete(range: Range<u64>, is_over: bool, flags: Option<u32>, call: &Call) {
     });
 }
 
-/// mmap. What it maps over is looked for afterwards: the addresses are the program's then as before.
+/// mmap. The extents that it maps over are looked for afterwards: the addresses are the program's then as before.
 pub extern "C" fn map(call: &Call) -> u64 {
     const MAP_SHARED: u64 = 1;
     const MAP_FIXED: u64 = 0x10;
@@ -114,7 +114,7 @@ pub extern "C" fn unmap(call: &Call) -> u64 {
     result
 }
 
-/// mremap. What moves or grows is a new mapping, as a block that realloc moved is a new allocation.
+/// mremap. A mapping that moves or grows is a new one, just as a block that realloc moved is a new allocation.
 pub extern "C" fn remap(call: &Call) -> u64 {
     const MREMAP_FIXED: u64 = 2;
     const MREMAP_DONTUNMAP: u64 = 4;

@@ -2,8 +2,8 @@
 //!
 //! Samples per second, and with them their cost, are inversely proportional to the interval T, as long as allocations are smaller than it. So
 //! what samples would cost at the configured interval is what they cost now, times T over the configured one: the demand. It does not depend
-//! on T, is summed over the latest second, and the wanted T is the configured interval times demand over bound. Where allocations are
-//! larger than T, a larger one lowers the cost by less than that: the demand then looks larger under it, and the next window goes on.
+//! on T, is summed over the latest second, and the wanted T is the configured interval times demand over bound. If allocations are larger
+//! than T, a larger T lowers the cost by less than that: the demand then looks larger under the larger T, and the next window goes on.
 //!
 //! The interval follows from the past alone, so estimates stay unbiased (docs/sampling.md).
 

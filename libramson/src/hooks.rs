@@ -1,7 +1,7 @@
 //! The slow paths: what happens when a countdown borrows or the page filter says "maybe".
 //!
 //! While ramson works for a thread, that thread's countdown is parked, so an allocation in a signal handler that interrupts
-//! us is not sampled. What such a handler allocated is taken off afterwards (`parking`).
+//! us is not sampled. The bytes that such a handler allocated are taken off afterwards (`parking`).
 
 use crate::arch::hooks::{Call, Found, operators};
 use crate::arch::{self, Thread, nr, probes};
@@ -100,7 +100,7 @@ fn draw(thread: &Thread, interval: Interval) -> u64 {
     sampler::draw_countdown(random, interval.bytes)
 }
 
-/// No samples now: for good, or until the next look. What was drawn is given up, as it has no memory.
+/// No samples now: for good, or until the next look. The thread's draw is given up, because a draw has no memory.
 fn rest(thread: &Thread, pace: &Pace) {
     let is_over = matches!(pace, Pace::Off);
     thread.countdown.set(if is_over { PARKED } else { LOOK_BYTES_PAUSED });
@@ -115,8 +115,8 @@ fn put(thread: &Thread, bytes: u64, interval: Interval) {
     thread.beyond.set(bytes.saturating_sub(step));
 }
 
-/// The end of a step, with `rest` of the draw left. What is left has no memory of what was used up, so under another interval
-/// it may as well be drawn anew.
+/// The end of a step, with `rest` of the draw left. The rest has no memory of the part that was used up, so under another
+/// interval the rest may as well be drawn anew.
 #[cold]
 fn take_next_step(thread: &Thread, rest: u64) {
     // Mostly there is nothing to do, and a look after the file would be dearer than the rest.

@@ -5,8 +5,8 @@
 //! that is never sampled does no more than find the real allocator.
 //!
 //! Here we are a guest: no heap, no panic, no lock that a thread waits for (the profile file has a shared flock, for those who remove old
-//! ones); every loop and table has a bound. Of other code it calls only the real functions behind its hooks, `_dl_find_object` and the
-//! vDSO's clock.
+//! ones); every loop and table has a bound. The only other code that libramson calls is the real functions behind its hooks,
+//! `_dl_find_object` and the vDSO's clock.
 #![cfg_attr(not(any(test, fuzzing)), no_std)]
 #![cfg_attr(any(test, fuzzing), allow(dead_code, unused_imports))]
 

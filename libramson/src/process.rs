@@ -277,8 +277,8 @@ pub fn move_out(recorder: &Recorder, is_last_chance: bool) {
         count_in_ancestor(Health::ChildrenWithFile, pid);
     }
     INHERITED.profile.store(core::ptr::from_ref(profile) as u64, Relaxed);
-    // Hazard, never seen: another thread unmaps the profile, or maps over it, before the range is stored here. That call does not know of the
-    // profile yet: the next sample crashes, or writes into what is mapped there now.
+    // Hazard, never seen: another thread unmaps the profile, or maps over it, before the range is stored here. The other thread's call does
+    // not know of the profile yet: the next sample crashes, or writes into what is mapped there now.
     let range = profile.file.mapped();
     PROFILE_RANGE[0].store(range.start, Relaxed);
     PROFILE_RANGE[1].store(range.end, Relaxed);

@@ -286,8 +286,8 @@ mod tests {
         assert_unbiased(&plan, (0..1500).map(|run| Sampler::new(run * 31 + 7, CONFIGURED)));
     }
 
-    /// A minute in which the interval changes every second, and sampling goes off and on: four threads, each with its own sampler. What
-    /// is allocated while it is off, and until a thread looks again, counts on neither side.
+    /// A minute in which the interval changes every second, and sampling goes off and on: four threads, each with its own sampler.
+    /// Allocations while sampling is off, and until a thread looks again, count on neither side.
     #[test]
     fn the_interval_covers_the_truth_though_the_sampling_interval_changes_every_second() {
         const RUNS: u64 = 600;

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 use ramson_format::settings::PATH_BYTES;
 
-/// A NUL-terminated text of bounded length. What does not fit is left out, and from then on `as_c_str` is `None`.
+/// A NUL-terminated text of bounded length. A part that does not fit is left out, and from then on `as_c_str` is `None`.
 #[derive(Clone, Copy)]
 pub struct Text {
     bytes: [u8; PATH_BYTES],

@@ -49,7 +49,8 @@ pub fn target_directory() -> PathBuf {
         .map_or_else(|| tests_directory().join("../target"), PathBuf::from)
 }
 
-/// Notes a test that cannot exist on this machine, and why. `tests/run` repeats it at its end. What is only missing fails instead.
+/// Notes a test that cannot exist on this machine, and why. `tests/run` repeats it at its end. A tool that is only missing fails the test
+/// instead.
 #[track_caller]
 pub fn not_here(why: &str) {
     let place = std::panic::Location::caller();

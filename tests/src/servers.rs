@@ -341,7 +341,7 @@ pub enum Json {
 }
 
 impl Json {
-    /// Reads one value that is all of `text`. What ramson printed has to be as its schema says.
+    /// Reads one value that is all of `text`. Output of ramson has to be as its schema says.
     #[track_caller]
     pub fn parse(text: &str) -> Self {
         crate::schemas::check(text);

@@ -140,7 +140,7 @@ pub fn total(snapshot: &Snapshot) -> Site {
     total
 }
 
-/// The sum over the heap's stacks. Of mappings only the bytes add up: what is cut in two becomes two extents.
+/// The sum over the heap's stacks. Mappings add up in bytes only: a mapping that is cut in two becomes two extents.
 pub fn heap_total(snapshot: &Snapshot) -> Site {
     let mut total = Site::default();
     let stacks = snapshot.stacks.iter().filter(|stack| stack.kind() == Kind::Heap);

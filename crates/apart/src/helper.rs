@@ -46,7 +46,7 @@ impl Helper {
         let mut command = Command::new("/proc/self/exe");
         command.arg(WORD).current_dir("/").stdin(OwnedFd::from(its));
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        // An arena of its own would reserve address space, which counts. What the user types is for this process.
+        // An arena of its own would reserve address space, which counts. The signals of the user's keyboard are for this process.
         command.env_clear().env("MALLOC_ARENA_MAX", "1").process_group(0);
         let child = command.spawn().map_err(started)?;
         ours.set_read_timeout(Some(LOOK)).map_err(started)?;

@@ -124,8 +124,8 @@ pub fn enable(budget: Option<Budget>) {
         HELPERS.set(Helpers { wanted: budget, by_owner: Mutex::default(), idle: Mutex::default() });
 }
 
-/// Ends the helpers that are not at work. Where this process ends without, they pass to a process that may not expect children,
-/// such as the first one of a container, and stay as zombies.
+/// Ends the helpers that are not at work. If this process ends without this call, they pass to a process that may not expect
+/// children, such as the first one of a container, and stay as zombies.
 pub fn end_all() {
     let Some(helpers) = HELPERS.get() else { return };
     let all: Vec<Apart> = locked(&helpers.by_owner).values().cloned().collect();

@@ -1,7 +1,7 @@
 //! Files of others that are open in the process that opened them, and in those that read them, and nowhere else.
 //!
-//! Who closes a file waits for its file system, even when the process is ended: one of FUSE that never answers would keep it for ever. What is
-//! passed about is a socket, at which the file can be asked for.
+//! Who closes a file waits for its file system, even when the process is ended: one of FUSE that never answers would keep it for ever. So
+//! processes pass each other a socket, at which the file can be asked for.
 
 use crate::channel::{Channel, Message};
 use rustix::fs::{FileType, fstat};

@@ -1,6 +1,7 @@
 //! By whose rights a process acts, and the user that a helper becomes.
 //!
-//! That is not the owner of what it reads: a user may signal, renice and limit every process that is theirs. It is one who has no other process.
+//! This user is not the owner of what the helper reads, because a user may signal, renice and limit every process that is theirs. It is a user
+//! who has no other process.
 
 use crate::confine::Ids;
 use std::fs::{metadata, read, read_to_string};
@@ -28,7 +29,8 @@ pub fn ids_for(owner: u32) -> Ids {
     Ids { user: id("/proc/self/uid_map"), group: id("/proc/self/gid_map") }
 }
 
-/// One for each owner, so that no helper is another's either. Where the user namespace does not have it, its last one.
+/// One ID for each owner, so that no helper is another's either. If the user namespace does not have this ID, returns the last one of the
+/// namespace.
 fn id_within(owner: u32, map: &str) -> u32 {
     // The very last number is none.
     let own = FIRST_UNUSED | Some(owner).filter(|&id| id < FIRST_UNUSED - 1).unwrap_or(0);

@@ -84,7 +84,7 @@ impl<'a> Callee<'a> {
         Some(names.iter().map(|name| library.function(name)).collect())
     }
 
-    /// Makes calls of the allocator. Where the locks are seen that they take, also a thread that computes may be borrowed.
+    /// Makes calls of the allocator. If ramson sees the locks that the calls take, a thread that computes may be borrowed, too.
     pub fn call(&self, steps: &[Step], locks: Option<&LibraryData>) -> Result<Called, Failure> {
         let are_free =
             |limit| locks.is_none_or(|locks| locks.are_locks_seen_free(&self.memory, limit));
@@ -159,8 +159,8 @@ impl<'a> Callee<'a> {
     }
 }
 
-/// Works on a process that is opened before anything is learnt of it. What fails because it has ended or started another program meanwhile
-/// says that, and no consequence of it.
+/// Works on a process that is opened before anything is learnt of it. If the work fails because the process has ended or started another
+/// program meanwhile, the failure says that, and no consequence of it.
 pub fn with_process<T>(
     target: &Target,
     work: impl FnOnce(Arc<Process>) -> Result<T, Failure>,
@@ -177,8 +177,8 @@ pub fn open(target: &Target) -> Result<Arc<Process>, Failure> {
     Process::open(target.pid).map(Arc::new).map_err(|problem| failure(target, problem))
 }
 
-/// Returns the mapped code of a library, and its file. Of several, the one that is mapped last came with the program, because the loader maps later
-/// ones (dlmopen) below: that one is returned.
+/// Returns the mapped code of a library, and its file. If there are several, returns the one that is mapped last: it came with the program, because
+/// the loader maps later ones (dlmopen) below.
 pub fn library<'a>(
     target: &Target,
     areas: &'a [Area],

@@ -1,4 +1,4 @@
-//! Histories of others: opened here, read by a helper. What it answers is checked: it may be in their hands.
+//! Histories of others: opened here, read by a helper. The helper's answers are checked, because the helper may be in the others' hands.
 
 use crate::question::{Answer, Question};
 use crate::schema::HistoryError;

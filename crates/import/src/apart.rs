@@ -1,4 +1,5 @@
-//! Foreign profiles of others: opened here, read by a helper. What it answers is checked: it may be in their hands.
+//! Foreign profiles of others: opened here, read by a helper. The helper's answers are checked, because the helper may be in the others'
+//! hands.
 
 use crate::defect::{ImportDefect, ImportError};
 use crate::format::Format;

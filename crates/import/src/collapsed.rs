@@ -1,5 +1,5 @@
-//! Collapsed stacks: `root;child;leaf 123`, one stack a line, read line by line. What the numbers count is not written
-//! anywhere; they are taken for live bytes.
+//! Collapsed stacks: `root;child;leaf 123`, one stack a line, read line by line. The format does not say what the
+//! numbers count; they are taken for live bytes.
 
 use crate::build::{Builder, UNKNOWN};
 use crate::defect::ImportError;

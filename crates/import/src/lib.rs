@@ -1,10 +1,9 @@
 //! Foreign heap profiles in: what other tools write becomes ramson's one `Profile`.
 //!
-//! `recognize` tells formats apart by their content, `input` bounds what a file may cost, `packing`
-//! and (on a thread of its own, for a large file) `read_ahead` unpack it. `weight` says what
-//! sampled numbers stand for, `build` joins names and stacks; `pprof`, `heap_text` (with `maps`), `heaptrack`
-//! and `collapsed` read formats and return an `import`. What each keeps and loses is in
-//! docs/formats.md.
+//! `recognize` tells formats apart by their content, `input` bounds what a file may cost, `packing` and (on a
+//! thread of its own, for a large file) `read_ahead` unpack it. `weight` says what sampled numbers stand for,
+//! `build` joins names and stacks; `pprof`, `heap_text` (with `maps`), `heaptrack` and `collapsed` read
+//! formats and return an `import`. docs/formats.md says what each keeps and loses.
 //!
 //! A reader returns what it could read and the list of defects. Sample values that a format does
 //! not have are NaN in the profile, never 0; so is the variance where a format does not say how it

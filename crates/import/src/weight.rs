@@ -6,9 +6,9 @@
 //! `scaleHeapSample`; Go's runtime/pprof, the same before it writes protobuf. jemalloc ≥ 5.3 with `prof_unbias` (the
 //! default) skews the counts it writes so that this formula gives its unbiased estimate back.
 //!
-//! The variance (see `ramson_profile::Estimate`) of n objects of size s is n·(1 − p)/p²·x², with x = 1 or s. Where
-//! one record mixes sizes, s̄ makes it an approximation, for s̄ ≪ T a close one: it is then T times the bytes, whatever
-//! the sizes.
+//! The variance (see `ramson_profile::Estimate`) of n objects of size s is n·(1 − p)/p²·x², with x = 1 or s. If one
+//! record mixes sizes, s̄ makes the variance an approximation, for s̄ ≪ T a close one: the variance is then T times the
+//! bytes, whatever the sizes.
 
 use ramson_profile::Estimate;
 

@@ -28,8 +28,9 @@ pub struct Library<'a, Bytes: ReadRef<'a>> {
 }
 
 impl<'a, Bytes: ReadRef<'a>> Library<'a, Bytes> {
-    /// From the file's bytes, and where the process has code of it, from which offset on. Of other parts that would not tell: where one ends
-    /// and the next one begins in the same page of the file, each is mapped with that page.
+    /// Reads the file's bytes. `mapped_at` is the address at which the process has code of the file, `mapped_offset` the code's offset in
+    /// the file. Other parts would not tell the bias: if one part ends and the next one begins in the same page of the file, each is mapped
+    /// with that page.
     pub fn new(file: Bytes, mapped_at: u64, mapped_offset: u64) -> Option<Self> {
         let elf = Elf::parse(file).ok()?;
         let code = elf.segments().filter(|segment| segment.permissions().executable());

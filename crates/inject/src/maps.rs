@@ -113,7 +113,7 @@ impl Maps {
     }
 
     /// Why a thread that computes there may not be borrowed, if so: in the program's own code the call is what a signal's handler is that
-    /// makes it, harmless unless it interrupts the allocator. What the stack must not hold, the caller checks.
+    /// makes it, harmless unless it interrupts the allocator. The caller checks what the stack must not hold.
     pub fn check_code(&self) -> std::result::Result<(), String> {
         let is_own = |mapping: &Mapping| {
             let name = mapping.path.strip_prefix('/').and_then(|path| path.rsplit('/').next());

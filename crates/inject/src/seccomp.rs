@@ -23,7 +23,7 @@ const ACTION: u32 = 0xffff_0000;
 /// Bytes of `struct seccomp_data`.
 const DATA_BYTES: u32 = 64;
 
-/// A system call. What is not known of its arguments is `None`.
+/// A system call. An argument that is not known is `None`.
 #[derive(Clone, Copy)]
 struct SystemCall {
     name: &'static str,

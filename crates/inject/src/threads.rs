@@ -196,7 +196,7 @@ const OTHERS: [i64; 18] = [
     libc::SYS_ioctl,
 ];
 
-/// Whether a thread may do something else before it begins this system call. Where locks are not seen, fewer.
+/// Whether a thread may do something else before it begins this system call. Fewer system calls qualify if locks are not seen.
 pub fn may_come_later(number: i64, are_locks_seen: bool) -> bool {
     // The kernel keeps what restart_syscall is to wait for again, and our call might wait, too.
     let is_known = number != libc::SYS_restart_syscall;

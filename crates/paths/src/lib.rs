@@ -1,11 +1,11 @@
 //! The one door: opens every path that a profile, a process, debug information or another user names.
 //!
-//! Such a path is resolved beneath a root that we chose, so no link leads out of it. What is there is looked at before it is opened:
+//! Such a path is resolved beneath a root that we chose, so no link leads out of it. This crate looks at what is there before it opens it:
 //! opening a FIFO would wait, opening a device may act, and reading a file of a pseudo file system may take something away. Only a regular
 //! file of known size is opened. The links of `/proc/PID` are followed only where this crate forms them.
 //!
-//! What another user's process has mapped, and what it or that user's profile names, is opened by a separate process (`apart`), which this one
-//! can leave alone with a file system that never answers.
+//! A separate process (`apart`) opens what another user's process has mapped, and what that process or that user's profile names. This process
+//! can leave the separate one alone with a file system that never answers.
 //!
 //! A path that the user typed is not for this crate: it is opened as any tool opens it.
 #![forbid(unsafe_code)]

@@ -33,7 +33,7 @@ impl MapIdentity {
         Ok(Self::from(Facts { file_system: file_system_of(file)?, ..Facts::of(&fstat(file)?) }))
     }
 
-    /// Whether a map with this device and inode is of this file. Where stat names another device, the inode has to do.
+    /// Whether a map with this device and inode is of this file. If stat names another device, the inode has to do.
     pub fn is(&self, device: u64, inode: u64) -> bool {
         self.inode == inode && (self.has_other_device || self.device == device)
     }

@@ -119,8 +119,8 @@ impl Root {
         }
     }
 
-    /// The same, if it is there itself: no link of that name, and nothing that is mounted on it. Where every user may put something, that could be
-    /// another user's, and claim to be anyone's.
+    /// The same, if it is there itself: no link of that name, and nothing that is mounted on it. In a directory where every user may put
+    /// something, such a link or mount could be another user's, and claim to be anyone's.
     pub fn open_itself(&self, path: &Path) -> Result<RegularFile, Refusal> {
         let root = match &self.0 {
             Place::Here(root) => root,

@@ -1,4 +1,5 @@
-//! The memory of others' processes and the binaries in them: opened here, read by a helper. What it answers is checked: it may be in their hands.
+//! The memory of others' processes and the binaries in them: opened here, read by a helper. The helper's answers are checked, because the helper
+//! may be in the others' hands.
 
 use crate::areas::{Area, without_directory};
 use crate::glibc::{self, Arena, Beside, Effort, Statistics};

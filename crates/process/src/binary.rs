@@ -96,8 +96,8 @@ impl Binary {
         }
     }
 
-    /// The same, to be read by this process, as one that acts on a process reads what it calls there. Of another user's file a helper makes a copy,
-    /// unless this is a process that can be left alone.
+    /// The same, to be read by this process, as one that acts on a process reads what it calls there. A helper makes a copy of another user's file,
+    /// unless this process is one that can be left alone.
     pub fn here(self) -> Option<Self> {
         let file = match is_asked() {
             true => unsealed(self.file)?,

@@ -37,9 +37,9 @@ const VARIABLES: [&str; 7] = [
     "LD_PRELOAD=",
 ];
 
-/// An allocator among the mapped files that takes the place of the C library's own, if it comes first in the search order. Of several, one
-/// that `preload` names (as LD_PRELOAD does), else the one at the highest address: the loader maps files in the search order, the kernel from
-/// the top down. Programs may overwrite their environment, as redis does.
+/// An allocator among the mapped files that takes the place of the C library's own, if it comes first in the search order. If there are
+/// several, returns one that `preload` names (as LD_PRELOAD does), else the one at the highest address: the loader maps files in the search
+/// order, the kernel from the top down. Programs may overwrite their environment, as redis does.
 pub fn replacing_allocator<'a>(
     areas: &'a [Area],
     preload: &str,

@@ -79,7 +79,7 @@ struct Asked {
     batch: vec::IntoIter<Mapping>,
 }
 
-/// The mappings of process `pid`. None of a process that is just gone.
+/// The mappings of process `pid`. A process that is just gone has none.
 pub fn mappings(pid: u32) -> io::Result<Mappings> {
     open(pid, false)
 }

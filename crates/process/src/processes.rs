@@ -40,7 +40,7 @@ fn is_named(pid: u32, name: &str) -> bool {
     !name.is_empty() && [comm.trim_ascii_end(), base_name(&exe), called].contains(&name)
 }
 
-/// A process and its descendants. What its parent left behind belongs to another ancestor.
+/// A process and its descendants. A process whose parent has ended belongs to another ancestor.
 pub fn tree(root: u32) -> Vec<u32> {
     let pids = all();
     let parents = pids.iter().filter_map(|&pid| Some((pid, parent(pid)?)));

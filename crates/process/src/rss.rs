@@ -162,7 +162,7 @@ pub fn explain(areas: &[Area], known: &Known) -> Explained {
             backing => {
                 let is_shmem = || backing == Backing::Shmem || (known.is_shmem)(area);
                 let is_binary = binaries.contains(area.path.as_str());
-                // Private pages are no file's any more. Of shared memory, whether this process mapped it or inherited it.
+                // Private pages are no file's any more. Shared memory counts as such, whether this process mapped it or inherited it.
                 let (private, shared) = match () {
                     () if is_shmem() => (Part::Anonymous, Part::Shmem),
                     () if is_binary => (Part::Data, Part::Code),

@@ -1,7 +1,7 @@
 //! Files in /proc that make their reader wait for the process, which may never come to an end: its maps wait for whatever a thread of it does
 //! to them, and its arguments and variables may be in memory behind which a file system of its user is.
 //!
-//! Of processes of others, they are opened and read where the waiting can be ended.
+//! The files of others' processes are opened and read in a helper, where the waiting can be ended.
 
 use crate::text;
 use ramson_apart::{Apart, Failure, for_process};

@@ -1,4 +1,5 @@
-//! Profiles of others: opened here, read by a helper. What it answers is checked as the bytes of a file are: it may be in their hands.
+//! Profiles of others: opened here, read by a helper. The helper's answers are checked like the bytes of a file, because the helper may be
+//! in the others' hands.
 
 use crate::defect::ReadError;
 use crate::snapshot::{FailedAllocation, Header, LiveSample, Snapshot, Stack};

@@ -73,8 +73,8 @@ impl Header {
         self.set_command(&command);
     }
 
-    /// Words, each ended by a zero byte, the last one perhaps by the end. Where a program wrote a shorter title over its
-    /// arguments, more zeros are behind it.
+    /// Words, each ended by a zero byte, the last one perhaps by the end. If a program wrote a shorter title over its
+    /// arguments, more zeros follow.
     pub fn set_command(&mut self, joined: &str) {
         let words = joined.trim_end_matches('\0');
         // One ends the last word, two an empty one behind it.

@@ -1,4 +1,4 @@
-//! A region as it was copied: only the parts that hold something. What lies between them is zeroes.
+//! A region as it was copied: only the parts that hold something. The bytes between these parts are zeroes.
 
 use ramson_format::RegionKind;
 

@@ -21,8 +21,8 @@ impl Copied<'_> {
     }
 }
 
-/// Copies each slot once more, in the order of the arrays, until its copies belong together. What stays as it is, is damaged,
-/// and left for the caller to find.
+/// Copies each slot once more, in the order of the arrays, until its copies belong together. A slot that stays as it is,
+/// without belonging together, is damaged, and left for the caller to find.
 pub fn settle<const N: usize>(
     source: &(impl ReadAt + ?Sized),
     mut arrays: [Copied; N],

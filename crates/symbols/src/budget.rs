@@ -1,4 +1,4 @@
-//! How much may be unpacked of the files of one binary, all together. What is counted is counted before it is allocated.
+//! How much may be unpacked of the files of one binary, all together. Bytes are counted before they are allocated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

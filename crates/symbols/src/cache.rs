@@ -2,7 +2,7 @@
 //!
 //! A file is: `MAGIC`, which ends in the format's version; CRC-32 of the body, u32; the body, as borsh writes crate
 //! version, build ID, origin and answers, none of which came from a file of a stranger. A file that does not read to
-//! its last byte, or with another version or CRC, is as good as absent. Of two writers the later wins, which loses
+//! its last byte, or with another version or CRC, is as good as absent. The later of two writers wins, which loses
 //! answers but never mixes them.
 
 use std::io::{Read, Write};

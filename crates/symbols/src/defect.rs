@@ -77,7 +77,7 @@ pub enum SymbolDefect {
         /// Why.
         failure: Failure,
     },
-    /// Debug information told of more than real programs have: more calls inlined into each other, or longer names. What exceeds that is cut.
+    /// Debug information told of more than real programs have: more calls inlined into each other, or longer names. The excess is cut.
     Excess {
         /// Frames that were cut off stacks.
         frames: u64,

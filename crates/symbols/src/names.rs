@@ -32,7 +32,7 @@ struct Function {
     name_offset: u32,
 }
 
-/// A symbol while names are chosen. Of several at one address the smallest (`rank`, then name) is taken.
+/// A symbol while names are chosen. The smallest of several at one address (`rank`, then name) is taken.
 struct Candidate {
     start: u64,
     size_bytes: u64,

@@ -103,8 +103,8 @@ impl PerfMap {
         Some(addresses.iter().map(name).collect())
     }
 
-    /// From the content of a map, which has less than 4 GiB. Of two functions at one address the later stands: runtimes use
-    /// addresses again. Lines of another form are left out.
+    /// From the content of a map, which has less than 4 GiB. The later of two functions at one address stands, because
+    /// runtimes use addresses again. Lines of another form are left out.
     pub fn parse(content: Vec<u8>) -> Self {
         let mut functions = BTreeMap::new();
         let mut end = 0;

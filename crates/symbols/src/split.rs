@@ -85,7 +85,7 @@ impl Split {
         }
     }
 
-    /// The part that `request` names. That it is of the same compilation is checked by addr2line.
+    /// The part that `request` names. addr2line checks that the part is of the same compilation.
     pub fn load<'a>(&'a self, request: SplitDwarfLoad<Bytes<'a>>) -> Option<Arc<Dwarf<Bytes<'a>>>> {
         if let Some((package, endian)) = self.package.get_or_init(|| self.open_package()) {
             let slice = |section: &'a Vec<u8>| Bytes::new(section, *endian);

@@ -14,7 +14,7 @@ struct Range {
     unit: usize,
 }
 
-/// `addresses` by unit, those of the largest unit first. Where units do not say what they span, they are one group.
+/// `addresses` by unit, those of the largest unit first. Units that do not say what they span are one group.
 pub(crate) fn by_unit(dwarf: &Dwarf<Bytes<'_>>, addresses: &[u64]) -> Vec<Vec<u64>> {
     let (mut ranges, mut sizes_bytes) = (Vec::new(), Vec::new());
     // A unit that cannot be read here is reported when an address is looked up.

@@ -133,7 +133,7 @@ fn while_locked(work: impl FnOnce()) {
 }
 
 /// Runs `work` with the lock that the loader has while it loads or unloads: an object that is being bound is in its list already, and its pages must
-/// stay writable. `None`: another thread has it, or this one. Where the lock is not known, there are no other threads.
+/// stay writable. `None`: another thread has it, or this one. If the lock is not known, there are no other threads.
 pub fn with_lock<T>(loader: &Loader, work: impl FnOnce() -> T) -> Option<T> {
     type Function = unsafe extern "C" fn(*mut c_void) -> i32;
     // SAFETY: whoever asks gave the C library's functions of this type, or 0.

@@ -79,8 +79,8 @@ impl Recorder {
             stack: self.stack_of(profile, thread, Kind::Mmap, caller, now_ns),
             tid: self.tid(thread),
             flags: flags | live_flags::EXTENT,
-            // Hazard, never seen: a program makes more than 2³² extents. Of two that overlap and were
-            // mapped in the same 4 ms, the wrong one may count.
+            // Hazard, never seen: a program makes more than 2³² extents. The wrong one may count of
+            // two that overlap and were mapped in the same 4 ms.
             number: measurement.number as u32,
         };
         if flags & live_flags::RESERVED == 0 {

@@ -12,7 +12,7 @@ use ramson_format::{Failure, Header, Kind, failure_check};
 const PROBE_BYTES: usize = 1 << 20;
 
 impl Recorder {
-    /// abort(3) was called. That memory was the cause is likely where none is to be had.
+    /// Notes that abort(3) was called if no memory is to be had: the lack of memory was then probably the cause.
     pub fn record_abort(&self, thread: &Thread, caller: Caller) {
         let is_ours = sys::process_id() == self.pid.load(Relaxed);
         if is_ours && sys::is_refused_memory(PROBE_BYTES) {

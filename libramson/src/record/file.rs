@@ -56,7 +56,7 @@ struct Place {
 
 /// How many entries a region has that is filled from the front, as the header has it.
 pub trait Count {
-    /// Adds `entries` if there are no more than `most` then. What the count was; as an error if they are too many.
+    /// Adds `entries` if there are no more than `most` then. Returns the count before; as an error if they are too many.
     fn raise(&self, entries: u64, most: u64) -> Result<u64, u64>;
 }
 

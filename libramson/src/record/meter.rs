@@ -31,7 +31,7 @@ const MEDIAN_STEP: u64 = 16;
 const MEAN_STEP: i64 = 64;
 /// Parts of a cycle in which the mean is kept. No float: the last look is at exit, where the program's own floating-point traps hold.
 const MEAN_PARTS: u64 = 256;
-/// More than so many medians is an interruption. Of samples in threads that fault in their heap 99 of 100 take less than 16.
+/// A slow path that takes more medians than this was interrupted. 99 of 100 samples in threads that fault in their heap take less than 16.
 const MOST_MEDIANS: u64 = 16;
 /// Cycles at which the median begins.
 const FIRST_CYCLES: u64 = 4096;
@@ -59,7 +59,7 @@ struct Meter {
 }
 
 impl Meter {
-    /// A slow path took `cycles`, waiting included. What it cost.
+    /// Takes in that a slow path took `cycles`, waiting included. Returns what the slow path cost.
     fn take(&self, cycles: u64) -> u64 {
         let median = match self.median_cycles.load(Relaxed) {
             0 => FIRST_CYCLES,

@@ -1,7 +1,7 @@
 //! The recorder: puts samples into the profile file, so that a reader finds every record whole or not at all.
 //!
-//! No sample waits for another thread: where two threads meet, one of them takes another slot. What does not fit is counted, never lost in
-//! silence. (The end of a recording, and a filter that the program installs, wait for slow paths to end: `process`, `sys`.)
+//! No sample waits for another thread: where two threads meet, one of them takes another slot. A record that does not fit is counted,
+//! never lost in silence. (The end of a recording, and a filter that the program installs, wait for slow paths to end: `process`, `sys`.)
 
 mod attached;
 mod claims;
@@ -52,7 +52,8 @@ const MONOTONIC_COARSE: usize = 6;
 
 type ClockGetTime = unsafe extern "C" fn(i32, *mut [u64; 2]) -> i32;
 
-/// One process's recorder. All zero is one that has not begun. What a forked child touches comes first, on as few pages as possible.
+/// One process's recorder. All zero is one that has not begun. The fields that a forked child touches come first, on as few pages as
+/// possible.
 #[repr(C)]
 pub struct Recorder {
     near_index: NearIndex,

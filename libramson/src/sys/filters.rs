@@ -3,8 +3,8 @@
 use super::permit;
 use super::status::Status;
 
-/// Looks for an inherited filter. `tried_filters` is the number of filters that ramson has been tried under. Where there is no status, or it
-/// says nothing, there may be one.
+/// Looks for an inherited filter. `tried_filters` is the number of filters that ramson has been tried under. If there is no status, or the
+/// status says nothing, there may be a filter.
 #[cold]
 pub fn look_for_filters(status: Option<&Status>, tried_filters: Option<u64>) {
     let is_free = status.is_some_and(|status| match status.seccomp {

@@ -105,8 +105,8 @@ pub fn while_writable(address: *const u8, bytes: usize, work: impl FnOnce()) -> 
 
 // Hazard, never seen: the program changes the protection of the page in the instant in which `work` runs. The page then gets the protection
 // that it had before.
-/// Runs `work` while a page of the program's, which is writable or readable only, can be written. Which of the two it is, the kernel is asked: the
-/// loader makes some readable only, and some programs undo that. Where it may not be asked, `was_protected` says so.
+/// Runs `work` while a page of the program's, which is writable or readable only, can be written. The kernel is asked which of the two the page
+/// is: the loader makes some readable only, and some programs undo that. If the kernel may not be asked, `was_protected` says so.
 pub fn with_page_writable(
     page: *const u8,
     was_protected: bool,

@@ -1,8 +1,8 @@
 //! The object at an address. Since glibc 2.35 the loader tells (`_dl_find_object`), without a lock; before, its list of objects does.
 //!
 //! Objects that were there at the start are never unloaded, and neither are their entries of the list. The others follow them, and another thread
-//! may free any of these at any moment, so the kernel copies them: it stops at memory that is gone, where a load would fault. Where the kernel
-//! must not be asked (`sys::permit`), they are not found.
+//! may free any of these at any moment, so the kernel copies them: it stops at memory that is gone, where a load would fault. If the kernel must
+//! not be asked (`sys::permit`), these objects are not found.
 
 use super::elf::Elf;
 use crate::resolve::{self, FoundObject, LinkMap};

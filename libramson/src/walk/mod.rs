@@ -87,8 +87,8 @@ impl Walker {
     }
 }
 
-/// For code of no object, and so without tables. Where it does nothing after the call but end its frame, as CPython's perf
-/// trampolines do, it says itself how large that is; elsewhere there are frame pointers at best.
+/// For code of no object, and so without tables. If the code does nothing after the call but end its frame, as CPython's
+/// perf trampolines do, the code itself says how large the frame is; otherwise there are frame pointers at best.
 #[cold]
 fn rule_of_unclaimed(address: u64) -> Rule {
     let mut code = [0; FRAME_END_BYTES];

@@ -1,6 +1,6 @@
 //! Whether a thread's own stack really reaches down to where a sample was taken.
 //!
-//! What is readable below a thread's stack may be a neighbour's: a coroutine's stack in the same mapping, which can be unmapped
+//! Readable memory below a thread's stack may be a neighbour's: a coroutine's stack in the same mapping, which can be unmapped
 //! while the thread lives. So what a sample added to the known part stays known only if the frames found there lead up to that
 //! part, each close to the last.
 

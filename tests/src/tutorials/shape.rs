@@ -33,8 +33,8 @@ pub fn shape(output: &str) -> Vec<String> {
     lines(output).iter().map(|line| line.words.join(" ")).collect()
 }
 
-/// Whether two outputs have the same shape. Of a line that splits RSS up, the large terms have to be there again. Of lines that are
-/// cut, what both have left is compared.
+/// Whether two outputs have the same shape. A line that splits RSS up must contain the large terms again. Lines that are cut are
+/// compared as far as both go.
 pub fn is_same(written: &str, now: &str) -> bool {
     let (written, now) = (lines(written), lines(now));
     written.len() == now.len()

@@ -28,7 +28,7 @@ pub struct Finding {
     pub statistics: Result<Statistics, Missing>,
     /// Figures of another allocator that was asked, or why there are none; `None` if it was not to be asked.
     pub asked: Option<Result<Figures, String>>,
-    /// By the profile, if there is one. Where the allocator tells nothing, it is what is live.
+    /// Live bytes by the profile, if there is one. If the allocator tells nothing, they are the only figure of live memory.
     pub live: Option<Estimate>,
     /// Memory limit of its control group or of one above it.
     pub limit: Option<Limit>,

@@ -104,7 +104,7 @@ impl Sum for Sums {
 }
 
 impl Sums {
-    /// Live bytes now − at the mark. What is live at both cancels, value and error (docs/sampling.md).
+    /// Live bytes now − at the mark. Blocks that are live at both moments cancel, value and error (docs/sampling.md).
     pub fn change(&self) -> Estimate {
         let variance = self.live.variance + self.marked.variance - 2.0 * self.kept_variance;
         // Infinite minus infinite: what was lost is in neither.

@@ -69,7 +69,7 @@ impl Watched {
         }
     }
 
-    /// Reads profile and resident bytes as they are now. Of a process that has ended, what it left.
+    /// Reads profile and resident bytes as they are now. If the process has ended, reads what the process left.
     pub fn read(&mut self) {
         let stat = self.followed.stat();
         self.rss_bytes = stat.and_then(|stat| stat.rss).or(self.rss_bytes);

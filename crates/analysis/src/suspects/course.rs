@@ -88,8 +88,8 @@ impl DatedRecording {
     }
 }
 
-/// The moment that a recording shows, on the clock of its times. What was read a while ago shows no samples since; that is no sign
-/// of their end.
+/// The moment that a recording shows, on the clock of its times. A recording that was read a while ago shows no samples since;
+/// this is no sign of their end.
 pub fn moment_ns(recording: &Recording) -> u64 {
     let last_ns = recording.snapshot.header.last_monotonic_ns;
     match recording.running {

@@ -33,7 +33,7 @@ pub struct Below {
     pub distance: f64,
 }
 
-/// Groups of two and more, in the order of their first suspects, which are sorted. What is alone is in none.
+/// Groups of two and more, in the order of their first suspects, which are sorted. A suspect that is alone is in no group.
 pub fn groups(suspects: &[Suspect]) -> Vec<Group> {
     let mut below: BTreeMap<&Function, Vec<(usize, f64)>> = BTreeMap::new();
     for (place, suspect) in suspects.iter().enumerate().filter(|(_, it)| it.is_growing()) {

@@ -28,7 +28,7 @@ pub fn act(
     guest.request(target, request, directory)?;
     let arguments = [Argument::Word(guest.act), Argument::Word(0)];
     let steps = [Step::new(functions.dl_iterate_phdr, &arguments), Step::new(guest.settle, &[])];
-    // Two short stops harm less than a long one. What a detach leaves undone, nobody would do later.
+    // Two short stops harm less than a long one. Nobody would do later what a detach leaves undone.
     let at_once = if request.action == Action::Attach { 1 } else { steps.len() };
     let (first, rest) = steps.split_at(at_once);
     for _ in 0..MOST_ACTS {

@@ -1,5 +1,5 @@
-//! Golden files. Of `holds.c`: 100 blocks of 1,000 bytes and 50 of 500 are held, 1,000 of 2,000 were freed. Of `serves.go`:
-//! 64 MiB are held.
+//! Golden files. `holds.c` holds 100 blocks of 1,000 bytes and 50 of 500, and freed 1,000 of 2,000. `serves.go` holds 64
+//! MiB.
 
 use crate::{golden, read, stacks, total};
 use ramson_import::{Format, InuseAt, import};

@@ -43,7 +43,8 @@ impl Segment {
     }
 }
 
-/// The segments of the arena with this index; the first is the main one. What could not be found is missing from the sum of their bytes.
+/// The segments of the arena with this index; the first is the main one. Segments that could not be found are missing from the sum of their
+/// bytes.
 pub fn segments(
     memory: &impl Memory,
     areas: &[Area],
@@ -96,7 +97,7 @@ pub fn presence_of(memory: &impl Memory, areas: &[Area], start: u64, end: u64) -
     Some(if is_huge { presence.outside_rss() } else { presence })
 }
 
-/// The main arena's memory at the program break. What it mapped elsewhere is on no list.
+/// The main arena's memory at the program break. Memory that the arena mapped elsewhere is on no list.
 fn main_segment(
     memory: &impl Memory,
     state: &ArenaState,

@@ -48,8 +48,8 @@ pub struct MappedChunks {
     doubtful: Vec<usize>,
 }
 
-/// Searches the anonymous areas outside of `segments`. Where the chains of chunks from each area's start are not what is expected,
-/// page after page is tried, and one that is then too much is dropped.
+/// Searches the anonymous areas outside of `segments`. If the chains of chunks from each area's start are not what is expected,
+/// page after page is tried, and one chunk that is then too much is dropped.
 pub fn find(
     memory: &impl Memory,
     areas: &[Area],
@@ -164,8 +164,8 @@ impl MappedChunks {
         self.ranges.push(Range { start, end, presence: presence.clone() });
     }
 
-    // Hazard, never seen: a program has, in anonymous memory of its own, two or more pages that look like the start of such a chunk. None of them
-    // is dropped: they count as live, and `ramson explain` says that it found more than malloc counts.
+    // Hazard, never seen: a program has, in anonymous memory of its own, two or more pages that look like the start of such a chunk. No such page
+    // is dropped: the pages count as live, and `ramson explain` says that it found more than malloc counts.
     /// Drops one without which the rest is what the statistics say.
     fn drop_stray(&mut self, expected: Expected) {
         let excess = expected.excess_of(self.space.bytes).filter(|&bytes| bytes > 0);

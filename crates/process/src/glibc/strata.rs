@@ -1,7 +1,7 @@
 //! Estimates from a random part of each stratum, and how certain they are.
 //!
-//! Of the N pieces of a stratum, n are drawn without replacement. What is estimated of each is its remainder e = y − B·x, where x is what the
-//! piece has resident and B = Σy/Σx over the arena: the total is B·X + Σ N·ē, its variance Σ N²·(1 − n/N)·s²/n (Cochran, Sampling
+//! From the N pieces of a stratum, n are drawn without replacement. The quantity estimated for each piece is its remainder e = y − B·x, where x
+//! is what the piece has resident and B = Σy/Σx over the arena: the total is B·X + Σ N·ē, its variance Σ N²·(1 − n/N)·s²/n (Cochran, Sampling
 //! Techniques, 5.3 and 7.8). The degrees of freedom are Satterthwaite's. A piece that is unlike all that were drawn may be among the others: the
 //! largest remainder, a page at least, counts once more.
 
@@ -15,7 +15,7 @@ const NORMAL_QUANTILE_975: f64 = 1.959964;
 /// Seed of the draw: the same heap yields the same figures.
 const SEED: u64 = 0x5EED;
 
-/// How uncertain an estimate is. Of independent ones the sum is that of their sum.
+/// How uncertain an estimate is. The sum of the spreads of independent estimates is the spread of their sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct Spread {
     /// Sum of the strata's variances.

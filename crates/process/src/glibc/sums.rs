@@ -60,7 +60,7 @@ impl Sums {
         self.with(self, |value, _| value * factor)
     }
 
-    /// The difference. Of what is resident, and of the largest chunk, there is none.
+    /// The difference. The resident bytes and the largest chunk are not differences.
     pub fn without(&self, other: &Self) -> Self {
         Self { resident: self.resident, ..self.with(other, |own, other| own - other) }
     }

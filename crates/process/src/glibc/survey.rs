@@ -1,7 +1,7 @@
 //! How much of the arenas is in use and how much is free: what the lists of free chunks tell, and of the rest an estimate from a random part.
 //!
-//! The arenas without their large free chunks are cut into pieces, and these, by address, into strata. Of each stratum the same number of pieces is
-//! drawn. What is estimated is only what the lists did not tell. More is drawn until the intervals are as narrow as [`ENOUGH_SHARE`] says.
+//! The arenas without their large free chunks are cut into pieces, and these, by address, into strata. The same number of pieces is drawn from each
+//! stratum. Only what the lists did not tell is estimated. More pieces are drawn until the intervals are as narrow as [`ENOUGH_SHARE`] says.
 
 use super::find::ArenaState;
 use super::heaps::Segment;

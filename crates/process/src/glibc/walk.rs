@@ -1,6 +1,6 @@
 //! Walks the chunks of a segment, from size to size, while the program may be changing them.
 //!
-//! Where a size makes no sense, the walk goes back some chunks and reads again; after some tries it looks for the next place from where sizes
+//! If a size makes no sense, the walk goes back some chunks and reads again; after some tries it looks for the next place from where sizes
 //! lead on, and what lies between counts as not walked. A chunk is passed on only when those behind it made sense too.
 
 use super::heaps::Segment;

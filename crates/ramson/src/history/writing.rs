@@ -1,5 +1,5 @@
 //! Writing to the history, in a thread of its own: a slow disk does not delay the next snapshot.
-//! What is not written yet waits in memory, up to a bound.
+//! Snapshots that are not written yet wait in memory, up to a bound.
 
 use super::kept::Shot;
 use ramson_history::{HistoryError, HistoryWriter, Taken};

@@ -8,12 +8,12 @@ use crate::{counter, sys};
 use core::sync::atomic::Ordering::*;
 use ramson_format::{MAGIC, PAGE_BYTES, REGION_KINDS, RegionKind};
 
-/// Cycles that a look holds good, 5 to 25 µs: less than there is between two slow paths of most programs, so that each looks. Where they follow
-/// each other, looks, two system calls each, are some percent of the time in them.
+/// Cycles that a look holds good, 5 to 25 µs: less than there is between two slow paths of most programs, so that each looks. If slow paths
+/// follow each other, looks, two system calls each, are some percent of the time in slow paths.
 const LOOK_CYCLES: u64 = 25_000;
 
 impl ProfileFile {
-    /// Whether nobody cut the file, as of the latest look. Where the cycle counter may not be read there is none.
+    /// Whether nobody cut the file, as of the latest look. If the cycle counter may not be read, there is no look.
     #[inline]
     pub fn is_whole(&self) -> bool {
         let now = counter::cycles();

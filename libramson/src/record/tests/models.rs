@@ -95,7 +95,7 @@ impl ReadAt for Running {
         let offset = (offset as usize).min(self.length);
         let length = buffer.len().min(self.length - offset);
         let start = self.base + offset;
-        // SAFETY: inside the mapping. What is not a word of the model does not change.
+        // SAFETY: inside the mapping. Bytes that are no word of the model do not change.
         let bytes = unsafe { std::slice::from_raw_parts(start as *const u8, length) };
         buffer[..length].copy_from_slice(bytes);
         copy(start..start + length, |address, word| {

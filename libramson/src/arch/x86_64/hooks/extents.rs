@@ -1,5 +1,5 @@
-//! Hooks on mmap, munmap and mremap. What is no extent, and begins and ends with none, goes
-//! straight to the real function.
+//! Hooks on mmap, munmap and mremap. A call for a range that is no extent, and begins and ends with
+//! none, goes straight to the real function.
 
 use super::*;
 use crate::extents;

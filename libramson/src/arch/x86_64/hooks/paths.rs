@@ -119,8 +119,8 @@ macro_rules! unresolved {
     };
 }
 
-/// The slow path of an allocation of `$size` bytes (a register): decide, call the real function, record. What is pushed is with the return
-/// address a multiple of 16, so that the real function finds the stack as the program aligned it.
+/// The slow path of an allocation of `$size` bytes (a register): decide, call the real function, record. The bytes that are pushed and the
+/// return address are together a multiple of 16, so that the real function finds the stack as the program aligned it.
 macro_rules! allocation_slow {
     ($slow:ident, $size:literal, $record:path) => {
         naked!(
