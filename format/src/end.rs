@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_read_as_it_was_written_and_not_at_all_with_any_byte_changed() {
+    fn end_is_read_whole_or_refused() {
         for way in [Way::Exited(3), Way::Signalled(11), Way::Replaced, Way::Copied] {
             let end = End { way, ..full() };
             let bytes = end.to_bytes();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_too_long_is_cut() {
+    fn overlong_cgroup_path_is_cut() {
         let mut end = full();
         end.set_cgroup(&[b'x'; 4 * CGROUP_BYTES]);
         assert_eq!(end.cgroup_path().len(), CGROUP_BYTES);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn only_sigkill_with_evidence_is_out_of_memory() {
+    fn only_proven_sigkill_is_oom() {
         assert!(full().is_out_of_memory());
         assert!(End { is_named_in_log: false, ..full() }.is_out_of_memory());
         assert!(!End { is_named_in_log: false, oom_kills: 0, ..full() }.is_out_of_memory());

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_root_is_read_as_it_was_written_and_not_at_all_with_any_byte_changed() {
+    fn root_is_read_whole_or_refused() {
         let root = Root::new(b"/var/lib/machines/one", 1, 2, 3);
         let bytes = root.to_bytes();
         assert_eq!(Root::from_bytes(&bytes), Some(root));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_path_that_is_too_long_nothing_is_kept() {
+    fn overlong_root_path_is_dropped() {
         assert_eq!(Root::new(&[b'x'; ROOT_PATH_BYTES + 1], 1, 2, 3).path(), b"");
         assert_eq!(Root::new(&[b'x'; ROOT_PATH_BYTES], 1, 2, 3).path().len(), ROOT_PATH_BYTES);
     }

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_variable_says_what_it_says_and_others_nothing() {
+    fn variables_become_settings() {
         let says = |name: &str, value: &'static str| setting(name.as_bytes(), value.as_bytes());
         for (name, value, expected) in [
             ("INTERVAL", "64K", Setting::IntervalBytes(Some(64 << 10))),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_parse_to_its_last_byte_is_told_with_what_must_stand_there() {
+    fn bad_setting_names_the_expected_form() {
         for (name, wrong) in [
             ("INTERVAL", &["0", "-5", "", "9999T", "512 K", "Off"][..]),
             ("KEEP", &["yes", "2", "01", "true"]),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_with_their_unit_and_nothing_else_is() {
+    fn sizes_are_parsed() {
         assert_eq!(parse_size(b"512K"), Some(512 << 10));
         assert_eq!(parse_size(b"1MiB"), Some(1 << 20));
         assert_eq!(parse_size(b"77"), Some(77));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn percentages_are_read_with_up_to_four_decimals() {
+    fn percentages_have_four_decimals() {
         assert_eq!(parse_percent(b"1"), Some(10_000));
         assert_eq!(parse_percent(b"0.5"), Some(5_000));
         assert_eq!(parse_percent(b"12.0625"), Some(120_625));

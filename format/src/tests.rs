@@ -4,7 +4,7 @@ use super::*;
 use core::mem::offset_of;
 
 #[test]
-fn the_layout_is_the_one_that_format_md_writes_down() {
+fn layout_agrees_with_format_md() {
     assert_eq!(size_of::<Header>(), 3536);
     assert_eq!(offset_of!(Header, interval_bytes), 24);
     assert_eq!(offset_of!(Header, run_id), 64);
@@ -43,7 +43,7 @@ fn the_layout_is_the_one_that_format_md_writes_down() {
 }
 
 #[test]
-fn every_region_lies_inside_the_file_and_none_overlaps() {
+fn regions_do_not_overlap() {
     for shift in 20..33 {
         let file_bytes = 1u64 << shift;
         let mut end = PAGE_BYTES;
@@ -57,7 +57,7 @@ fn every_region_lies_inside_the_file_and_none_overlaps() {
 }
 
 #[test]
-fn live_segments_follow_each_other_without_a_gap() {
+fn live_segments_have_no_gap() {
     for segment in 0..12 {
         let (first, slots) = live_segment(segment);
         assert_eq!(live_segment(segment + 1).0, first + slots);
@@ -65,7 +65,7 @@ fn live_segments_follow_each_other_without_a_gap() {
 }
 
 #[test]
-fn lifetimes_fall_into_the_bucket_of_their_logarithm() {
+fn lifetimes_have_logarithmic_buckets() {
     assert_eq!(lifetime_bucket(0), 0);
     assert_eq!(lifetime_bucket((1 << 17) - 1), 0);
     assert_eq!(lifetime_bucket(1 << 17), 1);

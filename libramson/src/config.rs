@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_taken_and_foreign_ones_ignored() {
+    fn variables_are_taken() {
         let config = with(&[
             "RAMSON_INTERVAL=64K",
             "RAMSON_KEEP=1",
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_with_another_user_s_rights_is_off_though_the_loader_has_removed_variables() {
+    fn privileged_program_is_off() {
         for removed in [0, 1, 7] {
             let config = started_with(&[c"RAMSON_INTERVAL=1"], removed, Some(0));
             assert_eq!((config.interval_bytes, config.entropy & 0xff), (Some(1), b'0' as u64));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_recorded_without_a_bound_unless_there_is_one() {
+    fn full_recording_has_no_bound() {
         let bound = |variables: &[&str]| with(variables).max_overhead_ppm();
         assert_eq!(bound(&[]), 10_000);
         assert_eq!(bound(&["RAMSON_INTERVAL=1"]), 0);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_does_not_parse_turns_recording_off_whatever_comes_after_it() {
+    fn bad_value_turns_recording_off() {
         for wrong in [c"RAMSON_KEEP=yes", c"RAMSON_SECCOMP=12abc", c"RAMSON_INTERVAL=0"] {
             let config = started_with(&[wrong, c"RAMSON_INTERVAL=1"], 0, Some(0));
             assert_eq!(config.interval_bytes, None, "{wrong:?}");

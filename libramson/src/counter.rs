@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_forbids_the_counter_is_told_from_other_calls() {
+    fn counter_ban_is_recognized() {
         // The C library passes ints: the upper halves are left over.
         assert!(is_forbidden_by(26, 2) && is_forbidden_by(0xf00d_0000_001a, 0xf00d_0000_0002));
         for (option, setting) in [(25, 2), (26, 0), (26, 1), (26, 3), (22, 2)] {

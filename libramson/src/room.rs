@@ -57,7 +57,7 @@ mod tests {
     };
 
     #[test]
-    fn the_tightest_limit_says_what_is_left() {
+    fn tightest_limit_tells_room() {
         assert!(left(&NONE, &USAGE) > 1 << 60);
         assert_eq!(left(&Limits { address_space: 108 << 20, ..NONE }, &USAGE), 8 << 20);
         assert_eq!(
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_on_locked_memory_counts_for_a_user_who_locks() {
+    fn locked_limit_counts_for_lockers() {
         let limits = Limits { locked: 9 << 20, ..NONE };
         let locking = Status { locked: 1 << 20, ..USAGE };
         assert_eq!(left(&limits, &locking), 8 << 20);

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_estimate_is_within_three_standard_errors_of_the_truth_for_every_size() {
+    fn mean_estimate_is_unbiased() {
         const T: u64 = 512 << 10;
         for size in [1, 8, 100, 4096, T / 16, T / 2, T, 2 * T, 8 * T, 64 << 20] {
             let count = (64 * T / size).clamp(64, 1 << 22);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_covers_the_truth_in_93_to_97_of_100_runs() {
+    fn interval_covers_truth() {
         const T: u64 = 512 << 10;
         for size in [100, 4096, T / 16, T / 2, T, 2 * T] {
             let count = 200 * T / size + 300;
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn mixed_sizes_and_an_interval_that_changes_midway_stay_unbiased() {
+    fn changed_interval_stays_unbiased() {
         let plan = [
             (512 << 10, 16, 1 << 20),
             (512 << 10, 1 << 20, 16),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_used_up_in_steps_and_changed_between_them_stay_unbiased() {
+    fn stepped_draws_stay_unbiased() {
         const CONFIGURED: u64 = 64 << 10;
         // Interval in force, size, count: large draws that are given up at a step, blocks larger than a step, and steps of both kinds.
         let plan = [
@@ -289,7 +289,7 @@ mod tests {
     /// A minute in which the interval changes every second, and sampling goes off and on: four threads, each with its own sampler.
     /// Allocations while sampling is off, and until a thread looks again, count on neither side.
     #[test]
-    fn the_interval_covers_the_truth_though_the_sampling_interval_changes_every_second() {
+    fn changing_interval_covers_truth() {
         const RUNS: u64 = 600;
         const SIZES: [u64; 4] = [2000, 9000, 70_000, 600_000];
         const INTERVALS: [Option<u64>; 7] = [
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_ends_before_a_large_draw_does_and_small_draws_have_none() {
+    fn step_ends_before_large_draw() {
         assert_eq!(step_bytes(4096, 4096), LOOK_BYTES);
         assert_eq!(step_bytes(16 << 30, 4096), LOOK_BYTES);
         assert_eq!(step_bytes(8192, 4096), 4096);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_of_one_samples_every_allocation_with_weight_one() {
+    fn interval_of_one_samples_everything() {
         assert_eq!(draw_countdown(12345, 1), 0);
         assert_eq!(inverse_probability(1, 1), 1.0);
         assert_eq!(inverse_probability(1 << 40, 512 << 10), 1.0);

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_that_overflows_is_no_path() {
+    fn overlong_text_is_no_path() {
         let mut text = Text::new();
         text.push(b"/a").push_number(0).push(b"-").push_number(u64::MAX);
         assert_eq!(text.as_c_str().unwrap().to_bytes(), b"/a0-18446744073709551615");

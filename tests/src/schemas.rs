@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_that_lacks_what_its_schema_requires_is_found() {
+    fn schema_check_finds_missing_field() {
         let mark = r#"{"ramson": 1, "kind": "mark", "mark": "a", "pid": 1, "name": "x", "time_unix_ns": 1, "file": "f", "in_history": false}"#;
         check(mark);
         check(r#"{"kind": "other"}"#);

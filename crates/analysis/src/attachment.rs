@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_lasts_since_it_began_and_what_was_not_recorded_is_not_profiled() {
+    fn profiled_time_excludes_pauses() {
         let attached = flags::ATTACHED | flags::HOOKED;
         for (set, until_s, since_s, profiled_s) in [
             (attached, 0, 70, 30),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_that_outlive_their_time_and_what_is_switched_off_are_told_apart() {
+    fn sampling_states_are_distinguished() {
         let attached = flags::ATTACHED | flags::HOOKED;
         assert_eq!(sampling(attached, 0, 5), Some(Sampling::Attached));
         assert_eq!(sampling(attached, 6, 5), Some(Sampling::Attached));

@@ -38,7 +38,7 @@ mod tests {
     use std::fs::{canonicalize, metadata};
 
     #[test]
-    fn a_path_of_a_foreign_profile_that_is_no_stored_file_is_not_opened() {
+    fn foreign_profiles_open_stored_files_only() {
         let own = canonicalize("/proc/self/exe").unwrap();
         assert!(metadata(&own).unwrap().is_file());
         let paths = [own.to_str().unwrap(), "/proc/self/exe", "/proc/kmsg", "/dev/zero"];

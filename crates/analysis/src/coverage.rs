@@ -97,20 +97,20 @@ mod tests {
     }
 
     #[test]
-    fn a_heap_that_is_seen_needs_no_word() {
+    fn well_covered_heap_has_no_line() {
         assert_eq!(coverage(60, 40, 10, &[]).line(), None);
         assert_eq!(coverage(0, 0, 15, &[]).line(), None);
     }
 
     #[test]
-    fn what_the_allocator_holds_is_not_outside_of_malloc() {
+    fn allocator_memory_is_not_outside_malloc() {
         let coverage = coverage(60, 5, 10, &[]);
         assert_eq!((coverage.allocator_bytes, coverage.outside_bytes), (60 * MIB, 10 * MIB));
         assert_eq!(coverage.line(), None);
     }
 
     #[test]
-    fn memory_from_before_recording_began_may_be_the_allocator_s() {
+    fn earlier_memory_is_not_outside_malloc() {
         for before in [Before::Attach, Before::Fork] {
             let rss = of_areas(0, 270, 0).since(Some(before));
             let coverage = Coverage::divided(&rss, |_| panic!("not asked"));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_outside_malloc_is_that_of_its_owners() {
+    fn memory_outside_malloc_names_its_owners() {
         let line = coverage(10, 5, 90, &[("the Go heap", 90)]).line().unwrap();
         let start = "live is 5.00 % of the anonymous memory (5.00 MiB of 100 MiB); 90.0 MiB is outside malloc: ";
         assert_eq!(line, format!("{start}the Go heap"));

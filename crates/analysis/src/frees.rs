@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_lies_in_a_block_up_to_its_last_byte() {
+    fn address_is_matched_to_its_block() {
         assert!(lies_in(0x1000, 0x1000, 64) && lies_in(0x103f, 0x1000, 64));
         assert!(!lies_in(0xfff, 0x1000, 64) && !lies_in(0x1040, 0x1000, 64));
         // malloc(0) gives an address of its own.

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_that_was_raised_says_so_and_by_how_much_the_estimate_is_less_certain() {
+    fn raised_interval_is_shown_with_widening() {
         let calm = [sample(100, CONFIGURED), sample(1 << 20, CONFIGURED)];
         assert_eq!(intervals(CONFIGURED, &calm).to_string(), "512 KiB");
         let raised = "512 KiB (raised to 2.00 MiB by the overhead limit)";
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_tells_its_interval_where_it_is_not_one() {
+    fn weight_gives_its_interval() {
         for size in [1, 100, 512 << 10, 2 << 20] {
             assert_eq!(taken_under(&sample(size, CONFIGURED)), Some(CONFIGURED), "{size}");
         }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_of_both_kinds_widen_by_their_share_of_the_variance() {
+    fn widening_follows_share_of_variance() {
         // Half of the bytes under four times the interval: (1 + 4)/2 of the variance.
         let live: Vec<_> = (0..400).map(|_| sample(100, CONFIGURED)).collect();
         let stormy = (0..100).map(|_| sample(100, 4 * CONFIGURED));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_after_the_last_decision_the_interval_asked_for_is_in_force() {
+    fn interval_falls_back_after_a_second() {
         let header = Header {
             interval_bytes: 2 << 20,
             configured_interval_bytes: CONFIGURED,

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wall_of_shells_is_one_row_and_what_differs_is_not() {
+    fn equal_processes_share_one_row() {
         let mut killed = [entry("sh", "SIGKILL", 1), entry("sh", "SIGKILL", 1)];
         killed.iter_mut().for_each(|entry| entry.cause = Cause::OomKiller);
         let mut all = vec![entry("server", "running", 1), entry("server", "running", 1)];
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_a_part_of_a_name_or_a_whole_number() {
+    fn words_match_name_parts_or_numbers() {
         let entry = entry("redis-server", "running", 1);
         for word in ["redis", "--port", "/var/tmp", "7", "6379"] {
             assert!(entry.has(word), "{word}");

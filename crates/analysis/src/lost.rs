@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_object_of_our_own_root_directory_keeps_its_line_and_several_share_one() {
+    fn several_lost_objects_share_one_line() {
         let said = lines(&[replaced("/usr/bin/a", None)], RootFate::Own);
         assert!(said[0].starts_with("/usr/bin/a: replaced since"), "{said:?}");
         let all = ["a", "b", "c", "d", "e"].map(|name| missing(&format!("/lib/{name}.so")));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn of_another_root_directory_it_is_said_what_became_of_it() {
+    fn fate_of_foreign_root_is_told() {
         let defects =
             [missing("/bin/a"), replaced("/lib/b", None), replaced("/lib/c", Some("/x/c"))];
         let gone = lines(&defects, RootFate::Gone(Some("/srv/one".into())));

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_asked_on_request_only_and_never_about_programs_of_others() {
+    fn debuginfod_is_asked_on_request_only() {
         let urls = ("DEBUGINFOD_URLS", "http://127.0.0.1:1 http://127.0.0.1:2");
         let wish = ("RAMSON_DEBUGINFOD", "1");
         assert_eq!(asked(false, false, &[urls]), 0);

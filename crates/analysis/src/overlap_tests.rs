@@ -50,7 +50,7 @@ fn alloc(snapshot: &Snapshot) -> Vec<(f64, f64)> {
 }
 
 #[test]
-fn what_lives_in_both_or_was_allocated_before_is_shared() {
+fn blocks_live_in_both_are_shared() {
     let old = snapshot(1, &[0.0, 640.0, 64.0], &[(0x10, 5, 1), (0x20, 6, 1), (0x30, 7, 2)]);
     // 0x20 was freed and its address used again, 0x30 was freed.
     let new = snapshot(1, &[0.0, 960.0, 64.0, 128.0], &[(0x10, 5, 1), (0x20, 9, 3)]);
@@ -65,7 +65,7 @@ fn what_lives_in_both_or_was_allocated_before_is_shared() {
 }
 
 #[test]
-fn the_parts_of_both_add_up_whichever_is_the_earlier_one() {
+fn shared_and_own_parts_add_up() {
     let one = snapshot(1, &[0.0, 640.0, 64.0], &[(0x10, 5, 1), (0x30, 7, 2)]);
     let other = snapshot(1, &[0.0, 960.0], &[(0x10, 5, 1)]);
     for (old, new) in [(&one, &other), (&other, &one)] {

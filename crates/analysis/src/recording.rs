@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cpu_time_of_this_process_is_that_of_its_clock() {
+    fn cpu_time_agrees_with_process_clock() {
         let start = std::time::Instant::now();
         while start.elapsed().as_millis() < 60 {}
         let clock = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);

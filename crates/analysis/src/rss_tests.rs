@@ -69,7 +69,7 @@ fn estimate(mib: f64, half_width_mib: f64) -> Estimate {
 }
 
 #[test]
-fn the_terms_add_up_to_rss_whatever_the_profile_estimates() {
+fn terms_add_up_to_rss() {
     for live in [0.0, 2.0, 3.0, 5.0] {
         let rss = divided(Some(estimate(live, 0.3)));
         let sum: f64 = Term::ALL.iter().map(|&(term, _)| rss.term(term).value).sum();
@@ -78,7 +78,7 @@ fn the_terms_add_up_to_rss_whatever_the_profile_estimates() {
 }
 
 #[test]
-fn the_line_has_the_terms_in_their_order_and_leaves_zeros_out() {
+fn line_keeps_order_and_omits_zeros() {
     let rss = divided(Some(estimate(2.0, 0.3)));
     assert_eq!(
         rss.line(),
@@ -101,7 +101,7 @@ fn line_of(live: Estimate) -> (String, Option<String>) {
 }
 
 #[test]
-fn a_remainder_inside_the_noise_is_live_and_the_profile_s_own_estimate_stands_beside_it() {
+fn remainder_within_noise_is_live() {
     for (live, error) in [(2.8, "±11 %"), (3.2, "±9.4 %")] {
         let (line, beside) = line_of(estimate(live, 0.3));
         let terms = "files 1.00 MiB + other anonymous 1.00 MiB";
@@ -116,7 +116,7 @@ fn a_remainder_inside_the_noise_is_live_and_the_profile_s_own_estimate_stands_be
 }
 
 #[test]
-fn a_remainder_beyond_the_noise_is_held_by_the_allocator_in_whose_areas_it_is() {
+fn remainder_beyond_noise_is_held() {
     let (line, beside) = line_of(estimate(2.0, 0.3));
     assert_eq!(
         line,
@@ -126,7 +126,7 @@ fn a_remainder_beyond_the_noise_is_held_by_the_allocator_in_whose_areas_it_is() 
 }
 
 #[test]
-fn what_is_live_and_not_resident_is_said_where_the_pages_say_so() {
+fn nonresident_live_bytes_are_reported() {
     let of = |resident, missing| {
         let live = Some(estimate(8.0, 0.8));
         let residence = || Some(Residence { resident, missing });
@@ -152,7 +152,7 @@ fn what_is_live_and_not_resident_is_said_where_the_pages_say_so() {
 }
 
 #[test]
-fn what_was_never_touched_is_said_also_where_the_allocator_counts_what_is_live() {
+fn untouched_bytes_are_reported_beside_allocator() {
     let of = |live_mib: f64, resident_mib: f64| {
         let mut explained = explained_with(&[HEAP]);
         explained.transfer(Part::Held, Part::Live, 3 << 20);
@@ -171,7 +171,7 @@ fn what_was_never_touched_is_said_also_where_the_allocator_counts_what_is_live()
 }
 
 #[test]
-fn a_part_of_the_live_records_is_a_lower_bound_and_the_rest_an_upper_one() {
+fn partial_records_give_bounds() {
     let (line, _) = line_of(estimate(2.0, 0.0).as_part());
     assert_eq!(
         line,
@@ -180,7 +180,7 @@ fn a_part_of_the_live_records_is_a_lower_bound_and_the_rest_an_upper_one() {
 }
 
 #[test]
-fn the_terms_of_several_processes_add_up_with_their_variances() {
+fn terms_of_processes_add_up() {
     let one = divided(Some(estimate(2.0, 0.3)));
     let other = divided(Some(estimate(1.0, 0.4)));
     let sum = Rss::sum(&[&one, &other]).unwrap();
@@ -203,7 +203,7 @@ fn an_object_has_every_term() {
 }
 
 #[test]
-fn what_an_allocator_holds_of_an_attached_process_is_not_called_free() {
+fn attached_held_memory_is_not_free() {
     let rss = of_areas(100, 20, 30);
     assert!(rss.line().contains(" + held by malloc 70.0 MiB"), "{}", rss.line());
     let rss = rss.since(Some(Before::Attach));
@@ -212,7 +212,7 @@ fn what_an_allocator_holds_of_an_attached_process_is_not_called_free() {
 }
 
 #[test]
-fn what_was_allocated_before_an_attach_is_a_term_of_its_own_and_the_sum_stays() {
+fn memory_before_attach_is_a_term() {
     let mut explained = explained();
     explained.transfer(Part::Anonymous, Part::Live, 3 << 20);
     let rss = Rss::divided(explained, None, Some((estimate(2.0, 0.3), false)), &|| None, None);
@@ -227,7 +227,7 @@ fn what_was_allocated_before_an_attach_is_a_term_of_its_own_and_the_sum_stays() 
 }
 
 #[test]
-fn what_a_forked_child_has_of_its_parent_is_told_apart_where_it_is_more_than_the_error() {
+fn parent_memory_beyond_error_is_told() {
     let line = half_unseen(375.0, 37.5, 8.6, Before::Fork).line();
     let terms = "live 37.5 MiB (±23 %) + allocated before the fork or not seen 338 MiB (±2.5 %)";
     assert_eq!(line, format!("RSS 375 MiB = {terms}"));
@@ -238,7 +238,7 @@ fn what_a_forked_child_has_of_its_parent_is_told_apart_where_it_is_more_than_the
 }
 
 #[test]
-fn blocks_that_were_never_touched_are_no_part_of_what_was_there_before_an_attach() {
+fn untouched_blocks_are_no_earlier_memory() {
     let mut explained = explained();
     explained.transfer(Part::Anonymous, Part::Live, 3 << 20);
     let residence =

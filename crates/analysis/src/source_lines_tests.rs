@@ -14,7 +14,7 @@ fn found(file: &str, root: &Path) -> Result<String, String> {
 }
 
 #[test]
-fn a_file_is_found_beneath_a_root_by_the_longest_end_of_its_path() {
+fn source_is_found_by_longest_suffix() {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir_all(root.path().join("src/deep")).unwrap();
     for file in ["src/deep/a.c", "a.c"] {
@@ -27,7 +27,7 @@ fn a_file_is_found_beneath_a_root_by_the_longest_end_of_its_path() {
 }
 
 #[test]
-fn no_link_and_no_parent_leads_out_of_a_root() {
+fn links_and_parents_stay_in_root() {
     let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(outside.path().join("secret"), "s\n").unwrap();
     symlink(outside.path().join("secret"), root.path().join("link.c")).unwrap();
@@ -53,7 +53,7 @@ fn no_link_and_no_parent_leads_out_of_a_root() {
 }
 
 #[test]
-fn lines_with_most_bytes_come_first_into_a_bounded_cut() {
+fn heaviest_lines_come_first() {
     let texts: Vec<String> = (1..=5000).map(|number| format!("line {number}")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let by_line: BTreeMap<u32, Sums> =
@@ -72,7 +72,7 @@ fn lines_with_most_bytes_come_first_into_a_bounded_cut() {
 }
 
 #[test]
-fn the_text_of_a_line_steers_nothing_and_is_cut() {
+fn line_text_is_escaped_and_cut() {
     assert_eq!(shown_text("a\tb\x1b[2J\u{202e}"), "a\tb\u{fffd}[2J\\u{202e}");
     assert_eq!(shown_text(&"ö".repeat(9999)).chars().count(), MOST_LETTERS);
 }

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_term_that_moved_is_named_also_where_it_was_read_a_moment_before_and_after() {
+    fn moved_term_is_named() {
         let seen = |second: u64| {
             let mapped = if second < 50 { 20 } else { 80 };
             let mut terms = [0; Term::ALL.len()];
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rise_that_live_does_not_follow_is_one_step_from_its_beginning_to_its_end() {
+    fn slow_rise_is_one_step() {
         let level = (0..100).map(|second| at(second, 100.0, 90.0, 5.0));
         let rise = (100..110).map(|second| at(second, 50.0 + second as f64 / 2.0 * 1.0, 90.0, 5.0));
         let rise = rise.map(|seen| Seen { rss: seen.rss + (5.0 * MIB) as u64, ..seen });
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_live_follows_and_what_is_inside_its_interval_is_none() {
+    fn followed_rise_is_no_step() {
         let grows = |second: u64| at(second, 100.0 + second as f64, 90.0 + second as f64, 5.0);
         assert_eq!(steps(&(0..200).map(grows).collect::<Vec<_>>()), []);
         let wide = |second: u64| {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fall_says_so_and_memory_outside_of_malloc_is_told_from_free_memory() {
+    fn fall_and_outside_memory_are_named() {
         let seen = |second: u64| match second {
             0..50 => at(second, 200.0, 90.0, 50.0),
             50..100 => at(second, 160.0, 90.0, 10.0),

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_history_has_a_column_for_each_term_in_their_order() {
+    fn history_columns_match_terms() {
         let (_, columns) = ramson_history::TABLES.split_once("CREATE TABLE terms (").unwrap();
         let columns: Vec<&str> =
             columns.split(',').filter_map(|column| column.split_whitespace().next()).collect();

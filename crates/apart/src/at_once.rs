@@ -50,7 +50,7 @@ mod tests {
     use std::sync::Barrier;
 
     #[test]
-    fn two_are_read_at_once_and_come_in_their_order() {
+    fn concurrent_reads_keep_order() {
         // Each waits for another one.
         let (all, both) = ([3, 1, 4, 1, 5, 9], Barrier::new(2));
         let read = |number: &u32| {
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn every_item_is_worked_on_once_and_results_keep_their_order() {
+    fn work_is_done_once_in_order() {
         let items: Vec<usize> = (0..1000).collect();
         let states = AtomicUsize::new(0);
         let count = || _ = states.fetch_add(1, Ordering::Relaxed);
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "item 7")]
-    fn a_thread_s_panic_is_passed_on() {
+    fn thread_panic_is_passed_on() {
         let both = Barrier::new(2);
         let work = |(): &mut (), item: &u32| {
             both.wait();

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_too_long_or_ends_early_is_an_error() {
+    fn long_or_cut_message_is_refused() {
         let (one, other) = pair();
         one.send(0, &[1, 2, 3], &[]).unwrap();
         let error = other.receive(2, || Ok(())).unwrap_err();

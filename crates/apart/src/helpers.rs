@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_input_may_cost_512_mib_and_10_s_or_4_gib_where_it_is_one_s_own() {
+    fn foreign_inputs_have_smaller_budgets() {
         const FOREIGN: u32 = 20_100;
         assert!(for_owner(FOREIGN).is_none());
         enable(None);

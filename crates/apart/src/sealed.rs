@@ -55,7 +55,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     #[test]
-    fn a_sealed_file_is_open_where_it_is_unsealed_as_often_as_it_is() {
+    fn sealed_file_can_be_unsealed_repeatedly() {
         let path = std::env::current_exe().unwrap();
         let open = || File::open(&path).unwrap();
         let identity = |file: &File| fstat(file).map(|stat| (stat.st_dev, stat.st_ino)).unwrap();

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_helper_s_user_is_no_one_else_s() {
+    fn helper_user_ids_are_unique() {
         let whole = "         0          0 4294967295\n";
         assert_eq!(id_within(1501, whole), 2_147_485_149);
         assert_ne!(id_within(1501, whole), id_within(1502, whole));

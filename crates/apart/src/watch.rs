@@ -103,7 +103,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn a_process_that_waits_is_idle_and_one_that_computes_is_not() {
+    fn only_waiting_process_is_idle() {
         let begin = |program: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", program]).stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -84,7 +84,7 @@ fn forbidden(body: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn read_apart_is_what_a_helper_runs() {
+fn read_apart_runs_a_helper() {
     serve_if_asked(&mut [&mut Test], |_| (), open);
 }
 
@@ -111,7 +111,7 @@ fn ask(apart: &Apart, kind: u8, body: &[u8]) -> Result<Vec<u8>, Failure> {
 }
 
 #[test]
-fn what_is_asked_is_answered_as_often_as_it_is_asked() {
+fn helper_answers_every_question() {
     let apart = helper(20_001);
     let body = vec![7; 5 << 20];
     for _ in 0..3 {
@@ -122,7 +122,7 @@ fn what_is_asked_is_answered_as_often_as_it_is_asked() {
 }
 
 #[test]
-fn who_takes_more_memory_than_allowed_is_ended_and_the_next_is_answered() {
+fn memory_excess_ends_one_helper() {
     let apart = helper(20_002);
     let allocate = |bytes: u64| ask(&apart, ALLOCATE, &bytes.to_le_bytes());
     assert_eq!(allocate(32 << 20), Ok(vec![1]));
@@ -131,7 +131,7 @@ fn who_takes_more_memory_than_allowed_is_ended_and_the_next_is_answered() {
 }
 
 #[test]
-fn a_reader_that_fails_is_one_failure() {
+fn reader_panic_is_one_failure() {
     let apart = helper(20_005);
     assert_eq!(ask(&apart, PANIC, &[]), Err(Failure::Broken));
     assert_eq!(ask(&apart, ECHO, &[1]), Ok(vec![1]));
@@ -155,14 +155,14 @@ fn signalled(owner: u32, signal: rustix::process::Signal) -> Failure {
 }
 
 #[test]
-fn a_helper_that_is_ended_or_stopped_in_the_middle_is_one_failure() {
+fn signalled_helper_is_one_failure() {
     assert_eq!(signalled(20_006, rustix::process::Signal::KILL), Failure::Signal(9));
     let Failure::Stuck(time) = signalled(20_010, rustix::process::Signal::STOP) else { panic!() };
     assert!(time <= Duration::from_secs(3));
 }
 
 #[test]
-fn a_helper_opens_connects_starts_signals_and_traces_nothing() {
+fn helper_cannot_reach_outside() {
     let own_id = std::process::id().to_string();
     let said = String::from_utf8(ask(&helper(20_007), FORBIDDEN, own_id.as_bytes()).unwrap());
     let said = said.unwrap();
@@ -172,7 +172,7 @@ fn a_helper_opens_connects_starts_signals_and_traces_nothing() {
 }
 
 #[test]
-fn an_owner_s_inputs_may_keep_waiting_for_so_long_together_and_then_no_more_are_read() {
+fn owner_waiting_time_is_bounded() {
     let apart = helper(20_008);
     let (mut refused, begin) = (None, Instant::now());
     for _ in 0..100 {
@@ -192,7 +192,7 @@ fn an_owner_s_inputs_may_keep_waiting_for_so_long_together_and_then_no_more_are_
 }
 
 #[test]
-fn what_is_opened_comes_as_a_descriptor_and_who_never_comes_back_is_left_alone() {
+fn opened_files_come_as_descriptors() {
     let opener = || {
         let (body, files) = helper(20_014).open(b"this").unwrap();
         assert_eq!(body, b"this");
@@ -210,7 +210,7 @@ fn what_is_opened_comes_as_a_descriptor_and_who_never_comes_back_is_left_alone()
 }
 
 #[test]
-fn what_waits_here_for_an_owner_is_left_alone_after_a_while() {
+fn in_process_waiting_is_bounded() {
     let apart = helper(20_011);
     assert_eq!(apart.wait_for(|| 7), Ok(7));
     let (mut its_ear, _says) = io::pipe().unwrap();
@@ -219,7 +219,7 @@ fn what_waits_here_for_an_owner_is_left_alone_after_a_while() {
 }
 
 #[test]
-fn a_file_is_read_by_a_helper_to_its_end() {
+fn helper_reads_file_to_its_end() {
     let apart = helper(20_012);
     let path = std::env::current_exe().unwrap();
     let file = File::open(&path).unwrap();

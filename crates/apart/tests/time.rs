@@ -35,7 +35,7 @@ impl Handler for Test {
 }
 
 #[test]
-fn read_apart_is_what_a_helper_runs() {
+fn read_apart_runs_a_helper() {
     serve_if_asked(&mut [&mut Test], |_| (), |_| None);
 }
 
@@ -44,7 +44,7 @@ fn ask(apart: &Apart, kind: u8, body: &[u8]) -> Result<Vec<u8>, Failure> {
 }
 
 #[test]
-fn who_takes_more_time_than_allowed_is_ended_and_soon_nothing_more_of_that_owner_is_read() {
+fn owner_is_refused_after_time_excess() {
     ramson_apart::enable(Some(Budget { memory_bytes: 64 << 20, cpu: Some(CPU) }));
     let helper = |owner| for_owner(owner).expect("a helper");
     let apart = helper(20_003);

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_of_jemalloc_add_up_to_what_is_resident_by_its_figures() {
+    fn jemalloc_parts_add_up_to_resident() {
         let figures = [
             ("stats.allocated", 60),
             ("stats.active", 100),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_has_room_for_the_answer_in_front_of_the_name() {
+    fn answer_has_room_before_name() {
         let data = question("stats.active");
         assert_eq!((word(&data), word(&data[8..])), (UNKNOWN, 8));
         assert_eq!(&data[16..], b"stats.active\0");

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_because_the_process_has_gone_or_changed_says_that() {
+    fn failure_names_end_or_exec() {
         let state = |child: &Child| fs::read_to_string(format!("/proc/{}/stat", child.id()));
         let ended = said_when(|child| {
             child.kill().unwrap();

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_s_weight_gives_the_estimate_back() {
+    fn raw_values_invert_sampling_weight() {
         let interval = 524_288;
         for (size, samples) in [(64.0, 1.0), (4096.0, 7.0), (1e6, 3.0), (1e9, 2.0)] {
             let weight = 1.0 / -(-size / interval as f64).exp_m1();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn every_allocation_is_its_own_weight_where_all_were_recorded_and_nothing_stays_nothing() {
+    fn fully_recorded_values_stay() {
         assert_eq!(raw(estimate(3.0), estimate(48.0), 1), (3, 48));
         assert_eq!(raw(estimate(3.0), estimate(48.0), 0), (3, 48));
         assert_eq!(raw(estimate(0.0), estimate(0.0), 1024), (0, 0));

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_of_a_profile_is_markup_and_the_policy_names_what_runs() {
+    fn profile_text_is_never_markup() {
         let page = Page {
             documents: vec![("report?view=top".into(), b"{\"name\":\"</script><b>\"}\n".to_vec())],
             note: "<i>".into(),

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_steers_a_terminal_is_escaped_and_comes_back() {
+    fn control_characters_are_escaped_and_restored() {
         let text = "a\u{1b}\u{7f}\u{9b}\u{202e}\u{e0041}\"é日";
         let mut out = Vec::new();
         write_line(&[text], &mut out).unwrap();

@@ -44,12 +44,12 @@ mod tests {
     }
 
     #[test]
-    fn what_hides_or_reorders_text_is_escaped() {
+    fn invisible_characters_are_escaped() {
         assert_eq!(escaped("a\u{202e}\u{200b}b", 99), "a\\u{202e}\\u{200b}b");
     }
 
     #[test]
-    fn long_names_are_cut_and_show_it() {
+    fn long_names_are_cut_visibly() {
         assert_eq!(escaped("abcd", 4), "abcd");
         assert_eq!(escaped("<<<<<", 4), "&lt;&lt;&lt;…");
     }

@@ -110,7 +110,7 @@ mod tests {
     use ramson_profile::Estimate;
 
     #[test]
-    fn families_follow_each_other_and_hostile_names_stay_labels() {
+    fn hostile_names_stay_labels() {
         let live = Estimate { value: 1000.4, variance: f64::NAN };
         let moment = |second: u64| Moment {
             time_unix_ns: second * 1_000_000_000 + 5_000_000,

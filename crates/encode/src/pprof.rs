@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_block_size_is_the_average_of_all_allocations_or_of_the_live_ones() {
+    fn block_size_is_an_average() {
         assert_eq!(block_size(&[4.0, 66.0, 1.0, 100.0]), Some(17));
         assert_eq!(block_size(&[0.0, 0.0, 2.0, 64.0]), Some(32));
         assert_eq!(block_size(&[-2.0, -64.0, 0.0, 0.0]), Some(32));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_demangled_twin_is_left_out() {
+    fn only_demangled_system_name_is_omitted() {
         assert_eq!(system_name("f(int)", "_Z1fi"), "_Z1fi");
         assert_eq!(system_name("f(int)", "f(int)"), "");
         assert_eq!(system_name("main", "main"), "main");

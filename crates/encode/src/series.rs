@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_csv_has_bytes_and_what_is_unknown_is_empty() {
+    fn csv_leaves_unknown_values_empty() {
         let text = text(csv, &series());
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[1], "1800000000000000000,4000,1000,20,3,9,clock rss-peak,500,20,,");
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_breaks_at_gaps_and_has_names_as_text() {
+    fn picture_breaks_at_gaps() {
         let text = text(svg, &series());
         assert_eq!(text.matches("<polygon class=\"live\"").count(), 2, "{text}");
         assert_eq!(text.matches("<polygon class=\"rss\"").count(), 2, "{text}");
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_of_one_moment_or_none_is_a_picture_too() {
+    fn short_series_is_a_picture() {
         for count in [0, 1] {
             let mut series = series();
             series.moments.truncate(count);

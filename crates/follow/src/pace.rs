@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_cheap_is_done_as_often_as_asked_and_what_is_not_takes_its_share() {
+    fn pace_keeps_its_share() {
         let pace = Pace::new(Duration::from_millis(250), 0.01);
         assert_eq!(pace.pause(Duration::from_millis(2)), Duration::from_millis(250));
         assert_eq!(pace.pause(Duration::from_millis(20)), Duration::from_secs(2));

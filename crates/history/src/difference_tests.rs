@@ -58,7 +58,7 @@ fn run_on(state: &mut State, sequence: &mut Sequence, stacks: u64, samples: u64)
 }
 
 #[test]
-fn a_chain_gives_back_counts_and_blocks_exactly_and_estimates_within_half_a_step() {
+fn chain_restores_counts_exactly() {
     let mut sequence = Sequence(7);
     let (mut now, mut written, mut read) = (empty(), Trail::default(), Trail::default());
     for round in 0..300 {
@@ -90,7 +90,7 @@ fn a_chain_gives_back_counts_and_blocks_exactly_and_estimates_within_half_a_step
 }
 
 #[test]
-fn nothing_new_is_some_tens_of_bytes() {
+fn unchanged_snapshot_takes_few_bytes() {
     let (mut now, mut sequence, mut trail) = (empty(), Sequence(3), Trail::default());
     run_on(&mut now, &mut sequence, 2000, 5000);
     let (first, second, third) = (trail.append(&now), trail.append(&now), trail.append(&now));
@@ -99,7 +99,7 @@ fn nothing_new_is_some_tens_of_bytes() {
 }
 
 #[test]
-fn what_no_program_does_comes_back_too() {
+fn impossible_states_are_restored() {
     let (mut now, mut sequence) = (empty(), Sequence(11));
     let (mut written, mut read) = (Trail::default(), Trail::default());
     for round in 0..200 {
@@ -145,7 +145,7 @@ fn what_no_program_does_comes_back_too() {
 }
 
 #[test]
-fn damaged_bytes_are_refused_or_read_and_never_a_panic() {
+fn damaged_differences_never_panic() {
     let (mut now, mut sequence, mut before) = (empty(), Sequence(5), Trail::default());
     run_on(&mut now, &mut sequence, 30, 100);
     before.append(&now);

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_month_each_age_has_its_resolution_and_no_more_than_it_needs() {
+    fn ages_have_their_resolution() {
         let levels = Levels::new(10 * SECOND, 30 * DAY);
         let mut store = Store::default();
         let start = 1_700_000_003 * SECOND;
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_ends_before_it_takes_long_to_read() {
+    fn chain_ends_before_reading_is_slow() {
         let snapshots = |first: u64, rest: u64| {
             let mut length = Length::default();
             length.add(first);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_that_is_not_coarser_is_left_out() {
+    fn finer_levels_are_omitted() {
         let shape = |every: u64, keep: u64| -> Vec<(u64, u64)> {
             let levels = Levels::new(every * SECOND, keep * SECOND);
             let seconds = |level: &Level| (level.every_ns / SECOND, level.keep_ns / SECOND);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_loses_nothing() {
+    fn clock_set_back_loses_nothing() {
         let levels = Levels::new(10 * SECOND, 30 * DAY);
         assert!(levels.is_due(2, Some(50 * MINUTE), 35 * MINUTE, false));
     }

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_spans_ago_times_peaks_and_marks() {
+    fn moments_are_parsed() {
         const SECOND: u64 = 1_000_000_000;
         let of = |when| Some(Span::Moment(when));
         assert_eq!(parse("-1h"), of(When::Ago(3600 * SECOND)));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_two_moments_and_may_end_with_the_last() {
+    fn ranges_are_two_moments() {
         let ago = |hours: u64| When::Ago(hours * 3_600_000_000_000);
         assert_eq!(parse("-2h..-1h"), Some(Span::Range(ago(2), ago(1))));
         assert_eq!(parse("-2h..@-1h"), Some(Span::Range(ago(2), ago(1))));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_moment_is_part_of_a_name() {
+    fn names_are_no_moments() {
         for text in [
             "",
             "-",

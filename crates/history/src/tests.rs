@@ -170,7 +170,7 @@ fn comparable(snapshot: &Snapshot) -> Snapshot {
 }
 
 #[test]
-fn a_stack_keeps_its_number_wherever_a_snapshot_has_it() {
+fn stack_numbers_survive_reordering() {
     let place = Place::new("order");
     let mut writer = place.writer();
     record(&mut writer, 7, 10, Triggers::START);
@@ -192,7 +192,7 @@ fn frames_by_address(snapshot: &Snapshot) -> BTreeMap<u64, &[LookupAddress]> {
 }
 
 #[test]
-fn a_snapshot_of_any_moment_comes_back_with_addresses_mappings_and_blocks() {
+fn snapshots_of_any_moment_are_restored() {
     let place = Place::new("back");
     let mut writer = place.writer();
     for round in 1..=200 {
@@ -221,7 +221,7 @@ fn a_snapshot_of_any_moment_comes_back_with_addresses_mappings_and_blocks() {
 }
 
 #[test]
-fn a_range_subtracts_what_was_allocated_and_leaves_the_later_state() {
+fn range_subtracts_allocations() {
     let place = Place::new("range");
     let mut writer = place.writer();
     for second in 1..=60 {
@@ -243,7 +243,7 @@ fn a_range_subtracts_what_was_allocated_and_leaves_the_later_state() {
 }
 
 #[test]
-fn what_is_not_a_history_is_refused_by_name() {
+fn foreign_files_are_refused_by_name() {
     let place = Place::new("refused");
     fs::write(place.database(), "not a database at all, but long enough to be looked at").unwrap();
     assert!(matches!(History::open(&place.database()), Err(HistoryError::NotAHistory)));
@@ -279,13 +279,13 @@ fn write_until_killed(path: &Path) {
 const WRITER: &str = "RAMSON_HISTORY_TEST_WRITER";
 
 #[test]
-fn a_writer_killed_at_any_time_loses_nothing_that_it_had_kept() {
+fn killed_writer_loses_nothing_kept() {
     if let Some(path) = std::env::var_os(WRITER) {
         return write_until_killed(Path::new(&path));
     }
     for round in 0..8 {
         let place = Place::new(&format!("killed-{round}"));
-        let name = "tests::a_writer_killed_at_any_time_loses_nothing_that_it_had_kept";
+        let name = "tests::killed_writer_loses_nothing_kept";
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name, "--nocapture"])
             .env(WRITER, place.database())
@@ -315,7 +315,7 @@ fn a_writer_killed_at_any_time_loses_nothing_that_it_had_kept() {
 }
 
 #[test]
-fn several_readers_see_whole_moments_while_a_writer_appends_and_removes() {
+fn concurrent_readers_see_whole_moments() {
     let place = Place::new("readers");
     let mut writer = place.writer();
     record(&mut writer, 1, 10, Triggers::START);
@@ -353,7 +353,7 @@ fn several_readers_see_whole_moments_while_a_writer_appends_and_removes() {
 
 /// As ramson kept them up to version 2 of the profile.
 #[test]
-fn of_old_histories_come_back_extents_and_no_sampled_mappings() {
+fn old_histories_restore_extents() {
     let block = |address, inverse_probability, flags| Block {
         address,
         size: 1 << 20,

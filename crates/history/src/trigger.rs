@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn pressure_that_goes_on_is_one_reason_until_there_was_none_for_a_minute() {
+    fn lasting_pressure_triggers_once() {
         let rules = Rules { every_ns: u64::MAX, every_bytes: None };
         let mut watch = Watch::new(Observation::default());
         let mut at = |seconds: u64, limit_events, is_stalled| {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_and_allocated_bytes_do_not_keep_a_snapshot_for_long() {
+    fn clock_and_bytes_keep_nothing() {
         assert!(!(Triggers::CLOCK | Triggers::BYTES).is_kept());
         assert!((Triggers::CLOCK | Triggers::MARK).is_kept());
         assert_eq!((Triggers::CLOCK | Triggers::PRESSURE).to_string(), "clock,pressure");

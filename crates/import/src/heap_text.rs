@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_header_says_how_the_numbers_came_about() {
+    fn header_tells_interval() {
         let of = |kind: &str| interval_of(&format!("heap profile: 1: 2 [ 3: 4] @ {kind}"));
         assert_eq!(of("heapprofile"), 1);
         assert_eq!(of("growthz"), 1);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_read_with_and_without_padding() {
+    fn counts_are_read_with_padding() {
         let (counts, rest) = parse_counts("     5:  5242880 [    10: 10485760] @ 0x1 0x2").unwrap();
         assert_eq!(counts.inuse, Pair { objects: 5.0, bytes: 5242880.0 });
         assert_eq!(counts.alloc, Pair { objects: 10.0, bytes: 10485760.0 });

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_frame_lies_below_the_red_zone_and_everything_in_it_is_aligned() {
+    fn frame_is_aligned_below_red_zone() {
         let code = Code {
             pop_rdi: 0x1000,
             raise: 0x2000,

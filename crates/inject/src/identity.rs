@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_to_a_process_that_has_started_another_program() {
+    fn exec_stops_writing_to_process() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "echo 1; read line; exec sh -c 'echo 2; read line; echo unharmed'"]);
         let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

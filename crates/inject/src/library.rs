@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_the_file_that_two_segments_share_is_not_taken_for_the_wrong_one() {
+    fn shared_page_yields_right_bias() {
         // As in glibc 2.41 of Debian 13, where it is data that shares the page.
         let file =
             headers(&[[4, 0, 0, 0x1100], [5, 0x1100, 0x2100, 0x500], [6, 0x1600, 0x3600, 8]]);

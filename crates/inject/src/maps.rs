@@ -197,7 +197,7 @@ mod tests {
 ";
 
     #[test]
-    fn only_stacks_whose_ends_are_known_are_used() {
+    fn stacks_need_known_ends() {
         let is_found =
             |pointer, thread| maps(MAPS, pointer, 0).find_stack_end(pointer, thread, &[]).is_some();
         assert!(is_found(0x7ffd_0001_f000, 0x7f00_1080_0700));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn among_stacks_that_touch_the_thread_s_own_record_tells_the_ends() {
+    fn thread_record_tells_stack_ends() {
         const MAPS: &str = "7f0000000000-7f0001000000 rw-p 00000000 00:00 0\n";
         let descriptor = |record: [u64; 3]| {
             let mut descriptor = vec![0x11; DESCRIPTOR_BYTES];
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn only_code_of_files_that_are_no_allocator_is_the_program_s_own() {
+    fn own_code_is_no_allocator() {
         let maps = "\
 1000-2000 r--p 00000000 08:01 5                          /usr/bin/program
 2000-3000 r-xp 00001000 08:01 5                          /usr/bin/program
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_of_one_address_what_its_text_does() {
+    fn kernel_query_agrees_with_text() {
         let on_stack = 0;
         let (pointer, instruction) = (&raw const on_stack as u64, Maps::of as *const () as u64);
         // A stack of a test's may be one mapping with what lies beside it, which other tests change meanwhile.

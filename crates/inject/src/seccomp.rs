@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_may_be_called_must_be_let_through_by_each_filter() {
+    fn every_filter_must_allow_all_calls() {
         let called = || CALLED.iter().map(|of| of.number);
         let open = Filters(vec![only(called())]);
         assert_eq!(open.first_refused(Purpose::Allocator), None);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_decides_where_it_is_known_and_refuses_where_it_is_not() {
+    fn unknown_argument_refuses() {
         // Kills for advice 4 (MADV_DONTNEED) in the low word of the third argument, as for any address from 4 GiB on.
         let by_advice =
             |advice| vec![load(32), jump(BPF_JEQ, advice, 0, 1), returns(KILL), returns(ALLOW)];
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_architecture_is_known_and_nonsense_is_refused() {
+    fn invalid_filters_are_refused() {
         let by_architecture =
             [load(4), jump(BPF_JEQ, ARCHITECTURE, 1, 0), returns(KILL), returns(ALLOW)];
         assert!(allows(&by_architecture, &CALLED[0]));

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_hold_a_lock_is_not_put_off() {
+    fn lock_holders_are_not_postponed() {
         assert!(may_come_later(libc::SYS_read, false) && may_come_later(libc::SYS_write, true));
         assert!(may_come_later(libc::SYS_futex, true) && !may_come_later(libc::SYS_futex, false));
         for number in [libc::SYS_write, libc::SYS_restart_syscall] {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_write_run_or_wait_for_all_of_a_message_are_left_alone() {
+    fn only_postponable_waits_are_parsed() {
         assert_eq!(parse("0 0x3 0x7ffc 0x10 0x0 0x0 0x0 0x7ffc 0x7f00"), Some((0, READ)));
         assert_eq!(parse("232 0x5 0x7f 0x2790 0x64 0x0 0x0 0x7ffc 0x7f00"), Some((232, 3)));
         assert_eq!(parse("299 0x5 0x7f 0x8 0x10000 0x0 0x0 0x7ffc 0x7f00"), Some((299, READ)));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_waits_for_more_than_one_byte_is_known() {
+    fn multi_byte_reads_are_known() {
         use std::io::{Read, Write};
         use std::net::{TcpListener, TcpStream};
         use std::os::fd::AsRawFd;

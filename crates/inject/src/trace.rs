@@ -361,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stops_is_not_taken_for_what_ends() {
+    fn stop_is_not_an_end() {
         let stopped = meaning(libc::CLD_TRAPPED, libc::SIGUSR1);
         assert!(stopped == (State::Stopped(libc::SIGUSR1), Stop::Signal(libc::SIGUSR1)));
         let call = meaning(libc::CLD_TRAPPED, libc::SIGTRAP | AT_CALL);
@@ -376,13 +376,13 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_does_not_exist_has_ended_and_this_one_has_not() {
+    fn missing_thread_has_ended() {
         assert!(has_ended(i32::MAX));
         assert!(!has_ended(std::process::id() as i32));
     }
 
     #[test]
-    fn another_program_is_noticed_before_it_runs_and_let_go_untouched() {
+    fn exec_is_noticed_before_it_runs() {
         use std::io::Write;
         use std::process::{Command, Stdio};
         let mut shell = Command::new("sh");

@@ -132,7 +132,7 @@ mod tests {
     use crate::trace::{status_of, waits_for_events};
 
     #[test]
-    fn a_wait_that_was_given_up_on_is_not_interrupted_for_the_program() {
+    fn abandoned_interrupt_leaves_wait_alone() {
         let pid = waits_for_events(Duration::from_secs(2));
         while !std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") S ") {
             std::thread::yield_now();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_is_stopped_while_system_calls_are_followed_is_not_interrupted_for_the_program() {
+    fn syscall_tracing_leaves_wait_alone() {
         let pid = waits_for_events(Duration::from_secs(2));
         let soon = || Instant::now() + Duration::from_secs(60);
         let mut traced = Traced::seize(pid, pid).unwrap();

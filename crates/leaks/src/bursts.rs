@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_since_the_last_burst_is_left() {
+    fn history_since_last_burst_is_left() {
         let steady = (100..1700).step_by(20);
         let bursts = steady.clone().chain([110; 500]).chain([720; 60]);
         let since = history(bursts).since_last_burst().unwrap();
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stopped_or_hardly_goes_on_has_no_later_part() {
+    fn ended_bursts_have_no_later_part() {
         assert_eq!(history([110; 500].into_iter()).since_last_burst(), None);
         assert_eq!(history([110; 500].into_iter().chain([900])).since_last_burst(), None);
         let few = (950..1700).step_by(100);

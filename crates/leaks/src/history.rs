@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_the_bytes_and_not_of_the_samples_is_older_than_the_median_age() {
+    fn median_age_counts_bytes() {
         let block =
             |time_ns, size_bytes| LiveBlock { time_ns, size_bytes, inverse_probability: 1.0 };
         let live = vec![block(90, 10), block(10, 1000), block(80, 10), block(0, 10)];
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn every_live_byte_is_in_the_histogram_of_its_age_and_ages_without_any_are_left_out() {
+    fn histogram_holds_every_live_byte() {
         const SECOND: u64 = 1 << 30;
         let block = |age_ns, size_bytes| LiveBlock {
             time_ns: 1000 * SECOND - age_ns,
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_lifetime_is_that_of_the_freed_whatever_is_live_and_however_long_nothing_was_allocated()
+    fn mean_lifetime_counts_freed_only()
      {
         let live = vec![LiveBlock { time_ns: 0, size_bytes: 1 << 30, inverse_probability: 1.0 }];
         let mut history = StackHistory { now_ns: 3_600 << 30, live, ..StackHistory::default() };
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn joined_histories_keep_every_sample_and_begin_with_the_older_one() {
+    fn joined_histories_keep_all_samples() {
         let block = |time_ns| LiveBlock { time_ns, size_bytes: 8, inverse_probability: 1.0 };
         let mut one = StackHistory {
             start_ns: 5,

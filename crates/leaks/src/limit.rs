@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leak_at_the_limit_is_found_and_a_quarter_of_it_is_not() {
+    fn leak_at_detection_limit_is_found() {
         for (seconds, interval_bytes, size_bytes) in [
             (65, 512 << 10, 100),
             (180, 512 << 10, 100),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_falls_with_time_and_rises_with_the_interval() {
+    fn limit_falls_with_time() {
         let of = |seconds: u64, interval_bytes: u64| {
             let limit = DetectionLimit::of(seconds * SECOND, interval_bytes, [], MIN_AGE_NS);
             limit.map(|it| it.bytes_per_hour / f64::from(1 << 20))
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_stands_for_the_median_of_all_and_no_less_than_the_interval() {
+    fn sample_stands_for_median_bytes() {
         let block = |size_bytes| LiveBlock { time_ns: 0, size_bytes, inverse_probability: 2.0 };
         let live = vec![block(10), block(300), block(1 << 30)];
         let history = StackHistory { live, ..StackHistory::default() };

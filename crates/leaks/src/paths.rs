@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_which_none_has_enough_samples_are_one_leak_together() {
+    fn sparse_lines_are_one_leak() {
         let lines = [7, 11, 13].map(|offset| path((offset..1000).step_by(25), &[]));
         for line in &lines {
             assert_eq!(judge(line, &SETTINGS).verdict, Verdict::NotEnoughData);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_from_the_same_function_does_not_hide_a_leak_nor_count_as_its_bytes() {
+    fn table_beside_leak_is_not_counted() {
         let table = path((0..5000).map(|number| 900 + number / 50), &[]);
         let leak = path((0..1000).step_by(10), &[]);
         let other = path((3..1000).step_by(200), &[]);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_does_not_deny_a_leak_of_another_caller_that_has_too_few_samples_yet() {
+    fn table_leaves_young_leak_undecided() {
         let table = path((0..50_000).map(|number| 998 + number / 25_000), &[]);
         let few = path((0..500).step_by(25), &[]);
         let few = StackHistory { first_ns: NOW - 500 * SECOND, ..few };
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_leak_a_function_is_one_finding() {
+    fn function_without_leak_is_one_finding() {
         let cache = path((0..400).step_by(4), &[(400, 150)]);
         let table = path(950..1000, &[]);
         let churn = path(0..2, &[(1, 50)]);

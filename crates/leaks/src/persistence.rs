@@ -214,25 +214,25 @@ mod tests {
     }
 
     #[test]
-    fn kept_and_steady_is_growth_and_churn_beside_it_does_not_matter() {
+    fn steady_kept_blocks_show_growth() {
         assert!(shows_growth(&history((0..1000).step_by(10), &[])));
         assert!(shows_growth(&history((0..1000).step_by(10), &[(1, 1_000_000)])));
     }
 
     #[test]
-    fn frees_of_old_blocks_speak_against_growth() {
+    fn frees_of_old_blocks_deny_growth() {
         assert!(!shows_growth(&history((0..1000).step_by(20), &[(300, 6)])));
         assert!(!shows_growth(&history((0..900).step_by(10), &[(900, 10)])));
     }
 
     #[test]
-    fn what_was_built_once_or_has_stopped_is_not_growth() {
+    fn ended_build_is_no_growth() {
         assert!(!shows_growth(&history(900..1000, &[])));
         assert!(!shows_growth(&history(500..1000, &[])));
     }
 
     #[test]
-    fn a_leak_that_began_late_in_the_stack_s_life_is_found_at_a_shorter_horizon() {
+    fn late_leak_has_shorter_horizon() {
         let found = Persistence::of(&history((0..500).step_by(5), &[(1, 999)]), SECOND).unwrap();
         assert!(found.shows_growth());
         assert_eq!(found.horizon_ns, 500 * SECOND);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_that_has_been_full_for_a_tenth_passes_less_than_once_in_a_thousand_times() {
+    fn full_cache_hardly_ever_passes() {
         // A cache evicts 60 of the 660 blocks allocated in the time, whatever age counts as settled.
         for settled_ns in [150, 200, 299] {
             let reached = 660.0 * (1.0 - settled_ns as f64 / 600.0);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn some_seventy_samples_of_the_whole_time_suffice_wherever_the_settled_age_lies() {
+    fn least_kept_ignores_settled_age() {
         for settled_ns in 150..300 {
             let of_all =
                 seen(0, 0, settled_ns).least_kept() as f64 / (1.0 - settled_ns as f64 / 600.0);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_of_the_kept_share_is_below_the_share_and_near_it_with_many_samples() {
+    fn kept_share_bound_is_close() {
         // Many samples do not make a young cache a leak.
         assert!(seen(4000, 360, 200).kept_share_at_least > 0.9 && !seen(4000, 360, 200).is_kept());
         assert!(seen(29, 0, 200).kept_share_at_least > 0.9);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_comes_in_time_if_it_goes_on_like_this() {
+    fn missing_samples_come_in_time() {
         for settled_ns in [150, 299] {
             let least = seen(0, 0, settled_ns).least_kept();
             // A third of the samples: twice the time again, within a sample.
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_of_millions_are_compared_as_those_of_tens_are() {
+    fn large_slices_compare_like_small() {
         for expected in [20.0, 2e3, 2e6, 2e9] {
             assert!(!is_too_few(expected as u64, expected, HALF));
             assert!(is_too_few((expected / 20.0) as u64, expected, HALF));
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fades_is_not_growth_at_any_horizon() {
+    fn fading_rate_is_no_growth() {
         // The rate falls to 1/e in 400 s; over the last quarter of the time it is steady enough.
         let ages_s = (0..2000).map(|number| {
             let time_s = -400.0 * (1.0 - f64::from(number) / 2000.0 * (1.0 - (-2.5f64).exp())).ln();
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pauses_for_longer_than_ever_has_stopped() {
+    fn longer_pause_means_stopped() {
         // A table built in 50 s, 12 s ago; bursts as far apart as that are a leak.
         let table = (0..500u64).map(|number| 950 - number / 10);
         let ended = StackHistory { now_ns: NOW - 888 * SECOND, ..history(table, &[]) };

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_mean_what_they_mean_in_leak_sanitizer() {
+    fn patterns_agree_with_leak_sanitizer() {
         for (pattern, name) in [
             ("foo", "a_foo_b"),
             ("^foo", "foobar"),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_comments_and_empty_lines_and_every_other_line_must_parse() {
+    fn file_lines_must_parse() {
         let known = Suppressions::parse("# known\n\n  leak:foo  \nleak:^bar$\n").unwrap();
         assert_eq!(known.matching(["x", "bar"].into_iter()), Some("^bar$"));
         assert_eq!(known.matching(["x"].into_iter()), None);

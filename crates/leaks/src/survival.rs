@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_living_count_as_censored_and_not_as_freed() {
+    fn live_blocks_count_as_censored() {
         // 10 are freed early; of 90 others 80 are still young, 10 old. Not 10 % but 90 % live on.
         let ages = [[2 * SECOND; 80].as_slice(), &[5000 * SECOND; 10]].concat();
         let survival = Survival::of(&history(&ages, &[(1000, 10)])).unwrap();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn all_freed_and_none_freed_have_one_sided_intervals() {
+    fn extreme_shares_have_one_sided_intervals() {
         let none = Survival::of(&history(&[SECOND; 29], &[])).unwrap();
         assert_eq!((none.never_freed, none.interval.1), (1.0, 1.0));
         assert!((none.interval.0 - 0.8806).abs() < 1e-3, "{none:?}");

@@ -35,14 +35,14 @@ fn each_verdict_has_its_pattern() {
 }
 
 #[test]
-fn a_stack_that_is_seen_since_a_moment_is_not_judged() {
+fn young_stack_is_not_judged() {
     let young = StackHistory { first_ns: NOW - SECOND, ..history(0..1, &[]) };
     assert_eq!(verdict_on(&young), Verdict::NotEnoughData);
     assert_eq!(judge(&young, &SETTINGS).growth, None);
 }
 
 #[test]
-fn the_lifetime_in_a_reason_is_that_of_what_was_freed() {
+fn reason_has_lifetime_of_freed() {
     // Nothing was allocated for a quarter of an hour: live bytes over the rate of allocation would be 17 minutes.
     let after_a_burst = history(950..1000, &[(8, 400)]);
     let finding = judge(&after_a_burst, &SETTINGS);
@@ -55,7 +55,7 @@ fn the_lifetime_in_a_reason_is_that_of_what_was_freed() {
 }
 
 #[test]
-fn what_cannot_be_judged_says_when_it_can() {
+fn undecided_tells_when_it_decides() {
     let young = StackHistory { first_ns: NOW - 12 * SECOND, ..history(0..1, &[]) };
     assert_eq!(judge(&young, &SETTINGS).judged_in_ns, Some(48 * SECOND));
     // A sample each 40 s: some 75 of them are there after 3,000 s.
@@ -69,14 +69,14 @@ fn what_cannot_be_judged_says_when_it_can() {
 }
 
 #[test]
-fn a_suspect_says_for_how_long_it_grows() {
+fn suspect_tells_time_of_growth() {
     let late = judge(&history((0..500).step_by(5), &[(1, 999)]), &SETTINGS);
     assert_eq!(late.growing_for_ns, Some(495 * SECOND));
     assert_eq!(judge(&history(0..5, &[(2, 1000)]), &SETTINGS).growing_for_ns, None);
 }
 
 #[test]
-fn two_snapshots_without_growth_take_the_verdict_back() {
+fn flat_snapshots_withdraw_verdict() {
     let mut leak = history((0..1000).step_by(10), &[]);
     let per_second = 0.1 * 100.0 * 5000.0;
     let window_ns = 500 * SECOND;
@@ -94,7 +94,7 @@ fn two_snapshots_without_growth_take_the_verdict_back() {
 }
 
 #[test]
-fn without_a_second_snapshot_growth_is_the_rate_at_which_kept_bytes_were_added() {
+fn growth_defaults_to_kept_rate() {
     let leak = judge(&history((0..1000).step_by(10), &[(1, 5000)]), &SETTINGS);
     let growth = leak.growth.unwrap();
     let truth = 3600.0 * 0.1 * 100.0 * 5000.0;
@@ -113,7 +113,7 @@ fn after_a_table(observed_s: u64, step_ms: u64) -> StackHistory {
 }
 
 #[test]
-fn a_table_built_first_does_not_hide_a_leak_of_the_same_call_path_at_any_time() {
+fn early_table_does_not_hide_leak() {
     for observed_s in (5..900).step_by(5) {
         let finding = judge(&after_a_table(observed_s, 400), &SETTINGS);
         let is_young = finding.verdict == Verdict::NotEnoughData && observed_s < 75;
@@ -135,7 +135,7 @@ fn a_table_built_first_does_not_hide_a_leak_of_the_same_call_path_at_any_time() 
 }
 
 #[test]
-fn a_table_built_in_the_middle_does_not_hide_a_leak() {
+fn later_table_does_not_hide_leak() {
     let leak = |observed_s: u64| {
         let mut leak = after_a_table(observed_s, 400);
         let table = leak.live.drain(..5000).map(|block| block.time_ns + 70 * SECOND);

@@ -277,7 +277,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     #[test]
-    fn what_is_written_goes_into_the_file_that_was_looked_at() {
+    fn write_goes_into_examined_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let seen = RegularFile::given(file.reopen().unwrap()).unwrap().facts;
         let write = |seen: Facts| {
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_overlay_of_a_user_s_says_is_root_s_counts_as_that_of_who_names_it() {
+    fn overlay_root_files_belong_to_user() {
         const USER: u32 = 77;
         let owner = |child: &Child| match find(&Base::Process(child.id()), USER, What::Executable) {
             Ok((Found::File(facts, _), Some(file))) => {
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_a_file_in_user_space_is_counts_for_nothing() {
+    fn fuse_owner_is_ignored() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let stored = RegularFile::given(file.reopen().unwrap()).unwrap().facts;
         for owner in [0, 1502] {
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_itself_is_none_that_is_mounted_there_and_none_that_a_link_leads_to() {
+    fn mounts_and_links_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("map"), "").unwrap();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_the_same_when_it_was_told() {
+    fn refusal_survives_transfer() {
         let missing = io::Error::from_raw_os_error(13);
         for refusal in [Refusal::Link, Refusal::OtherOwner(7), Refusal::Io(missing)] {
             let told: Refusal = borsh::from_slice(&borsh::to_vec(&refusal).unwrap()).unwrap();

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_of_another_device_is_of_another_file_where_devices_can_be_compared() {
+    fn other_device_is_another_file() {
         for (has_other_device, is_it) in [(false, false), (true, true)] {
             let file = MapIdentity { device: 7, inode: 8, has_other_device };
             assert!(file.is(7, 8) && !file.is(7, 9));

@@ -26,7 +26,7 @@ fn content(opened: Result<RegularFile, Refusal>) -> Result<String, Refusal> {
 }
 
 #[test]
-fn a_link_is_resolved_as_if_the_root_were_the_only_file_system() {
+fn links_resolve_within_root() {
     let (directory, root) = scratch();
     let link = |name: &str, target: &Path| {
         symlink(target, directory.path().join("root").join(name)).unwrap();
@@ -44,7 +44,7 @@ fn a_link_is_resolved_as_if_the_root_were_the_only_file_system() {
 }
 
 #[test]
-fn a_link_that_the_kernel_makes_up_leads_nowhere() {
+fn magic_links_lead_nowhere() {
     let root = Root::at(Path::new("/")).unwrap();
     for path in ["/proc/self/exe", "/proc/self/root/etc/passwd", "/proc/self/cwd/Cargo.toml"] {
         let found = root.open(Path::new(path), Links::WithinRoot);
@@ -53,7 +53,7 @@ fn a_link_that_the_kernel_makes_up_leads_nowhere() {
 }
 
 #[test]
-fn only_a_stored_regular_file_is_opened() {
+fn only_stored_regular_files_open() {
     let (directory, root) = scratch();
     let path = |name| directory.path().join("root").join(name);
     mknodat(CWD, path("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -80,7 +80,7 @@ fn only_a_stored_regular_file_is_opened() {
 }
 
 #[test]
-fn a_directory_shows_its_owner_s_regular_files_only() {
+fn directory_shows_its_owners_files_only() {
     let scratch = TempDir::new().unwrap();
     let path = scratch.path().join("profiles");
     fs::create_dir(&path).unwrap();
@@ -108,7 +108,7 @@ fn a_directory_shows_its_owner_s_regular_files_only() {
 }
 
 #[test]
-fn a_directory_that_was_replaced_is_still_the_one_that_was_opened() {
+fn replaced_directory_stays_open() {
     let scratch = TempDir::new().unwrap();
     let path = scratch.path().join("profiles");
     fs::create_dir(&path).unwrap();
@@ -121,7 +121,7 @@ fn a_directory_that_was_replaced_is_still_the_one_that_was_opened() {
 }
 
 #[test]
-fn what_is_made_in_a_directory_is_made_where_no_link_leads() {
+fn creation_in_directory_follows_no_link() {
     let scratch = TempDir::new().unwrap();
     let elsewhere = scratch.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
@@ -140,7 +140,7 @@ fn what_is_made_in_a_directory_is_made_where_no_link_leads() {
 }
 
 #[test]
-fn a_directory_that_was_chosen_shows_the_files_of_all_users() {
+fn chosen_directory_shows_all_users() {
     let scratch = TempDir::new().unwrap();
     fs::write(scratch.path().join("planted"), "2").unwrap();
     std::os::unix::fs::chown(scratch.path().join("planted"), Some(1501), None).unwrap();
@@ -152,7 +152,7 @@ fn a_directory_that_was_chosen_shows_the_files_of_all_users() {
 }
 
 #[test]
-fn a_process_s_executable_is_found_under_any_name() {
+fn executable_is_found_under_any_name() {
     let opened = executable_of(std::process::id()).unwrap();
     let expected = fs::metadata(std::env::current_exe().unwrap()).unwrap();
     assert_eq!(opened.facts.bytes, expected.len());
@@ -160,7 +160,7 @@ fn a_process_s_executable_is_found_under_any_name() {
 }
 
 #[test]
-fn another_file_at_the_path_of_a_map_is_not_taken_for_the_mapped_one() {
+fn replaced_mapped_file_is_refused() {
     let facts = executable_of(std::process::id()).unwrap().facts;
     let path = std::env::current_exe().unwrap();
     // A range that is no mapping, as for a caller whom the kernel refuses its link.
@@ -177,7 +177,7 @@ fn another_file_at_the_path_of_a_map_is_not_taken_for_the_mapped_one() {
 }
 
 #[test]
-fn a_file_s_place_in_its_root_is_told_with_links_resolved() {
+fn place_in_root_has_links_resolved() {
     let (directory, root) = scratch();
     symlink("inner", directory.path().join("root/link")).unwrap();
     let opened = root.open(Path::new("/link/file"), Links::WithinRoot).unwrap();
@@ -191,7 +191,7 @@ fn a_file_s_place_in_its_root_is_told_with_links_resolved() {
 }
 
 #[test]
-fn a_file_in_a_private_directory_is_not_open_to_all() {
+fn private_directory_is_not_open() {
     let (directory, root) = scratch();
     let mode = |path: &str, mode: u32| {
         fs::set_permissions(directory.path().join(path), Permissions::from_mode(mode)).unwrap();
@@ -211,7 +211,7 @@ fn a_file_in_a_private_directory_is_not_open_to_all() {
 }
 
 #[test]
-fn the_files_that_a_process_maps_begin_with_its_executable() {
+fn mapped_files_begin_with_executable() {
     let links = mapped_links(std::process::id());
     let executable = executable_of(std::process::id()).unwrap().facts;
     assert_eq!(links[0].open().unwrap().facts, executable);
@@ -220,7 +220,7 @@ fn the_files_that_a_process_maps_begin_with_its_executable() {
 }
 
 #[test]
-fn a_root_that_was_told_is_found_without_links_and_known_from_the_next_one_at_its_path() {
+fn recorded_root_differs_from_replacement() {
     let (directory, root) = scratch();
     let path = directory.path().canonicalize().unwrap().join("root");
     let told = Root::told(&path, None).unwrap();
@@ -242,7 +242,7 @@ fn a_root_that_was_told_is_found_without_links_and_known_from_the_next_one_at_it
 }
 
 #[test]
-fn what_is_mounted_on_another_user_s_directory_or_in_it_is_not_entered() {
+fn mounts_of_other_users_are_refused() {
     const ANOTHER: u32 = 1501;
     let (above, inner) = (Path::new("/sys/fs"), OsStr::new("cgroup"));
     for (user, is_entered) in [(0, true), (ANOTHER, false)] {

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_closest_limit_of_version_2_may_be_that_of_a_group_above() {
+    fn closest_limit_may_lie_above() {
         let files = [
             ("a/memory.max", "1000"),
             ("a/memory.current", "900"),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_has_a_file_system_for_memory_and_no_limit_is_a_large_number() {
+    fn version_1_limits_are_read() {
         let files = [
             ("memory/y/memory.limit_in_bytes", "4096000"),
             ("memory/y/memory.usage_in_bytes", "4096"),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_group_is_the_one_that_counts_memory() {
+    fn memory_group_is_chosen() {
         let groups = Groups::find("0::/other\n5:memory:/docker/x/y\n3:cpu:/z\n", BOTH);
         let group = groups.of_memory().unwrap();
         assert_eq!(group.path, "/docker/x/y");
@@ -242,14 +242,14 @@ mod tests {
     }
 
     #[test]
-    fn the_count_is_found_in_files_of_both_versions() {
+    fn oom_kills_are_counted_in_both() {
         assert_eq!(oom_kills_in("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), Some(3));
         assert_eq!(oom_kills_in("low 0\nmax 7\noom 2\noom_kill 2\noom_group_kill 0\n"), Some(2));
         assert_eq!(oom_kills_in("oom_kill_disable 0\nunder_oom 0\n"), None);
     }
 
     #[test]
-    fn pressure_is_bounds_that_were_met_and_time_spent_waiting() {
+    fn pressure_has_events_and_stalls() {
         let events = "low 9\nhigh 3\nmax 4\noom 1\noom_kill 1\noom_group_kill 5";
         let waiting = "some avg10=12.34 avg60=0.00 avg300=0.00 total=1\nfull avg10=0.00";
         let second = Groups::find("0::/a/b\n", SECOND);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_of_the_version_that_has_memory_and_waiting_of_the_second() {
+    fn hybrid_pressure_uses_both_versions() {
         let files = [
             ("memory/y/memory.failcnt", "17"),
             ("memory/y/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2"),

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_s_name_is_what_it_was_called_by_whatever_title_it_shows() {
+    fn called_name_ignores_shown_title() {
         for (argument, exe, name) in [
             ("/usr/bin/redis-server", "/usr/bin/redis-check-rdb", "redis-server"),
             ("/usr/bin/redis-server 127.0.0.1:6379", "/usr/bin/redis-check-rdb", "redis-server"),

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_one_by_one_what_its_text_does() {
+    fn kernel_batch_agrees_with_text() {
         let maps = File::open("/proc/self/maps").unwrap();
         // Other tests map and unmap meanwhile.
         for _ in 0..1000 {

@@ -113,7 +113,7 @@ mod tests {
     type Reading<'a> = dyn Fn(&mut dyn FnMut(u64, u64)) + 'a;
 
     #[test]
-    fn the_kernel_s_scan_and_the_entries_of_pagemap_tell_the_same_pages() {
+    fn page_scan_agrees_with_pagemap() {
         const PAGES: usize = 40_000;
         let mut block = vec![0u8; PAGES * PAGE_BYTES as usize];
         let start = (block.as_ptr() as u64).next_multiple_of(PAGE_BYTES);

@@ -177,14 +177,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descendants_are_found_at_any_depth_and_once() {
+    fn descendants_are_found_once() {
         let parents = [(2, 1), (3, 2), (4, 3), (5, 1), (6, 9), (1, 1)].into();
         assert_eq!(descendants(1, &parents), [1, 2, 5, 3, 4]);
         assert_eq!(descendants(3, &parents), [3, 4]);
     }
 
     #[test]
-    fn we_are_a_process_with_a_name_a_parent_and_an_age() {
+    fn own_process_is_found() {
         let own = std::process::id();
         let comm = fs::read_to_string("/proc/self/comm").unwrap();
         assert!(named(comm.trim_end()).contains(&own));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_a_part_of_the_path_also_below_a_user_s_slices() {
+    fn unit_is_part_of_path() {
         let of_system = "0::/system.slice/redis.service\n";
         let of_user = "0::/user.slice/user-7.slice/user@7.service/app.slice/redis.service/child\n";
         assert!(is_of_unit(of_system, "redis.service"));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_has_those_below_it_and_not_those_beside_it() {
+    fn group_has_only_those_below() {
         let wanted = GroupPath::new("/a/b/", "");
         assert!(wanted.has("0::/a/b\n") && wanted.has("3:cpu:/x\n2:memory:/a/b/c\n"));
         assert!(!wanted.has("0::/a/bc\n") && !wanted.has("0::/a\n"));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_names_a_group_of_its_own_hierarchy() {
+    fn directory_names_group_of_hierarchy() {
         let mounts = "\
 33 30 0:30 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
 34 30 0:31 /docker/x /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\

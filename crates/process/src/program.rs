@@ -258,14 +258,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_s_interpreter_is_found_through_env() {
+    fn script_interpreter_is_found_through_env() {
         assert_eq!(interpreter_of_script(b" /bin/sh -e\nx"), Some("/bin/sh".into()));
         let through_env = interpreter_of_script(b"/usr/bin/env sh\n").unwrap();
         assert!(through_env.ends_with("sh"), "{through_env:?}");
     }
 
     #[test]
-    fn a_kernel_before_4_14_is_an_obstacle_and_one_that_names_itself_otherwise_is_none() {
+    fn old_kernels_are_an_obstacle() {
         for old in ["3.10.0-1160.el7.x86_64\n", "4.13.99", "2.6.32"] {
             assert!(
                 obstacle_of_kernel(old).is_some_and(|why| why.finding.contains("needs 4.14")),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_program_has_no_obstacle_and_a_damaged_one_does_not_panic() {
+    fn damaged_program_never_panics() {
         assert_eq!(obstacle(Path::new("/bin/ls")), None);
         let head = read_head(Path::new("/bin/ls")).unwrap();
         for length in (0..4096).step_by(7) {

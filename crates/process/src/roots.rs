@@ -74,13 +74,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_root_directory_is_no_other_one() {
+    fn own_root_is_no_other() {
         assert!(other_root(std::process::id()).is_none());
         assert!(other_root(u32::MAX).is_none());
     }
 
     #[test]
-    fn the_mount_of_a_container_is_found_among_ours() {
+    fn container_mount_is_found() {
         let its =
             "700 600 0:99 / / rw - overlay overlay rw\n701 700 0:5 / /proc rw - proc proc rw\n";
         let own = "20 1 8:1 / / rw - ext4 /dev/a rw\n\

@@ -63,7 +63,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_process_is_told_by_its_start_also_with_a_strange_name() {
+    fn stat_survives_strange_names() {
         let own = Stat::of(std::process::id()).unwrap();
         assert!(own.start_ticks > 0 && own.rss.is_some_and(|rss| rss > 1 << 16), "{own:?}");
         let rest = "1 1 1 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 777 9000 25 184";
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_text_hides_no_process() {
+    fn binary_name_hides_no_process() {
         let named = std::thread::spawn(|| {
             fs::write("/proc/thread-self/comm", b"caf\xc3) \xff").unwrap();
             let tid = fs::read_link("/proc/thread-self").unwrap();

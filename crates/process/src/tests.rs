@@ -126,7 +126,7 @@ fn read_with(memory: &Snapshot, areas: &[Area], effort: Effort) -> Result<Statis
 }
 
 #[test]
-fn the_books_of_a_made_up_heap_are_read_to_the_byte() {
+fn books_are_read_to_the_byte() {
     let (memory, areas) = process();
     let statistics = read(&memory, &areas).unwrap();
     let [arena] = statistics.arenas.as_slice() else { panic!("{statistics:?}") };
@@ -143,7 +143,7 @@ fn the_books_of_a_made_up_heap_are_read_to_the_byte() {
 }
 
 #[test]
-fn a_survey_of_all_pieces_gives_the_same_books() {
+fn survey_gives_the_same_books() {
     let (memory, areas) = process();
     let walked = read(&memory, &areas).unwrap();
     let surveyed = read_with(&memory, &areas, Effort::Survey(0)).unwrap();
@@ -162,7 +162,7 @@ fn a_survey_of_all_pieces_gives_the_same_books() {
 }
 
 #[test]
-fn free_chunks_count_half_for_each_of_their_neighbours() {
+fn free_chunks_count_half_each() {
     let (memory, areas) = process();
     let statistics = read(&memory, &areas).unwrap();
     let free = HEAP + 0x290 + 0x70;
@@ -177,7 +177,7 @@ fn free_chunks_count_half_for_each_of_their_neighbours() {
 }
 
 #[test]
-fn a_lock_of_an_arena_is_free_or_held_and_a_chain_that_is_broken_says_neither() {
+fn only_intact_unlocked_arenas_are_free() {
     let (mut memory, areas) = process();
     let locks = LibraryData::read(&memory, &[&areas[1]], (2, 36)).unwrap();
     assert!(locks.are_locks_seen_free(&memory, Duration::ZERO));
@@ -191,7 +191,7 @@ fn a_lock_of_an_arena_is_free_or_held_and_a_chain_that_is_broken_says_neither() 
 }
 
 #[test]
-fn a_version_that_is_not_known_is_refused_by_name() {
+fn unknown_glibc_version_is_refused() {
     let (memory, areas) = process();
     for version in [(2, 26), (2, 45), (3, 36)] {
         let refused = glibc::read(&memory, &areas, &[&areas[1]], version, Effort::Exact);
@@ -206,14 +206,14 @@ fn a_version_that_is_not_known_is_refused_by_name() {
 }
 
 #[test]
-fn an_allocator_that_was_never_used_has_no_arena() {
+fn unused_allocator_has_no_arena() {
     let (mut memory, areas) = process();
     memory.pages.insert(DATA, vec![0; 4096]);
     assert!(read(&memory, &areas).unwrap_err().contains("has no arena"));
 }
 
 #[test]
-fn a_size_that_was_read_while_it_changed_is_read_again() {
+fn torn_size_is_read_again() {
     let (mut memory, areas) = process();
     let quiet = read(&memory, &areas).unwrap();
     let reads = memory.reads.get();
@@ -224,7 +224,7 @@ fn a_size_that_was_read_while_it_changed_is_read_again() {
 }
 
 #[test]
-fn what_a_spoilt_size_hides_counts_as_not_walked() {
+fn spoilt_size_counts_as_not_walked() {
     let (mut memory, areas) = process();
     let spoilt = HEAP + 0x290;
     memory.set(spoilt + 8, 0x123_4567);
@@ -263,7 +263,7 @@ fn process_with_mapped_chunk(pages: u64) -> (Snapshot, Vec<Area>) {
 }
 
 #[test]
-fn a_block_that_was_mapped_right_behind_a_library_s_variables_is_live_and_counted_once() {
+fn block_behind_variables_is_live_once() {
     let (memory, mut areas) = process_with_mapped_chunk(3);
     areas[0].rss = HEAP_PAGES * PAGE_BYTES;
     let statistics = read(&memory, &areas).unwrap();
@@ -277,7 +277,7 @@ fn a_block_that_was_mapped_right_behind_a_library_s_variables_is_live_and_counte
 }
 
 #[test]
-fn a_mapped_block_that_lies_in_several_areas_is_live() {
+fn block_in_several_areas_is_live() {
     let (memory, mut areas) = process_with_mapped_chunk(3);
     let block = areas.pop().unwrap();
     // As madvise(MADV_HUGEPAGE) from its second page on leaves it; the third one is the program's.
@@ -296,7 +296,7 @@ fn a_mapped_block_that_lies_in_several_areas_is_live() {
 }
 
 #[test]
-fn what_only_looks_like_a_mapped_block_is_none_where_the_books_know_how_many_there_are() {
+fn lookalike_mapped_blocks_are_ignored() {
     let (mut memory, areas) = process_with_mapped_chunk(9);
     let start = areas[2].start;
     // The first one lies behind memory of the program's: page after page is searched.
@@ -310,7 +310,7 @@ fn what_only_looks_like_a_mapped_block_is_none_where_the_books_know_how_many_the
 }
 
 #[test]
-fn smaps_is_read_with_names_that_contain_anything() {
+fn smaps_names_contain_anything() {
     let text = "\
 7f00-8f00 r--s 00001000 08:01 5                          /a b/Rss: 3 (deleted)
 Rss:                  12 kB
@@ -331,7 +331,7 @@ Rss:                   4 kB
 }
 
 #[test]
-fn allocators_and_their_versions_are_told_by_their_files() {
+fn allocators_are_known_by_their_files() {
     let banner =
         b"\0\0GNU C Library (Ubuntu GLIBC 2.35-0ubuntu3.8) stable release version 2.35.\nCopyright";
     let found = identify::glibc_version(banner);
@@ -364,7 +364,7 @@ fn allocators_and_their_versions_are_told_by_their_files() {
 }
 
 #[test]
-fn an_arena_whose_numbers_are_torn_takes_no_memory_for_pages_that_cannot_be() {
+fn torn_arena_takes_no_memory() {
     let (mut memory, areas) = process();
     // The size of the top, and of all that the arena has.
     memory.set(TOP + 8, 1 << 46);

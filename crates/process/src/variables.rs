@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_end_where_the_program_headers_say() {
+    fn variables_end_by_program_headers() {
         let of = |memory_bytes| ends_of_variables(&binary(memory_bytes), &areas());
         assert_eq!(of(0x1900), [(START + 0x3000, START + 0x5000)]);
         // All of them are in the page of the file's own; there are more than are mapped.

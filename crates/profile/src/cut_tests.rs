@@ -54,7 +54,7 @@ fn id(profile: &Profile, name: &str) -> FrameId {
 }
 
 #[test]
-fn a_tree_leads_from_callers_to_callees_the_largest_first_and_sums_up() {
+fn tree_orders_and_sums_callees() {
     let profile = profile(&[(&[0, 1], 24.0), (&[0, 2], 48.0), (&[0], 8.0), (&[3], 16.0)]);
     let (nodes, cut) = described(&profile, &calls(&profile), &ALL);
     assert_eq!(nodes, ["0 f0 80 8", "1 f2 48 48", "1 f1 24 24", "0 f3 16 16"]);
@@ -74,7 +74,7 @@ fn callers_begin_with_what_allocates() {
 }
 
 #[test]
-fn what_is_narrow_or_deep_is_merged_and_counted() {
+fn narrow_and_deep_frames_are_merged() {
     let profile = profile(&[(&[0], 960.0), (&[1, 2], 8.0), (&[3], 8.0), (&[0, 4, 5, 6], 24.0)]);
     let (nodes, _) = described(&profile, &calls(&profile), &Cutting { least_share: 0.01, ..ALL });
     let narrow = ["0 f0 984 960", "1 f4 24 0", "2 f5 24 0", "3 f6 24 24", "0 +3 16 0"];
@@ -85,7 +85,7 @@ fn what_is_narrow_or_deep_is_merged_and_counted() {
 }
 
 #[test]
-fn a_zoomed_frame_keeps_those_that_lead_to_it_and_what_is_not_there_ends_the_path() {
+fn zoom_keeps_frames_that_lead_there() {
     let profile = profile(&[(&[0, 1, 2], 24.0), (&[0, 1], 8.0), (&[0, 2], 16.0)]);
     let [f0, f1, f9] = ["f0", "f1", "f2"].map(|name| id(&profile, name));
     let (nodes, cut) = described(&profile, &calls(&profile), &Cutting { path: &[f0, f1], ..ALL });
@@ -100,7 +100,7 @@ fn a_zoomed_frame_keeps_those_that_lead_to_it_and_what_is_not_there_ends_the_pat
 }
 
 #[test]
-fn around_a_function_each_stack_counts_once_from_its_outermost_frame() {
+fn stacks_around_function_count_once() {
     let profile = profile(&[(&[0, 1, 2, 1, 3], 24.0), (&[4, 1], 8.0), (&[5], 16.0)]);
     let begin: Vec<bool> = {
         let frames = FrameTable::new(&profile);
@@ -138,7 +138,7 @@ fn many(seed: u64, is_diff: bool) -> Profile {
 }
 
 #[test]
-fn every_number_is_that_of_the_tree_which_report_prints() {
+fn numbers_agree_with_report_tree() {
     for (seed, is_diff) in [(1, false), (2, false), (3, true)] {
         let profile = many(seed, is_diff);
         let frames = FrameTable::new(&profile);
@@ -179,7 +179,7 @@ fn whole(estimate: Estimate) -> i64 {
 }
 
 #[test]
-fn what_is_shown_and_what_is_merged_add_up_to_the_total_at_every_share_and_depth() {
+fn shown_and_merged_add_up() {
     for (seed, is_diff) in [(4, false), (5, true)] {
         let profile = many(seed, is_diff);
         let all = calls(&profile);
@@ -202,7 +202,7 @@ fn what_is_shown_and_what_is_merged_add_up_to_the_total_at_every_share_and_depth
 }
 
 #[test]
-fn stacks_through_a_function_count_once_whichever_way_the_tree_leads() {
+fn stacks_through_function_count_once() {
     let profile = profile(&[(&[0, 1, 2, 1], 24.0), (&[4, 1], 8.0), (&[5], 16.0), (&[1], 4.0)]);
     let frames = FrameTable::new(&profile);
     let is_f1: Vec<bool> = frames.ids().map(|id| &*frames.name(id).name == "f1").collect();
@@ -213,7 +213,7 @@ fn stacks_through_a_function_count_once_whichever_way_the_tree_leads() {
 }
 
 #[test]
-fn a_tree_without_stacks_is_a_whole_of_nothing() {
+fn empty_tree_is_zero() {
     let calls = calls(&profile(&[]));
     let cut = calls.cut(&ALL);
     assert_eq!((cut.total.cum.value, cut.nodes.len(), calls.flat(&[]).len()), (0.0, 0, 0));
@@ -224,7 +224,7 @@ fn beside(cut: &Cut) -> Vec<f64> {
 }
 
 #[test]
-fn what_is_summed_beside_reaches_every_node_also_where_nothing_is_counted_any_more() {
+fn values_beside_reach_every_node() {
     let profile =
         profile(&[(&[0, 1], 24.0), (&[0, 2], 48.0), (&[0, 3], 0.0), (&[0], 8.0), (&[0, 4], 0.0)]);
     let figures =
@@ -248,7 +248,7 @@ fn what_is_summed_beside_reaches_every_node_also_where_nothing_is_counted_any_mo
 }
 
 #[test]
-fn a_tree_with_nothing_beside_takes_no_memory_for_it() {
+fn nothing_beside_takes_no_memory() {
     let profile = profile(&[(&[0, 1], 24.0), (&[0], 8.0)]);
     let frames = FrameTable::new(&profile);
     let with = |beside| CallTree::new(&profile, &frames, SampleType::InuseSpace, beside).bytes();

@@ -54,7 +54,7 @@ fn rows(diff: &Diff) -> Vec<String> {
 }
 
 #[test]
-fn a_function_is_matched_by_name_wherever_it_is_and_however_often_built() {
+fn functions_are_matched_by_name() {
     let old = process(0x1000, "aa", 0, &[(&[0, 2], 100.0), (&[1, 2], 50.0)]);
     let new = process(0x9000, "bb", 7, &[(&[0, 2], 30.0), (&[1, 2], 250.0)]);
     let diff = Diff { old, new, ..Diff::default() };
@@ -68,7 +68,7 @@ fn a_function_is_matched_by_name_wherever_it_is_and_however_often_built() {
 }
 
 #[test]
-fn a_function_that_holds_what_it_held_is_no_row_however_uncertain_that_is() {
+fn unchanged_function_has_no_row() {
     let [old, mut new] = [0x1000, 0x9000].map(|start| process(start, "aa", 0, &[(&[0, 2], 100.0)]));
     let same = Diff { old: old.clone(), new: new.clone(), ..Diff::default() };
     assert!(rows(&same).is_empty(), "{:?}", rows(&same));
@@ -77,7 +77,7 @@ fn a_function_that_holds_what_it_held_is_no_row_however_uncertain_that_is() {
 }
 
 #[test]
-fn an_address_without_a_name_is_matched_by_file_address() {
+fn nameless_addresses_match_by_file_address() {
     let old = process(0x1000, "aa", 0, &[(&[3, 2], 10.0)]);
     let new = process(0x9000, "aa", 0, &[(&[3, 2], 40.0)]);
     let diff = Diff { old, new, ..Diff::default() };
@@ -85,7 +85,7 @@ fn an_address_without_a_name_is_matched_by_file_address() {
 }
 
 #[test]
-fn lines_are_matched_only_if_lines_are_asked_for() {
+fn lines_match_on_request_only() {
     let mut diff = Diff {
         old: process(0x1000, "aa", 0, &[(&[0], 10.0)]),
         new: process(0x1000, "bb", 1, &[(&[0], 30.0)]),
@@ -99,7 +99,7 @@ fn lines_are_matched_only_if_lines_are_asked_for() {
 }
 
 #[test]
-fn what_both_hold_adds_to_the_totals_and_not_to_the_error() {
+fn shared_samples_add_no_error() {
     let diff = Diff {
         old: process(0x1000, "aa", 0, &[(&[0], 1.0)]),
         new: process(0x1000, "aa", 0, &[(&[0], 4.0)]),

@@ -101,7 +101,7 @@ fn the_programs_functions_do_not_match() {
 }
 
 #[test]
-fn the_parameter_list_is_cut_but_not_a_name_with_parentheses() {
+fn parameter_list_is_cut() {
     assert_eq!(without_parameters("f(int (*)(char))"), "f");
     assert_eq!(without_parameters("(anonymous namespace)::f(int)"), "(anonymous namespace)::f");
     assert_eq!(without_parameters("A::operator()(int) const"), "A::operator()");
@@ -111,7 +111,7 @@ fn the_parameter_list_is_cut_but_not_a_name_with_parentheses() {
 }
 
 #[test]
-fn leaf_frames_of_the_allocator_go_and_equal_stacks_merge() {
+fn allocator_leaves_are_dropped() {
     let mut profile = profile(
         &[&["malloc"], &["operator new(unsigned long)"], &["work"], &["main"]],
         &[&[0, 1, 2, 3], &[1, 2, 3], &[3]],
@@ -122,7 +122,7 @@ fn leaf_frames_of_the_allocator_go_and_equal_stacks_merge() {
 }
 
 #[test]
-fn an_inlined_allocator_frame_goes_with_what_is_beneath_it() {
+fn inlined_allocator_frames_are_dropped() {
     let lines = ["std::allocator<int>::allocate(unsigned long)", "grow", "push"];
     let mut profile = profile(&[&["pool"], &lines, &["main"]], &[&[0, 1, 2]]);
     drop_allocator_frames(&mut profile);
@@ -130,7 +130,7 @@ fn an_inlined_allocator_frame_goes_with_what_is_beneath_it() {
 }
 
 #[test]
-fn a_stack_of_allocator_frames_only_keeps_its_root() {
+fn all_allocator_stack_keeps_root() {
     let mut profile = profile(&[&["malloc"], &["calloc"]], &[&[0, 1], &[1], &[]]);
     drop_allocator_frames(&mut profile);
     assert_eq!(stacks(&profile), [vec!["calloc"], vec![]]);

@@ -96,22 +96,22 @@ fn assert_unbiased_and_covered(allocations: &[(u64, u64)], seed: u64) {
 }
 
 #[test]
-fn allocations_as_large_as_the_interval_are_unbiased_and_covered() {
+fn interval_sized_allocations_are_unbiased() {
     assert_unbiased_and_covered(&[(500, INTERVAL)], 1);
 }
 
 #[test]
-fn allocations_twice_as_large_as_the_interval_are_unbiased_and_covered() {
+fn double_interval_allocations_are_unbiased() {
     assert_unbiased_and_covered(&[(500, 2 * INTERVAL)], 2);
 }
 
 #[test]
-fn allocations_half_as_large_as_the_interval_are_unbiased_and_covered() {
+fn half_interval_allocations_are_unbiased() {
     assert_unbiased_and_covered(&[(500, INTERVAL / 2)], 3);
 }
 
 #[test]
-fn a_stack_of_very_small_and_very_large_allocations_is_unbiased_and_covered() {
+fn mixed_allocations_are_unbiased() {
     assert_unbiased_and_covered(&[(32 << 20, 16), (16, 32 << 20)], 4);
 }
 
@@ -129,7 +129,7 @@ fn the_estimated_variance_is_itself_unbiased() {
 }
 
 #[test]
-fn the_probability_of_a_small_size_keeps_its_digits() {
+fn small_probability_keeps_its_digits() {
     // Not a power of two: for such, even 1 − e^(−x) is right.
     let interval = 1_000_000_000_007;
     let p = sampling_probability(16, interval);
@@ -138,7 +138,7 @@ fn the_probability_of_a_small_size_keeps_its_digits() {
 }
 
 #[test]
-fn an_interval_of_one_byte_or_less_records_everything_exactly() {
+fn smallest_interval_records_exactly() {
     for interval in [0, 1] {
         for size in [0, 1, 16, u64::MAX] {
             let p = sampling_probability(size, interval);
@@ -152,7 +152,7 @@ fn an_interval_of_one_byte_or_less_records_everything_exactly() {
 }
 
 #[test]
-fn a_sample_of_known_probability_has_the_variance_of_the_formula() {
+fn sample_variance_follows_formula() {
     let p: f64 = 0.25;
     let bytes = Estimate::of_sample(10, 1.0 / p, SampleUnit::Bytes);
     assert_eq!(bytes, Estimate { value: 40.0, variance: (1.0 - p) / (p * p) * 100.0 });
@@ -161,7 +161,7 @@ fn a_sample_of_known_probability_has_the_variance_of_the_formula() {
 }
 
 #[test]
-fn variances_add_in_sums_and_in_differences() {
+fn variances_add_in_differences() {
     let a = Estimate { value: 10.0, variance: 4.0 };
     let b = Estimate { value: 3.0, variance: 5.0 };
     assert_eq!(a + b, Estimate { value: 13.0, variance: 9.0 });
@@ -171,7 +171,7 @@ fn variances_add_in_sums_and_in_differences() {
 }
 
 #[test]
-fn a_change_inside_its_interval_is_not_significant() {
+fn change_within_interval_is_insignificant() {
     let sigma = Estimate { value: 0.0, variance: 25.0 };
     assert!((sigma.half_width_95() - 9.79982).abs() < 1e-9);
     assert!(!Estimate { value: 9.79, ..sigma }.is_significant());

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_of_many_frames_in_a_deep_stack_is_cut_to_a_deep_stack() {
+    fn deep_inlined_stack_is_cut() {
         let mut found = profile(&[40_000], vec![vec![0; 40_000]]);
         let excess = cut_excess(&mut found);
         let sums = Sums::of(&found);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn many_stacks_of_addresses_with_many_frames_have_few_each() {
+    fn many_inlined_frames_are_cut() {
         let stacks = (0..20_000).map(|stack| vec![0, stack % 7 + 1, 0, stack / 7 + 1, 0]).collect();
         let mut found = profile(&[MOST_INLINED; 3000], stacks);
         let excess = cut_excess(&mut found);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_that_differ_beyond_the_bound_are_one() {
+    fn equally_cut_stacks_are_merged() {
         let deep = |root| [vec![0; MOST_STACK_FRAMES], vec![root]].concat();
         let mut found = profile(&[1, 1, 1], vec![deep(1), deep(2)]);
         assert_eq!(cut_excess(&mut found).frames, 2);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_cut_between_characters() {
+    fn long_name_is_cut_between_characters() {
         let mut found = profile(&[1], vec![vec![0]]);
         found.functions[0].name = "ä€".repeat(MOST_NAME_BYTES).into();
         assert_eq!(cut_excess(&mut found), Excess { frames: 0, names: 1 });

@@ -75,7 +75,7 @@ fn stacks(filters: Filters) -> Result<Vec<String>, String> {
 }
 
 #[test]
-fn focus_and_ignore_choose_stacks_by_function_file_or_mapping() {
+fn focus_and_ignore_choose_stacks() {
     let focus = |pattern| stacks(Filters { focus: some(pattern), ..Filters::default() }).unwrap();
     assert_eq!(focus("^b$"), ["b<a<main 2", "b<a<main 4", "libz.so+0x1<b<main 8"]);
     assert_eq!(focus("^a.c$"), ["a<main 1", "b<a<main 2", "b<a<main 4"]);
@@ -88,7 +88,7 @@ fn focus_and_ignore_choose_stacks_by_function_file_or_mapping() {
 }
 
 #[test]
-fn hide_and_show_take_frames_out_of_stacks() {
+fn hide_and_show_remove_frames() {
     let hide = |pattern| stacks(Filters { hide: some(pattern), ..Filters::default() }).unwrap();
     let rest = ["b<main 8", "(stacks not recorded) 16"];
     assert_eq!(hide("libz")[3..], rest);
@@ -101,7 +101,7 @@ fn hide_and_show_take_frames_out_of_stacks() {
 }
 
 #[test]
-fn show_from_cuts_the_callers_of_the_outermost_match() {
+fn show_from_cuts_outer_callers() {
     let from =
         |pattern| stacks(Filters { show_from: some(pattern), ..Filters::default() }).unwrap();
     assert_eq!(from("^a$"), ["a 1", "b<a 2", "b<a 4"]);
@@ -123,7 +123,7 @@ fn labels_choose_samples() {
 }
 
 #[test]
-fn a_filter_that_would_leave_nothing_is_named_and_leaves_all() {
+fn emptying_filter_is_named_and_unused() {
     let nothing = Filters { hide: some("main|a|b|libz|not recorded"), ..Filters::default() };
     assert_eq!(stacks(nothing.clone()).unwrap_err(), "--hide 'main|a|b|libz|not recorded'");
     let second = Filters { focus: some("^a$"), show_from: some("libz"), ..Filters::default() };
@@ -138,7 +138,7 @@ fn a_filter_that_would_leave_nothing_is_named_and_leaves_all() {
 }
 
 #[test]
-fn hidden_frames_give_what_they_allocated_to_their_callers() {
+fn hidden_frames_give_to_callers() {
     let mut profile = profile(&[(&[2, 1, 0], 2.0), (&[3, 0], 4.0)]);
     Filters { hide: some("^b$"), ..Filters::default() }.apply(&mut profile).unwrap();
     let table = top(&profile, SampleType::InuseSpace, Sort::Flat);

@@ -44,7 +44,7 @@ fn described(graph: &FlameGraph) -> Vec<String> {
 }
 
 #[test]
-fn callees_lie_within_their_callers_the_largest_first() {
+fn callees_lie_within_callers() {
     let graph = graph(&[(&[1, 0], 25.0), (&[2, 0], 50.0), (&[3], 25.0)], 0.0, 9);
     let expected = ["0 0.00 1.00 all", "1 0.00 0.75 f0", "2 0.00 0.50 f2", "2 0.50 0.25 f1"];
     assert_eq!(described(&graph)[..4], expected);
@@ -52,14 +52,14 @@ fn callees_lie_within_their_callers_the_largest_first() {
 }
 
 #[test]
-fn narrow_frames_are_one_labelled_box_of_their_sum() {
+fn narrow_frames_are_one_box() {
     let graph = graph(&[(&[0], 98.0), (&[1, 2], 1.0), (&[3], 1.0)], 0.015, 9);
     assert_eq!(described(&graph)[2], "1 0.98 0.02 (3 frames < 1.50 %: 2 B)");
     assert_eq!(graph.merged(), (3, Estimate::exact(2.0)));
 }
 
 #[test]
-fn what_is_deeper_than_the_last_level_is_merged_below_each_caller() {
+fn deeper_frames_merge_below_callers() {
     let deep: Vec<u32> = (0..500).collect();
     let graph = graph(&[(&deep, 40.0), (&[1, 498, 499], 20.0), (&[3, 2, 7], 40.0)], 0.0, 4);
     assert_eq!(graph.levels, 4);
@@ -75,7 +75,7 @@ fn what_is_deeper_than_the_last_level_is_merged_below_each_caller() {
 }
 
 #[test]
-fn shrinking_stacks_are_as_wide_as_growing_ones() {
+fn shrinking_stacks_keep_their_width() {
     let graph = graph(&[(&[0], 5.0), (&[1], -5.0)], 0.0, 9);
     assert_eq!(described(&graph)[1..], ["1 0.00 0.50 f0", "1 0.50 0.50 f1"]);
 }

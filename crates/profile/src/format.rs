@@ -186,7 +186,7 @@ mod tests {
     const MIB: f64 = 1048576.0;
 
     #[test]
-    fn bytes_have_binary_units_and_three_digits() {
+    fn bytes_have_binary_units() {
         for (bytes, text) in [
             (0.0, "0 B"),
             (-0.0, "0 B"),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_lost_records_is_a_lower_bound() {
+    fn lost_records_give_lower_bound() {
         let of = |value, half_width: f64| {
             let variance = (half_width / 1.959964).powi(2);
             Estimate { value: value * MIB, variance: variance * MIB * MIB }
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_however_strange_prints_nan_or_inf() {
+    fn strange_numbers_never_print_nan() {
         let strange = [
             f64::NAN,
             f64::INFINITY,

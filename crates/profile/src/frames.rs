@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_one_line_and_steers_no_terminal() {
+    fn frame_name_is_one_harmless_line() {
         let found = named(&"a\x1b[2Jb\nc".into(), "/x\u{9b}1m.c".into(), 7);
         assert_eq!((&*found.name, &*found.file), ("a\u{fffd}[2Jb\u{fffd}c", "/x\u{fffd}1m.c"));
         assert_eq!(&*named(&"größe".into(), "".into(), 0).name, "größe");

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_reorders_or_hides_text_is_shown_as_what_it_is() {
+    fn invisible_text_is_escaped() {
         assert_eq!(escape_invisible("a\u{202e}b\u{2066}c"), "a\\u{202e}b\\u{2066}c");
         assert_eq!(escape_invisible("x\u{200b}y\u{200f}\u{feff}"), "x\\u{200b}y\\u{200f}\\u{feff}");
         assert_eq!(escape_invisible("\u{61c}\u{e0041}\u{2029}"), "\\u{61c}\\u{e0041}\\u{2029}");

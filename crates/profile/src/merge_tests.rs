@@ -32,7 +32,7 @@ fn profile(start: u64, build_id: &str, bytes: f64) -> Profile {
 }
 
 #[test]
-fn one_binary_at_two_addresses_is_one() {
+fn moved_binary_is_merged() {
     let merged = merge(vec![profile(0x1000, "aa", 3.0), profile(0x7000, "aa", 4.0)]).unwrap();
     assert_eq!((merged.mappings.len(), merged.locations.len(), merged.samples.len()), (1, 1, 1));
     assert_eq!(merged.samples[0].values[0], Estimate { value: 7.0, variance: 2.0 });
@@ -63,7 +63,7 @@ fn samples_of_nothing_go() {
 }
 
 #[test]
-fn profiles_that_count_different_things_are_not_added() {
+fn different_sample_types_are_not_added() {
     let mut live_only = profile(0x1000, "aa", 3.0);
     live_only.samples[0].values[SampleType::AllocSpace as usize].value = f64::NAN;
     let different = DifferentTypes { index: 1, sample_type: SampleType::AllocSpace };

@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sample_types_index_the_values_in_pprof_order() {
+    fn sample_types_follow_pprof_order() {
         for (index, sample_type) in SampleType::ALL.into_iter().enumerate() {
             assert_eq!(sample_type as usize, index);
             assert_eq!(SampleType::from_name(sample_type.name()), Some(sample_type));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_past_its_table_is_named() {
+    fn broken_index_is_named() {
         let mut profile = Profile {
             locations: vec![Location {
                 mapping: None,

@@ -86,7 +86,7 @@ const OWN: &[&str] = &[
 ];
 
 #[test]
-fn frames_of_libraries_and_wrappers_are_told_by_name_file_or_binary() {
+fn library_frames_are_recognized() {
     let rules = OwnFrames::default();
     for name in LIBRARIES {
         assert!(rules.is_function(&function(name, "")), "{name}");
@@ -169,7 +169,7 @@ fn profile(stacks: &[&[u32]]) -> Profile {
 }
 
 #[test]
-fn what_libraries_allocate_counts_for_their_callers() {
+fn library_allocations_count_for_callers() {
     let mut folded = profile(&[&[2, 1, 0, 4], &[4, 2, 1, 2, 0], &[3, 0], &[5, 6, 0]]);
     let before = folded.total(crate::SampleType::InuseSpace);
     assert!(OwnFrames::default().fold(&mut folded));
@@ -182,7 +182,7 @@ fn what_libraries_allocate_counts_for_their_callers() {
 }
 
 #[test]
-fn a_stack_of_libraries_alone_stays_whole() {
+fn library_only_stack_stays_whole() {
     let mut folded = profile(&[&[4, 6, 2], &[], &[1, 0]]);
     OwnFrames::default().fold(&mut folded);
     let stacks: Vec<&[u32]> = folded.samples.iter().map(|sample| &*sample.locations).collect();
@@ -191,7 +191,7 @@ fn a_stack_of_libraries_alone_stays_whole() {
 }
 
 #[test]
-fn a_profile_without_library_frames_is_left_alone() {
+fn profile_without_libraries_is_unchanged() {
     let mut own = profile(&[&[1, 0]]);
     own.locations.truncate(2);
     own.functions.truncate(2);
@@ -201,7 +201,7 @@ fn a_profile_without_library_frames_is_left_alone() {
 }
 
 #[test]
-fn what_an_interpreter_allocates_counts_for_the_named_function_that_it_runs() {
+fn interpreter_allocations_count_for_functions() {
     let mut profile = Profile {
         functions: ["list_resize", "py::load:/srv/a.py", "main"]
             .map(|name| Function { system_name: name.into(), ..function(name, "") })

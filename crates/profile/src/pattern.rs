@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bad_expression_is_told_in_one_line_with_its_position() {
+    fn bad_pattern_is_told_with_position() {
         for (pattern, character, part) in [
             ("(", 1, "unclosed group"),
             ("ab(c", 3, "unclosed group"),

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_results_come_back_with_and_without_a_thread() {
+    fn both_results_are_returned() {
         for is_much in [false, true] {
             assert_eq!(both(is_much, || 1, || 2), (1, 2));
         }

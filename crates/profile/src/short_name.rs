@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_names_have_no_arguments_of_any_kind() {
+    fn short_names_have_no_arguments() {
         assert_eq!(short_name("a::B<int, C<D> >::f(std::string const&) const"), "a::B::f");
         assert_eq!(short_name("void a::f<int>(int) const"), "a::f");
         assert_eq!(short_name("JS:*total /srv/app.js:3:15"), "JS:*total /srv/app.js:3:15");
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_other_languages_lose_nothing_but_arguments() {
+    fn other_languages_lose_arguments_only() {
         for name in [
             "net/http.(*conn).serve",
             "main.(*Tree[go.shape.int]).Add.func1",

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_are_sorted_as_slices_are_and_equal_ones_stay_together() {
+    fn equal_stacks_stay_together() {
         let of: [&[u32]; 8] =
             [&[2, 1], &[1, 3, 0], &[], &[1, 3], &[2, 1], &[1], &[0, 9, 9], &[1, 3, 0]];
         let mut stacks = stacks(&of);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_has_as_many_beginnings_as_a_tree_has_nodes() {
+    fn beginnings_count_tree_nodes() {
         let mut stacks = stacks(&[&[1, 2, 3], &[1, 2, 4], &[1], &[5, 6], &[1, 2, 3]]);
         let all = stacks.all();
         // The empty one, 1, 1 2, 1 2 3, 1 2 4, 5, 5 6.

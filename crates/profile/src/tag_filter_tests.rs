@@ -42,7 +42,7 @@ fn ranges_compare_in_units() {
 }
 
 #[test]
-fn texts_match_with_their_key_in_front_unless_the_key_is_given() {
+fn texts_match_with_their_key() {
     let labels = [text(THREAD, "bio_lazy_free/12"), text("pool", "a:b")];
     for (filter, expected) in [
         ("thread=bio", true),
@@ -62,7 +62,7 @@ fn texts_match_with_their_key_in_front_unless_the_key_is_given() {
 }
 
 #[test]
-fn what_is_no_range_is_an_expression() {
+fn invalid_range_is_an_expression() {
     for text in ["12kb:64s", "1:2:3", "12 kb", "k12", "99999999999999999999", ""] {
         assert!(Range::new(text).is_none(), "{text}");
     }

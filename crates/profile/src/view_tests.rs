@@ -62,7 +62,7 @@ fn top_of(stacks: &[(&[u32], f64)]) -> TopTable {
 }
 
 #[test]
-fn flat_goes_to_the_leaf_and_cum_to_the_whole_stack() {
+fn flat_counts_leaf_and_cum_stack() {
     let table = top_of(&[(&[0, 1, 2], 80.0), (&[1, 2], 16.0)]);
     let values = |name| {
         let row = row(&table, name);
@@ -76,7 +76,7 @@ fn flat_goes_to_the_leaf_and_cum_to_the_whole_stack() {
 }
 
 #[test]
-fn a_recursive_function_counts_once_per_stack() {
+fn recursive_function_counts_once() {
     let table = top_of(&[(&[0, 1, 5, 1, 0], 80.0)]);
     for name in ["a", "b"] {
         assert_eq!(row(&table, name).cum, table.total);
@@ -84,7 +84,7 @@ fn a_recursive_function_counts_once_per_stack() {
 }
 
 #[test]
-fn an_inlined_frame_is_a_frame_and_the_innermost_has_the_flat() {
+fn innermost_inlined_frame_has_flat() {
     let table = top_of(&[(&[6, 2], 80.0)]);
     assert_eq!(row(&table, "a").flat.value, 80.0);
     assert_eq!(row(&table, "b").flat.value, 0.0);
@@ -93,7 +93,7 @@ fn an_inlined_frame_is_a_frame_and_the_innermost_has_the_flat() {
 }
 
 #[test]
-fn a_row_points_to_its_hottest_line() {
+fn row_points_to_hottest_line() {
     let table = top_of(&[(&[0, 2], 80.0), (&[5, 2], 88.0), (&[1, 0], 800.0)]);
     assert_eq!(row(&table, "a").line, 60);
     let no_flat = top_of(&[(&[1, 0], 80.0), (&[1, 5], 88.0), (&[2, 0], 24.0)]);
@@ -131,7 +131,7 @@ fn counted(profile: &Profile) -> BTreeMap<Arc<str>, (Estimate, Estimate, u32)> {
 }
 
 #[test]
-fn the_table_is_what_counting_stack_by_stack_gives() {
+fn table_agrees_with_counting() {
     let mut state = 7u64;
     let mut random = |below: u64| {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -150,14 +150,14 @@ fn the_table_is_what_counting_stack_by_stack_gives() {
 }
 
 #[test]
-fn a_function_of_which_nothing_was_recorded_has_no_row() {
+fn unrecorded_function_has_no_row() {
     let stacks: [(&[u32], f64); 2] = [(&[0], 0.0), (&[1], 8.0)];
     assert_eq!(top_of(&stacks).rows.len(), 1);
     assert_eq!(tree(&profile(&stacks), SampleType::InuseSpace, 0.0).rows.len(), 1);
 }
 
 #[test]
-fn an_address_without_a_symbol_is_named_by_file_address() {
+fn nameless_address_has_file_address() {
     let table = top_of(&[(&[7, 8], 8.0), (&[], 16.0)]);
     assert_eq!(row(&table, "libx.so+0x880").flat.value, 8.0);
     assert_eq!(row(&table, "0xbeef").cum.value, 8.0);
@@ -166,7 +166,7 @@ fn an_address_without_a_symbol_is_named_by_file_address() {
 }
 
 #[test]
-fn equal_names_in_two_files_are_two_functions() {
+fn equal_names_stay_two_functions() {
     let mut profile = profile(&[(&[0], 8.0), (&[1], 16.0), (&[2], 32.0)]);
     profile.functions[1] = Function { file: "y.cc".into(), ..profile.functions[0].clone() };
     profile.functions[2] = Function { system_name: "_Z1a".into(), ..profile.functions[0].clone() };
@@ -176,7 +176,7 @@ fn equal_names_in_two_files_are_two_functions() {
 }
 
 #[test]
-fn rows_are_sorted_as_asked_with_a_diff_by_magnitude() {
+fn rows_sort_as_asked() {
     let profile = profile(&[(&[0, 2], -80.0), (&[1, 2], 16.0)]);
     let names = |sort| -> String {
         let table = top(&profile, SampleType::InuseSpace, sort);
@@ -200,7 +200,7 @@ fn lines(tree: &Tree) -> Vec<String> {
 }
 
 #[test]
-fn the_tree_lists_callers_before_callees_and_the_largest_first() {
+fn tree_lists_largest_callers_first() {
     let profile = profile(&[(&[0, 2], 8.0), (&[1, 2], 24.0), (&[2], 16.0), (&[6, 3], 100.0)]);
     let tree = tree(&profile, SampleType::InuseSpace, 0.0);
     let expected = ["d 100 0", "-b 100 0", "--a 100 100", "c 48 16", "-b 24 24", "-a 8 8"];
@@ -221,7 +221,7 @@ fn the_tree_states_what_it_merged() {
 }
 
 #[test]
-fn opposite_changes_do_not_hide_each_other_in_a_tree() {
+fn opposite_changes_stay_visible() {
     let profile = profile(&[(&[0, 2], 500.0), (&[1, 2], -500.0), (&[3], 10.0)]);
     let tree = tree(&profile, SampleType::InuseSpace, 0.1);
     let expected = ["c 0 0", "-a 500 500", "-b -500 -500", "(1 frame < 10.0 %: 10 B) 10 0"];
@@ -229,14 +229,14 @@ fn opposite_changes_do_not_hide_each_other_in_a_tree() {
 }
 
 #[test]
-fn a_very_deep_stack_does_not_overflow_ours() {
+fn deep_stack_does_not_overflow() {
     let deep: Vec<u32> = (0..200_000).map(|i| i % 4).collect();
     let profile = profile(&[(&deep, 8.0)]);
     assert_eq!(tree(&profile, SampleType::InuseSpace, 0.0).rows.len(), deep.len());
 }
 
 #[test]
-fn peek_lists_callers_and_callees_with_their_shares() {
+fn peek_lists_neighbours_with_shares() {
     let profile = profile(&[(&[0, 1, 2], 60.0), (&[3, 1, 4], 20.0), (&[1, 4], 20.0)]);
     let table = peek(&profile, SampleType::InuseSpace, &Pattern::new("^b$").unwrap());
     let [function] = table.functions.as_slice() else { panic!("{table:?}") };
@@ -249,7 +249,7 @@ fn peek_lists_callers_and_callees_with_their_shares() {
 }
 
 #[test]
-fn peek_in_many_parts_is_peek_in_one() {
+fn peek_in_parts_agrees() {
     let stacks: Vec<Vec<u32>> =
         (0..200u32).map(|n| (0..n % 7).map(|depth| (n * (depth + 3) / 2) % 9).collect()).collect();
     let values = stacks.iter().map(|stack| (stack.as_slice(), 8.0 * (1 + stack.len()) as f64));
@@ -267,7 +267,7 @@ fn peek_in_many_parts_is_peek_in_one() {
 }
 
 #[test]
-fn peek_counts_a_repeated_call_once_and_no_call_to_itself() {
+fn peek_counts_repeated_call_once() {
     let profile = profile(&[(&[0, 1, 0, 1, 1], 8.0)]);
     let table = peek(&profile, SampleType::InuseSpace, &Pattern::new("b").unwrap());
     let function = &table.functions[0];
@@ -279,7 +279,7 @@ fn peek_counts_a_repeated_call_once_and_no_call_to_itself() {
 }
 
 #[test]
-fn the_largest_stacks_are_sums_of_what_looks_the_same() {
+fn largest_stacks_sum_equal_frames() {
     // Location 5 is another line of `a`; 6 is `a` inlined into `b`.
     let stacks: [(&[u32], f64); 6] = [
         (&[0, 2], 30.0),
@@ -314,7 +314,7 @@ fn the_largest_stacks_are_sums_of_what_looks_the_same() {
 }
 
 #[test]
-fn as_many_stacks_are_shown_as_were_asked_for_however_many_samples_the_largest_is_made_of() {
+fn requested_number_of_stacks_is_shown() {
     let mut profile = profile(&[(&[0, 2], 30.0), (&[3], 5.0), (&[0, 1, 2], 4.0), (&[5, 1], 3.0)]);
     for number in 0..6 {
         let labels = [crate::Label::thread(number.to_string().into())].into();

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_helper_says_is_checked_as_a_file_is() {
+    fn helper_answers_are_checked() {
         let damages: [fn(&mut Snapshot); 10] = [
             |it| it.header.health.clear(),
             |it| it.stacks.truncate(1),

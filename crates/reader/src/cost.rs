@@ -45,13 +45,13 @@ mod tests {
     }
 
     #[test]
-    fn cycles_become_time_by_the_rate_between_the_two_stamps() {
+    fn cycles_become_time() {
         assert_eq!(header().slow_path_ns(), Some(1_000.0));
         assert_eq!(header().overhead(1_000_000), Some(0.001));
     }
 
     #[test]
-    fn a_counter_that_is_not_steady_gives_no_time() {
+    fn unsteady_counter_gives_no_time() {
         let wrong: [fn(&mut Header); 5] = [
             |header| header.flags = flags::UNSTEADY_CYCLES,
             |header| header.last_cycles = header.start_cycles - 1,

@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_line_keeps_its_empty_words_and_loses_the_room_of_a_title() {
+    fn command_keeps_empty_words() {
         let read = |joined: &str| {
             let mut header = Header::default();
             header.set_command(joined);

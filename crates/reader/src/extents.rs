@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_extents_that_overlap_the_later_one_counts_and_the_other_keeps_its_rests() {
+    fn later_extent_wins_overlap() {
         let reserved = (extent(0..100, 1), 1);
         let (inside, at_start, over_end) =
             ((extent(20..30, 2), 2), (extent(0..5, 3), 4), (extent(90..110, 4), 3));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn each_place_belongs_to_the_latest_extent_there() {
+    fn places_belong_to_latest_extent() {
         let mut random = 1u64;
         let mut below = |bound: u64| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_extent_stays_what_the_process_has_mapped() {
+    fn extents_are_clipped_to_mappings() {
         let extents = vec![extent(10..50, 1), extent(50..60, 2), extent(70..80, 3)];
         let mut snapshot = Snapshot { extents, ..Snapshot::default() };
         snapshot.clip_extents(&[0..15, 20..25, 25..30, 45..55, 90..100]);

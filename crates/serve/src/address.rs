@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_a_port_or_is_a_socket() {
+    fn address_is_port_or_socket() {
         let parse = |text: &str| Address::parse(text).map(|address| address.to_string());
         assert_eq!(parse("127.0.0.1:7777").unwrap(), "http://127.0.0.1:7777/");
         assert_eq!(parse("localhost:80").unwrap(), "http://127.0.0.1:80/");

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_name_no_file_and_do_not_act() {
+    fn clients_name_no_file() {
         let bad = [
             "suppressions",
             "since",

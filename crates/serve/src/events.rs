@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_event_a_second_at_most_and_the_last_one_says_what_became_of_the_process() {
+    fn events_come_once_a_second() {
         let all = sent(async |watch| {
             for time in 1..=100 {
                 watch.seen().push(PID, 1, moment(time));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_happens_a_comment_says_so_now_and_then() {
+    fn idle_stream_sends_comments() {
         let all = sent(async |_| sleep(Duration::from_secs(61)).await);
         assert_eq!(all.iter().filter(|it| *it == ":\n\n").count(), 4, "{all:#?}");
     }

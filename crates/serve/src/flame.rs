@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_asked_for_in_words_that_are_known() {
+    fn only_known_parameters_are_taken() {
         let all =
             asked("width=800&direction=callers&frames=all&path=1.z&function=f&focus=a%2B").unwrap();
         assert_eq!((all.width, all.walk, all.shown), (800, Walk::Callers, Shown::All));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_that_is_none_is_a_text() {
+    fn invalid_expression_is_a_text() {
         let search = asked("focus=operator(").unwrap().search.unwrap();
         assert!(search.is_match("X::operator()(int)") && !search.is_match("operator"));
     }
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_picture_is_made_of_what_was_read_to_check_the_file_if_it_is_still_the_same() {
+    fn first_picture_uses_checked_file() {
         assert_eq!(total_of_prepared(None), 8);
         assert_eq!(total_of_prepared(Some("a;b 300\n")), 300);
     }

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_s_own_names_are_answered_to_with_any_port() {
+    fn only_own_host_names_are_answered() {
         let guard = guard("192.168.3.4:7777", &["Profiles.Example"]);
         for good in [
             "localhost",
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_a_name_is_an_old_client_s_and_of_no_page() {
+    fn old_clients_may_omit_host() {
         let guard = guard("127.0.0.1:7777", &[]);
         assert_eq!(verdict(&guard, &[]), Err(Refusal::Host));
         let mut old = head("/", &[]);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_another_server_is_refused_and_a_link_to_the_page_is_not() {
+    fn foreign_pages_are_refused() {
         let guard = guard("127.0.0.1:7777", &[]);
         let of =
             |name: &'static str, value: &'static str| [("host", "localhost:7777"), (name, value)];
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_token_only_public_things_are_served() {
+    fn token_guards_all_but_public() {
         let guard = guard("127.0.0.1:7777", &[]);
         let bare = head("/", &[("host", "localhost")]);
         assert_eq!(guard.check(&bare, None, true), Ok(()));

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_take_too_long_are_left_out_and_found_meanwhile() {
+    fn late_names_are_left_out() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (release, released) = std::sync::mpsc::channel::<()>();
         let (done, is_done) = std::sync::mpsc::channel();

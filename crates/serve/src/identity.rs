@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_was_written_or_replaced_is_another() {
+    fn changed_file_has_another_identity() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("stacks");
         let source = path.to_str().unwrap();

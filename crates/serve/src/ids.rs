@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_process_and_the_only_dead_one_of_the_caller_have_the_number() {
+    fn running_process_has_its_number() {
         let own = profile(7, CALLER, false, "/d/7-1.ramson");
         assert_eq!(ids_of(std::slice::from_ref(&own)), ["7"]);
         let running = profile(7, CALLER, true, "memory of process 7");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn several_dead_ones_with_one_number_are_told_apart_by_their_files() {
+    fn dead_profiles_are_distinguished_by_file() {
         let all = [
             profile(7, CALLER, false, "/d/7-1.ramson"),
             profile(7, CALLER, false, "/d/7-2.ramson"),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_s_profile_takes_no_number_and_hides_none() {
+    fn strangers_profile_takes_no_number() {
         let own = || profile(7, CALLER, false, "/var/tmp/ramson-1000/7-1.ramson");
         let before = ids_of(&[own()]);
         // Any number, the same file name, many of them.

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_with_the_id_of_another_has_moments_of_its_own() {
+    fn reused_id_has_its_own_moments() {
         let mut seen = Seen::default();
         seen.push(7, 100, moment(1, 1));
         seen.end(7, "exited 0".into());
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_looked_for_since_live_was_last_not_known() {
+    fn steps_begin_after_unknown_live() {
         let mut seen = Seen::default();
         let rss = [100 << 20, 100 << 20, 200 << 20, 200 << 20];
         for (time, rss) in (0..).zip(rss) {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_series_is_thinned_and_the_rest_is_left_alone() {
+    fn longest_series_is_thinned() {
         let mut seen = Seen::default();
         for time in 0..100 {
             seen.push(1, 1, moment(time, time));

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_of_one_source_or_of_the_only_one() {
+    fn path_may_omit_the_only_source() {
         let heap = || Pprof::Heap(SampleType::InuseSpace);
         assert_eq!(route("/debug/pprof/heap"), Route::Pprof(None, heap()));
         assert_eq!(route("/p/4711/debug/pprof/heap"), Route::Pprof(Some("4711"), heap()));

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_hexadecimal_with_plus_signs_between_them() {
+    fn addresses_are_hexadecimal() {
         assert_eq!(addresses("0x10+0xff\n"), [16, 255]);
         assert_eq!(addresses("10+0xg++0x"), [0; 0]);
         assert_eq!(addresses("0xffffffffffffffffff+0x1"), [1]);

@@ -118,7 +118,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn only_the_whole_token_of_the_user_admits() {
+    fn only_whole_token_admits() {
         let token = Token("0123456789abcdef".into());
         // ramson:0123456789abcdef, root:0123456789abcdef, ramson:0123456789abcde
         for good in [
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_keeps_the_token_for_this_user_only() {
+    fn token_file_is_private() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         let made = Token::of_file(&path).unwrap();

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_once_and_again_when_it_is_another() {
+    fn changed_file_is_read_again() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("stacks");
         let source = path.to_str().unwrap();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_of_changes_is_read_again_when_either_file_is_another() {
+    fn changed_baseline_is_read_again() {
         let directory = tempfile::tempdir().unwrap();
         let [new, old] = ["new", "old"].map(|name| directory.path().join(name));
         let [source, earlier] = [&new, &old].map(|path| path.to_str().unwrap().to_owned());
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_good_for_a_while_and_then_let_go_of() {
+    fn process_trees_expire() {
         let read = Read::with(MOST_BYTES, Duration::from_secs(3600));
         read.ask("4711", 1);
         read.ask("4711", 1);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trees_that_were_not_used_for_longest_go_when_all_are_too_much() {
+    fn least_used_trees_are_dropped() {
         let one = graph(100).bytes();
         let read = Read::with(2 * one, Duration::from_secs(3600));
         for source in ["1", "2", "1", "3"] {
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_with_all_frames_is_read_once_for_all_and_another_for_each() {
+    fn all_frames_tree_is_shared() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("stacks");
         let source = path.to_str().unwrap();
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_may_turn_out_to_have_all_frames_is_waited_for() {
+    fn possible_all_frames_tree_is_awaited() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("stacks");
         let source = path.to_str().unwrap();
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_of_another_colour_or_earlier_moment_is_another_tree() {
+    fn other_tint_is_another_tree() {
         let (trees, count) =
             (Trees { fresh: Duration::from_secs(3600), ..Trees::new() }, Cell::new(0));
         let change = |old: &str| (Some(Tint::Change), Some(old.to_owned()));
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_tried_again() {
+    fn failed_read_is_tried_again() {
         let trees = Trees::new();
         let key = key("x", Shown::All);
         let fails = || Err(Failure::failed("no"));

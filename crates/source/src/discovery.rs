@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_profile_s_name_tells_that_its_process_began_before() {
+    fn profile_name_tells_earlier_start() {
         assert!(!may_have_begun("4711-99", 100));
         assert!(may_have_begun("4711-100", 100));
         // In a PID namespace of its own, or called so by a user: its header has to tell.

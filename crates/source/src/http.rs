@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_delta_profile_gets_the_time_that_it_takes() {
+    fn delta_profile_gets_its_time() {
         assert_eq!(seconds("http://h/debug/pprof/heap?gc=1&seconds=30"), Duration::from_secs(30));
         assert_eq!(seconds("http://h/debug/pprof/heap?seconds=x"), Duration::ZERO);
         assert_eq!(seconds("http://h/debug/pprof/heap"), Duration::ZERO);

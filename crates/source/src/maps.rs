@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn anonymous_memory_is_known_by_its_line() {
+    fn anonymous_maps_are_recognized() {
         for (line, is_anonymous) in [
             ("7f0000000000-7f0000002000 rw-p 00000000 00:00 0 ", true),
             ("7f0000000000-7f0000002000 ---p 00000000 00:00 0 [anon: a name]", true),

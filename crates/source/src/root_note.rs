@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_profile_at_its_usual_place_in_a_root_directory_tells_that_one() {
+    fn usual_place_tells_root() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().canonicalize().unwrap();
         let of = |inner: &str| usual_root(&root.join(inner));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_a_root_directory_is_told_by_what_is_at_its_path() {
+    fn root_fate_is_told_by_path() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().canonicalize().unwrap().join("root");
         std::fs::create_dir(&path).unwrap();

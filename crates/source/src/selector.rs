@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn each_form_takes_a_moment_and_a_unit_may_have_an_at_sign_of_its_own() {
+    fn selectors_take_moments() {
         assert_eq!(parsed("4711@-1h"), (Base::Process(4711), true));
         assert_eq!(parsed("name:a@peak"), (Base::Name("a".into()), true));
         assert_eq!(parsed("tree:7@-2h..-1h"), (Base::Tree(7), true));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_of_the_same_source() {
+    fn moment_keeps_the_source() {
         assert_eq!(Selector::at_moment("4711", "-1h").as_deref(), Some("4711@-1h"));
         assert_eq!(Selector::at_moment("4711@-2h", "peak").as_deref(), Some("4711@peak"));
         for wrong in ["", "-2h..-1h", "noon", "/../-1h", "x@-1h"] {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_is_refused_with_the_form_that_is_one() {
+    fn bad_selector_names_the_right_form() {
         for (text, part) in [
             ("4711@noon", "noon is not a moment"),
             ("name:a@noon", "noon is not a moment"),

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_with_other_addresses_share_stacks_and_sums_add_up() {
+    fn processes_share_stacks_in_sum() {
         let mut sum = Sum::within(1 << 20);
         for start in [0x7000, 0x9000, 0x7800] {
             sum.add(&recording(start, &[(100, 1.0), (50, 2.0)]));
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_estimated_without_bias() {
+    fn overfull_sum_stays_unbiased() {
         const ROOM: u64 = 2 * 56 * 500;
         const PROCESSES: u64 = 400;
         let mut sum = Sum::within(ROOM);

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_reads_as_often_as_the_budget_allows_and_leaves_the_rest() {
+    fn reads_end_with_budget() {
         let budget = Budget::of(false);
         let few = 3 * READS_AT_ONCE / 2;
         assert_eq!(reads(Some(&budget), few), few);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_calls_itself_without_end_ends() {
+    fn endless_recursion_ends() {
         fn deeper(depth: usize) -> usize {
             let mut content = Bytes::new(&[1], RunTimeEndian::Little);
             if content.read_uleb128().is_err() { depth } else { black_box(deeper(depth + 1)) }

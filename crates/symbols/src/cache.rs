@@ -75,7 +75,7 @@ mod tests {
     use crate::frame::Frame;
 
     #[test]
-    fn a_correct_checksum_does_not_make_a_damaged_body_dangerous() {
+    fn damaged_body_is_harmless() {
         const HEADER_BYTES: usize = 16;
         let mut answers = Answers::default();
         let (function, system_name) = ("f(int)".into(), "_Z1fi".into());

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_functions_without_addresses_are_hidden_and_cut_bytes_stay() {
+    fn only_declarations_are_hidden() {
         const SUBPROGRAM: u8 = 0x2e;
         const STRUCTURE: u8 = 0x13;
         // Name and form of each attribute; 0x21 is an implicit constant, whose value follows.

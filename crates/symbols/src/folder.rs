@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_used_longest_ago_go_first_and_only_until_the_rest_fits() {
+    fn oldest_files_go_until_rest_fits() {
         let directory = tempfile::tempdir().unwrap();
         let folder = directory.path();
         let write = |name: &str, age_s: u64| {

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_at_the_end_of_a_file_is_read_again() {
+    fn block_is_read_back() {
         let (names, binary) = example();
         let content = [&b"anything"[..], &names.to_block()].concat();
         let read = CarriedNames::in_file(&file_with(&content)).unwrap();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_of_the_format() {
+    fn block_bytes_follow_format() {
         let number = |number: u32| number.to_le_bytes().to_vec();
         let text = |text: &str| [&number(text.len() as u32)[..], text.as_bytes()].concat();
         let frame = |function: u32, file: u32, line: u32, offset: u32| {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_with_any_bit_wrong_or_cut_off_is_as_good_as_absent() {
+    fn damaged_block_counts_as_absent() {
         let block = example().0.to_block();
         for at in 0..block.len() {
             let mut damaged = block.clone();

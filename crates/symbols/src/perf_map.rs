@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_of_node_python_and_java_are_read() {
+    fn maps_of_languages_are_read() {
         let text = "7f0010 20 LazyCompile:*total /srv/app.js:3:15\n\
                     0x7f0040 0x10 py::handle request:/srv/app.py\n\
                     7F0060 8 Lcom/example/Main;::run\n";
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_function_stands_where_an_earlier_one_was() {
+    fn later_function_replaces_earlier() {
         // The old one keeps what is left of it on both sides; whole old ones go.
         assert_eq!(
             names("10 10 a\n14 4 b\n", [0x10, 0x13, 0x14, 0x17, 0x18, 0x1f]),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn it_agrees_with_a_table_of_every_address() {
+    fn map_agrees_with_address_table() {
         let mut state = 1u64;
         let mut random = |below: u64| {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_takes_little_more_than_its_file() {
+    fn map_takes_little_memory() {
         let line =
             |at: u64| format!("{at:x}000 1000 LazyCompile:*f{at} /srv/application.js:3:15\n");
         let text: String = (1..10_000).map(line).collect();
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_any_bytes_are_shown_as_far_as_they_are_text() {
+    fn binary_names_are_shown_as_text() {
         let map = PerfMap::parse(b"10 4 a\xffb\r\n20 4 cut off".to_vec());
         assert_eq!(map.find(RuntimeAddress(0x10)).unwrap(), "a\u{fffd}b");
         assert_eq!(map.find(RuntimeAddress(0x20)), None);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_s_large_map_is_refused_and_the_caller_s_own_is_read() {
+    fn strangers_large_map_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("perf-1.map");
         std::fs::write(&path, "10 4 a\n").unwrap();

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_paid_for_once_and_left_out_where_nothing_is_left() {
+    fn text_is_paid_for_once() {
         let budget = Budget::of(false);
         budget.take(budget.left() - 10).unwrap();
         let mut texts = Texts::new(budget.clone());

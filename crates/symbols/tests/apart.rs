@@ -15,7 +15,7 @@ use support::elf::*;
 use support::*;
 
 #[test]
-fn read_apart_is_what_a_helper_runs() {
+fn read_apart_runs_a_helper() {
     serve_if_asked(&mut [&mut NameReader::default()], |_| (), ramson_paths::answer);
 }
 
@@ -23,7 +23,7 @@ fn read_apart_is_what_a_helper_runs() {
 const BUDGET: Budget = Budget { memory_bytes: 64 << 20, cpu: Some(Duration::from_secs(60)) };
 
 #[test]
-fn where_a_file_is_mapped_is_said_by_a_helper() {
+fn helper_tells_file_mapping() {
     ramson_apart::enable(Some(BUDGET));
     let address = |path: &Path| {
         let opened = RegularFile::given(File::open(path).unwrap()).unwrap();
@@ -35,7 +35,7 @@ fn where_a_file_is_mapped_is_said_by_a_helper() {
 }
 
 #[test]
-fn debug_information_that_takes_more_than_allowed_is_a_defect_of_its_binary_only() {
+fn memory_excess_is_a_binary_defect() {
     ramson_apart::enable(Some(BUDGET));
     let folder = Folder::new();
     let ask = |name: &str, rows: usize| {

@@ -18,7 +18,7 @@ fn small_program() -> (Folder, Vec<u64>, String) {
 }
 
 #[test]
-fn a_file_cut_anywhere_never_panics_and_is_unreadable_if_its_headers_are_cut() {
+fn cut_binary_never_panics() {
     let (folder, addresses, id) = small_program();
     let content = std::fs::read(folder.path("a")).unwrap();
     let sections_at = usize::from_le_bytes(content[40..48].try_into().unwrap());
@@ -37,7 +37,7 @@ fn a_file_cut_anywhere_never_panics_and_is_unreadable_if_its_headers_are_cut() {
 }
 
 #[test]
-fn a_file_with_any_damage_never_panics() {
+fn damaged_binary_never_panics() {
     let (folder, addresses, _) = small_program();
     let content = std::fs::read(folder.path("a")).unwrap();
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
@@ -62,7 +62,7 @@ fn a_file_with_any_damage_never_panics() {
 }
 
 #[test]
-fn sections_that_claim_more_than_there_are_addresses_are_a_defect() {
+fn oversized_sections_are_a_defect() {
     let (folder, addresses, _) = small_program();
     let mut content = std::fs::read(folder.path("a")).unwrap();
     let number = |at: usize, bytes: usize| {
@@ -85,7 +85,7 @@ fn sections_that_claim_more_than_there_are_addresses_are_a_defect() {
 }
 
 #[test]
-fn what_is_no_file_is_unreadable_and_nobody_waits_for_it() {
+fn special_files_are_unreadable() {
     let folder = Folder::new();
     folder.run("mkfifo a");
     let defect = symbolize(&binary(&folder.path("a"), ""), &[1]).defect;
@@ -101,7 +101,7 @@ fn what_is_no_file_is_unreadable_and_nobody_waits_for_it() {
 }
 
 #[test]
-fn hostile_names_take_neither_time_nor_stack() {
+fn hostile_names_cost_little() {
     let mut names = vec![
         format!("_Z{}", "N".repeat(10_000)),
         format!("_ZN{}", "1a".repeat(5_000)),
@@ -133,7 +133,7 @@ fn hostile_names_take_neither_time_nor_stack() {
 }
 
 #[test]
-fn names_are_demangled_by_their_own_scheme() {
+fn names_demangle_by_their_scheme() {
     for (name, expected) in [
         ("_ZN3foo3barEi", Some("foo::bar(int)")),
         (
@@ -166,7 +166,7 @@ fn names_are_demangled_by_their_own_scheme() {
 }
 
 #[test]
-fn a_defect_is_one_line_whatever_a_file_calls_its_parts() {
+fn defect_is_one_line() {
     let defect = ramson_symbols::SymbolDefect::SupplementMissing {
         path: "/x".into(),
         supplement: "a\nramson: all is well\u{1b}[2J.dwo".into(),

@@ -22,7 +22,7 @@ fn answer_at_once(path: &str) -> Symbolized {
 }
 
 #[test]
-fn a_file_that_the_kernel_makes_up_is_not_opened() {
+fn pseudo_files_are_not_opened() {
     for path in ["/proc/kmsg", "/proc/self/maps", "/proc/version", "/sys/kernel/notes"] {
         if !std::path::Path::new(path).exists() {
             continue;
@@ -37,7 +37,7 @@ fn a_file_that_the_kernel_makes_up_is_not_opened() {
 }
 
 #[test]
-fn a_device_or_a_fifo_is_not_opened() {
+fn devices_and_fifos_are_not_opened() {
     let folder = Folder::new();
     folder.run("mkfifo fifo");
     folder.run("ln -s /dev/zero zeroes");
@@ -97,7 +97,7 @@ impl Poisoning {
 }
 
 #[test]
-fn names_of_a_stranger_s_file_never_reach_reports_of_other_programs() {
+fn strangers_names_stay_in_their_report() {
     let poisoning = Poisoning::new();
     let all = poisoning.addresses.len();
     // The planted file is believed in its own report, because no other file there has its build ID.
@@ -110,7 +110,7 @@ fn names_of_a_stranger_s_file_never_reach_reports_of_other_programs() {
 }
 
 #[test]
-fn where_the_user_has_a_file_of_a_build_a_stranger_s_is_not_asked() {
+fn own_file_precedes_strangers() {
     let poisoning = Poisoning::new();
     let all = poisoning.addresses.len();
     assert_eq!(poisoning.report(&poisoning.genuine, 1), ["hidden"]);
@@ -122,7 +122,7 @@ fn where_the_user_has_a_file_of_a_build_a_stranger_s_is_not_asked() {
 }
 
 #[test]
-fn a_stranger_s_debug_file_counts_only_where_the_user_named_its_directory() {
+fn strangers_debug_file_needs_named_directory() {
     let poisoning = Poisoning::new();
     let folder = &poisoning.folder;
     folder.run("objcopy --only-keep-debug a a.debug");
@@ -141,7 +141,7 @@ fn a_stranger_s_debug_file_counts_only_where_the_user_named_its_directory() {
 }
 
 #[test]
-fn answers_that_another_user_wrote_are_not_read() {
+fn strangers_cached_answers_are_ignored() {
     let poisoning = Poisoning::new();
     let all = poisoning.addresses.len();
     poisoning.report(&poisoning.genuine, all);
@@ -155,7 +155,7 @@ fn answers_that_another_user_wrote_are_not_read() {
 }
 
 #[test]
-fn names_for_others_come_from_files_that_every_user_may_read() {
+fn shared_names_need_readable_files() {
     let poisoning = Poisoning::new();
     let folder = &poisoning.folder;
     let mode = |name: &str, mode: &str| folder.run(&format!("chmod {mode} {name}"));
@@ -177,7 +177,7 @@ fn names_for_others_come_from_files_that_every_user_may_read() {
 }
 
 #[test]
-fn in_a_root_that_a_profile_notes_no_file_of_a_third_user_is_used() {
+fn noted_root_excludes_third_users() {
     let poisoning = Poisoning::new();
     let folder = &poisoning.folder;
     folder.run("mkdir -p root/usr/lib");
@@ -204,7 +204,7 @@ fn in_a_root_that_a_profile_notes_no_file_of_a_third_user_is_used() {
 }
 
 #[test]
-fn links_of_a_sysroot_lead_to_files_in_it_and_those_of_a_debug_path_anywhere() {
+fn links_of_sysroot_stay_inside() {
     let poisoning = Poisoning::new();
     let folder = &poisoning.folder;
     folder.run("mkdir -p root/usr/lib root/nested debug/elsewhere");

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn orders_are_taken_whole_and_in_range_or_not_at_all() {
+fn orders_are_whole_or_refused() {
     let orders = Orders {
         interval_bytes: 512 << 10,
         max_overhead_ppm: 10_000,
@@ -26,7 +26,7 @@ fn orders_are_taken_whole_and_in_range_or_not_at_all() {
 }
 
 #[test]
-fn a_request_that_is_not_whole_is_none() {
+fn torn_request_is_refused() {
     let request = Request {
         action: Action::Attach,
         slots: 12,

@@ -61,7 +61,7 @@ fn mean(shares: &[f64]) -> f64 {
 }
 
 #[test]
-fn a_storm_of_any_size_is_held_at_the_bound_after_a_second() {
+fn storm_is_held_at_bound() {
     for size in [16.0, 1024.0, 65_536.0, 1_048_576.0] {
         let load = Load { size, rate: 0.05 * size, ..STORM };
         let mut process = Process::new(SETTINGS);
@@ -74,7 +74,7 @@ fn a_storm_of_any_size_is_held_at_the_bound_after_a_second() {
 }
 
 #[test]
-fn the_configured_interval_is_back_within_a_second_after_any_storm() {
+fn interval_recovers_within_a_second() {
     for rate in [0.5, 5.0, 50.0] {
         let mut process = Process::new(SETTINGS);
         process.windows(3 * SECOND, Load { rate, ..STORM });
@@ -85,7 +85,7 @@ fn the_configured_interval_is_back_within_a_second_after_any_storm() {
 }
 
 #[test]
-fn an_idle_second_after_a_storm_is_one_window() {
+fn idle_second_is_one_window() {
     let mut process = Process::new(SETTINGS);
     process.windows(SECOND, STORM);
     process.end(Window { samples: 1.0, slow_ns: 5e3, cpu_ns: 1e5, wall_ns: 1e9 });
@@ -93,7 +93,7 @@ fn an_idle_second_after_a_storm_is_one_window() {
 }
 
 #[test]
-fn a_burst_that_is_under_the_bound_over_a_second_changes_nothing() {
+fn short_burst_changes_nothing() {
     let mut process = Process::new(SETTINGS);
     for _ in 0..5 {
         process.windows(SECOND - 2, REST);
@@ -118,7 +118,7 @@ fn a_cold_start_changes_nothing() {
 }
 
 #[test]
-fn below_300_samples_a_second_nothing_changes_whatever_they_cost() {
+fn few_samples_change_nothing() {
     for sample_ns in [1e4, 1e6] {
         let mut process = Process::new(SETTINGS);
         for samples in [299.0, 100.0] {
@@ -133,7 +133,7 @@ fn below_300_samples_a_second_nothing_changes_whatever_they_cost() {
 }
 
 #[test]
-fn no_cost_leaves_less_than_300_samples_a_second() {
+fn sample_rate_stays_above_minimum() {
     // A sample takes 100 µs: at the bound there would be 85 a second.
     let mut process = Process::new(SETTINGS);
     let load = Load { sample_ns: 1e5, ..STORM };
@@ -173,7 +173,7 @@ fn within_the_bound_nothing_changes() {
 }
 
 #[test]
-fn the_kernel_is_asked_for_cpu_time_only_while_there_are_many_samples() {
+fn cpu_time_is_read_when_busy() {
     let window = |samples| Window { samples, slow_ns: 0.0, cpu_ns: 0.0, wall_ns: 1e8 };
     assert!(!is_busy(&window(29.0), 4096, SETTINGS));
     assert!(is_busy(&window(30.0), 4096, SETTINGS));
@@ -187,7 +187,7 @@ fn the_kernel_is_asked_for_cpu_time_only_while_there_are_many_samples() {
 }
 
 #[test]
-fn every_interval_can_rise_and_has_an_end() {
+fn interval_rises_to_its_maximum() {
     let all = Window { samples: 1e6, slow_ns: WINDOW, cpu_ns: WINDOW, wall_ns: WINDOW };
     let exact = Settings { configured_bytes: 1, ..SETTINGS };
     let mut process = Process::new(exact);

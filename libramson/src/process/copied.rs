@@ -32,7 +32,7 @@ mod tests {
     use super::is_copied;
 
     #[test]
-    fn a_thread_is_a_copy_only_where_the_c_library_says_so() {
+    fn copied_thread_is_known_by_libc() {
         assert!(is_copied(7, 8));
         assert!(!is_copied(7, 7), "it is the same thread");
         assert!(!is_copied(7, 0), "before glibc 2.34 it does not say");

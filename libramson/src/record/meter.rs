@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn time_without_a_processor_does_not_count() {
+    fn time_off_cpu_is_not_counted() {
         // Preempted for 4 ms, throttled for 90 ms; up to a tenth of all. They count as typical.
         for (every, lost) in [(1000, 10_000_000), (100, 225_000_000), (10, 10_000_000)] {
             let found = error(100_000, |number| {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn dear_slow_paths_that_are_no_interruption_count_in_full() {
+    fn expensive_paths_count_in_full() {
         // A third walks ten times as deep.
         let found = error(10_000, |number| {
             let own = cost(number, if number % 3 == 0 { 20_000 } else { 2_000 });
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_went_backwards_counts_as_typical() {
+    fn backward_counter_counts_as_typical() {
         let meter = meter();
         (0..500).for_each(|_| _ = meter.take(1_000));
         assert!((900..1_100).contains(&meter.take(5u64.wrapping_sub(6))));

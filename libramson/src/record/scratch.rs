@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_never_gives_back_takes_one_scratch_of_all() {
+    fn thread_takes_one_scratch() {
         let scratches = scratches();
         // SAFETY: as above.
         let threads: [Thread; 2] = unsafe { core::mem::zeroed() };
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_threads_as_there_are_scratches_have_room_of_their_own() {
+    fn threads_have_scratches_of_their_own() {
         let scratches = scratches();
         // SAFETY: as above.
         let threads: Box<[Thread; MOST + 1]> = unsafe { Box::new_zeroed().assume_init() };

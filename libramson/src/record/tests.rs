@@ -144,7 +144,7 @@ fn forget(recorder: &Recorder, address: u64) {
 }
 
 #[test]
-fn the_live_table_does_what_a_map_does_until_it_is_full() {
+fn live_table_agrees_with_map() {
     let recording = Recording::new(1 << 20);
     let file = recording.file();
     let mut draw = random_numbers(1);
@@ -189,7 +189,7 @@ fn the_live_table_does_what_a_map_does_until_it_is_full() {
 }
 
 #[test]
-fn addresses_that_no_block_can_have_are_not_found() {
+fn impossible_addresses_are_not_found() {
     let recording = Recording::new(1 << 20);
     for address in [0, KEY_RESERVED] {
         assert_eq!(live::claim(recording.file(), address), None);
@@ -197,7 +197,7 @@ fn addresses_that_no_block_can_have_are_not_found() {
 }
 
 #[test]
-fn threads_that_free_each_other_s_blocks_lose_and_double_nothing() {
+fn mutual_frees_lose_nothing() {
     const THREADS: u64 = 4;
     const ROUNDS: u64 = 15_000;
     let recording = Recording::new(8 << 20);
@@ -273,7 +273,7 @@ impl Gate {
 }
 
 #[test]
-fn of_two_threads_that_free_one_address_one_gets_it() {
+fn one_of_two_frees_wins() {
     const ROUNDS: u64 = 60;
     const BLOCKS: u64 = 1000;
     let recording = Recording::new(1 << 20);
@@ -304,7 +304,7 @@ fn of_two_threads_that_free_one_address_one_gets_it() {
 }
 
 #[test]
-fn two_threads_that_fill_one_window_take_different_slots() {
+fn full_window_slots_stay_distinct() {
     let recording = Recording::new(1 << 20);
     let (file, gate) = (recording.file(), Gate(AtomicU64::new(0)));
     // Addresses of one window of the first segment, more than it has slots.
@@ -331,7 +331,7 @@ fn two_threads_that_fill_one_window_take_different_slots() {
 }
 
 #[test]
-fn a_failed_realloc_leaves_the_record_as_it_was() {
+fn a_failed_realloc_keeps_the_record() {
     let recording = Recording::new(1 << 20);
     let (recorder, address) = (recording.recorder, 0x7777_0000_1230);
     recording.record(address, 4321, 0x1000);
@@ -353,7 +353,7 @@ fn a_failed_realloc_leaves_the_record_as_it_was() {
 }
 
 #[test]
-fn the_page_filter_never_says_no_wrongly_not_even_when_it_is_full() {
+fn page_filter_is_never_wrong() {
     let recording = Recording::new(2 << 20);
     let mut draw = random_numbers(3);
     let mut live: Vec<u64> = Vec::new();

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn the_c_library_s_malloc_is_found_where_dlsym_finds_it() {
+fn malloc_agrees_with_dlsym() {
     unsafe extern "C" {
         fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     }
@@ -15,7 +15,7 @@ fn the_c_library_s_malloc_is_found_where_dlsym_finds_it() {
 }
 
 #[test]
-fn the_object_of_an_address_is_found_without_a_lock() {
+fn object_is_found_without_lock() {
     let found = object_at(find_next(c"malloc", 0).unwrap().0 as u64).unwrap();
     // SAFETY: libc is never unloaded, its name is a C string.
     let name = unsafe { CStr::from_ptr((*found.link_map).name) };

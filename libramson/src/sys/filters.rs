@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_installs_a_filter_is_told_from_what_asks_about_them() {
+    fn filter_installation_is_recognized() {
         assert!(prctl_confines(22, 1, 0) && prctl_confines(22, 2, 0x1000));
         assert!(
             !prctl_confines(22, 2, 0) && !prctl_confines(21, 0, 0) && !prctl_confines(38, 1, 1)

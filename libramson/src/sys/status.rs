@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status_of_this_process_is_read_to_its_end() {
+    fn own_status_is_read_whole() {
         let text = std::fs::read_to_string("/proc/self/status").unwrap();
         let field = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name));

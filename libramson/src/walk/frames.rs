@@ -173,13 +173,13 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_stack_is_walked_to_its_outermost_frame() {
+    fn recorded_stack_walks_to_outermost() {
         let expected = vec![0x40_1300, 0x40_11ff, MAIN - 1, LIBC - 1, START - 1];
         assert_eq!(walk_words(&WORDS, &rules()), (expected, End::Outermost));
     }
 
     #[test]
-    fn a_recorded_stack_that_is_cut_or_has_code_without_a_rule_ends_there() {
+    fn cut_or_ruleless_stack_ends() {
         let (frames, end) = walk_words(&WORDS[..6], &rules());
         assert_eq!((frames.len(), end), (3, End::Failed));
         let mut fewer = rules();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_leads_down_again_and_again_ends() {
+    fn looping_rule_ends() {
         let mut looping = rules();
         looping.insert(0x40_11ff, Rule::new(rules::FROM_STACK_POINTER, 0, rules::UNCHANGED, 0));
         let (frames, end) = walk_words(&WORDS, &looping);

@@ -26,7 +26,7 @@ fn failure(output: &Output) -> Option<String> {
 }
 
 #[test]
-fn no_seed_and_no_mutation_breaks_a_reader_or_its_bounds() {
+fn readers_survive_every_seed_and_mutation() {
     // Each is a process of one thread.
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());

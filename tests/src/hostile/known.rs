@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_gives_up_the_cells_that_it_names_and_no_others() {
+    fn row_excuses_only_its_own_cells() {
         let failed = Outcome::Failed("so".to_owned());
         let is_known = |program: &str, allocator, interval| {
             judged(program, allocator, interval, &failed) == Outcome::Known
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_must_be_listed_and_only_that() {
+    fn untestable_cells_must_be_listed() {
         let has_failed = |program: &str, outcome: Outcome| {
             let judged = judged(program, Allocator::Glibc, Interval::Off, &outcome);
             matches!(judged, Outcome::Failed(_))
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_a_reason_or_with_an_unknown_name_is_an_error() {
+    fn incomplete_or_unknown_row_is_rejected() {
         for row in
             ["| one | glibc | any | |", "| one | malloc | any | so |", "| one | glibc | 2 | so |"]
         {

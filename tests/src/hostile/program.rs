@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn directives_are_read_from_the_first_comment_alone() {
+    fn directives_come_from_first_comment() {
         let text = "/* Tries: this and that, at the end.\n   build: -ldl -O2\n   lib: part.c -lm\n   \
             args: one two\n   env: A=b=c\n   preload: before {built}/part.so\n   \
             allocators: glibc, mimalloc (the others lack it)\n   ends: signal 6\n   ramson: any\n   \
@@ -259,13 +259,13 @@ mod tests {
     }
 
     #[test]
-    fn comments_of_scripts_and_of_slashes_are_read_too() {
+    fn script_and_line_comments_are_read() {
         assert_eq!(parsed("#!/bin/sh\n# Why.\n# time: 3\ntrue\n").unwrap().time.as_secs(), 3);
         assert_eq!(parsed("// Why.\n// time: 4\nfn main() {}\n").unwrap().time.as_secs(), 4);
     }
 
     #[test]
-    fn a_directive_that_is_not_understood_is_an_error() {
+    fn unknown_directive_is_an_error() {
         for wrong in
             ["timee: 3", "time: soon", "ends: signal SIGABRT", "allocators: glibc", "needs: luck"]
         {

@@ -25,7 +25,7 @@ fn live(scratch: &Scratch, pid: u32) -> f64 {
 }
 
 #[test]
-fn a_running_program_is_recorded_from_now_on_and_every_pointer_gets_back_what_it_had() {
+fn attach_records_and_detach_restores_pointers() {
     let scratch = Scratch::new();
     let mut visited = Visited::start(0);
     // All functions that it calls are bound by then, except those that its other threads would call.
@@ -73,7 +73,7 @@ fn a_running_program_is_recorded_from_now_on_and_every_pointer_gets_back_what_it
 }
 
 #[test]
-fn lists_and_reports_say_since_when_and_what_is_not_attributed() {
+fn reports_name_start_and_unattributed_memory() {
     let scratch = Scratch::new();
     let mut visited = Visited::start(0);
     visited.tell("hold 300");
@@ -104,7 +104,7 @@ fn lists_and_reports_say_since_when_and_what_is_not_attributed() {
 }
 
 #[test]
-fn the_texts_say_what_is_recorded_and_what_comes_next() {
+fn messages_name_state_and_next_step() {
     let scratch = Scratch::new();
     let visited = Visited::start(0);
     let pid = visited.pid().to_string();
@@ -125,7 +125,7 @@ fn the_texts_say_what_is_recorded_and_what_comes_next() {
 }
 
 #[test]
-fn threads_that_allocate_wait_and_fork_do_not_notice_that_others_come_and_go() {
+fn threads_survive_repeated_attach_and_detach() {
     let scratch = Scratch::new();
     let mut visited = Visited::start(2);
     let mut rounds = visited.tell("");
@@ -144,7 +144,7 @@ fn threads_that_allocate_wait_and_fork_do_not_notice_that_others_come_and_go() {
 
 // As long as a thread is traced, the kernel tells its process of children that ended though the program ignores that: some other thread is woken.
 #[test]
-fn the_end_of_a_child_interrupts_no_other_thread_meanwhile() {
+fn child_exit_interrupts_no_other_thread() {
     let scratch = Scratch::new();
     let mut parent = Talking::start(&mut clean(program("parent.c")));
     parent.expect("ready");
@@ -157,7 +157,7 @@ fn the_end_of_a_child_interrupts_no_other_thread_meanwhile() {
 }
 
 #[test]
-fn a_ramson_that_is_killed_leaves_a_program_that_runs_and_the_next_one_repairs_it() {
+fn attach_recovers_after_killed_ramson() {
     let scratch = Scratch::new();
     let mut visited = Visited::start(1);
     let (counts, mut random) = (visited.descriptors_and_threads(), Random::new(7));
@@ -186,7 +186,7 @@ fn a_ramson_that_is_killed_leaves_a_program_that_runs_and_the_next_one_repairs_i
 }
 
 #[test]
-fn a_running_program_s_samples_can_be_switched_off_on_and_changed() {
+fn set_changes_sampling_while_running() {
     let scratch = Scratch::new();
     let mut command = ramson(&scratch);
     command.args(["run", "--interval", "1", "--"]).arg(program("visited.c"));
@@ -225,7 +225,7 @@ fn a_running_program_s_samples_can_be_switched_off_on_and_changed() {
 }
 
 #[test]
-fn a_forked_child_has_a_profile_of_its_own_and_exec_ends_an_attachment() {
+fn fork_keeps_and_exec_ends_attachment() {
     let scratch = Scratch::new();
     let mut visited = Visited::start(0);
     told(&scratch, "attach", visited.pid(), &["--interval", "1"]);
@@ -276,7 +276,7 @@ fn pointers_of(pid: u32, library: &Path) -> BTreeMap<u64, u64> {
 }
 
 #[test]
-fn what_is_loaded_later_is_seen_from_the_next_sample_on_and_gets_back_what_it_had() {
+fn later_libraries_are_hooked_and_restored() {
     let scratch = Scratch::new();
     for (name, how) in [("grows.so", "-Wl,-z,lazy"), ("grows-now.so", "-Wl,-z,now")] {
         let flags = ["-shared", "-fPIC", how];
@@ -317,7 +317,7 @@ fn what_is_loaded_later_is_seen_from_the_next_sample_on_and_gets_back_what_it_ha
 }
 
 #[test]
-fn a_storm_of_libraries_is_not_disturbed_by_attach_and_detach() {
+fn attach_survives_constant_library_loading() {
     let scratch = Scratch::new();
     let library = program_with("grows_library.c", "grows.so", &["-shared", "-fPIC", "-Wl,-z,lazy"]);
     let mut visited = Visited::start(2);
@@ -342,7 +342,7 @@ fn a_storm_of_libraries_is_not_disturbed_by_attach_and_detach() {
 }
 
 #[test]
-fn a_thread_that_never_waits_is_borrowed_before_a_system_call() {
+fn busy_thread_is_borrowed_at_syscall() {
     let scratch = Scratch::new();
     for allocator in ["", "libjemalloc.so.2"] {
         let mut program = clean(program("never_waits.c"));
@@ -363,7 +363,7 @@ fn a_thread_that_never_waits_is_borrowed_before_a_system_call() {
 }
 
 #[test]
-fn all_processes_that_match_are_attached_to() {
+fn all_attaches_to_every_match() {
     let scratch = Scratch::new();
     let copied = scratch.open_directory("bin").join("visited-by-name");
     copy(&program("visited.c"), &copied);

@@ -15,7 +15,7 @@ fn debugger_sees_libraries(pid: u32) -> Outcome {
 }
 
 #[test]
-fn a_debugger_can_be_attached_after_an_attach_and_after_a_detach() {
+fn debugger_works_after_attach_and_detach() {
     let scratch = Scratch::new();
     // Without threads that wait: the debugger's own stops interrupt epoll_wait.
     let mut visited = Visited::start(0);
@@ -32,7 +32,7 @@ fn a_debugger_can_be_attached_after_an_attach_and_after_a_detach() {
 }
 
 #[test]
-fn a_program_with_two_c_libraries_is_entered_through_its_own() {
+fn own_c_library_is_entered() {
     let scratch = Scratch::new();
     for how in ["read", "namespace"] {
         let mut two = Talking::start(clean(program("two_libcs.c")).arg(how));
@@ -49,7 +49,7 @@ fn a_program_with_two_c_libraries_is_entered_through_its_own() {
 
 // Which pages the loader made readable only is not what counts, but which are now.
 #[test]
-fn a_page_that_the_program_has_made_writable_stays_so() {
+fn writable_page_stays_writable() {
     let scratch = Scratch::new();
     let flags = ["-Wl,-z,relro", "-Wl,-z,now"];
     let mut rewrites = Talking::start(&mut clean(program_with("rewrites.c", "rewrites", &flags)));

@@ -40,7 +40,7 @@ fn of_musl(scratch: &Scratch) -> PathBuf {
 }
 
 #[test]
-fn programs_without_a_glibc_of_64_bits_are_refused() {
+fn attach_requires_64_bit_glibc() {
     let scratch = Scratch::new();
     let of = |name: &str, how: &str| clean(program_with("pauses.c", name, &[how]));
     is_refused(&scratch, &mut of("pauses-static", "-static"), "statically linked");
@@ -49,13 +49,13 @@ fn programs_without_a_glibc_of_64_bits_are_refused() {
 }
 
 #[test]
-fn a_program_whose_malloc_stays_locked_is_refused() {
+fn locked_malloc_refuses_attach() {
     let scratch = Scratch::new();
     is_refused(&scratch, clean(program("pauses.c")).arg("locked"), "stays locked");
 }
 
 #[test]
-fn a_program_under_strict_seccomp_or_under_a_tracer_is_refused() {
+fn strict_seccomp_or_tracer_refuses_attach() {
     let scratch = Scratch::new();
     for (how, why) in [("strict", "seccomp"), ("traced", "traces it already")] {
         let talking = Talking::start(clean(program("pauses.c")).arg(how));
@@ -68,7 +68,7 @@ fn a_program_under_strict_seccomp_or_under_a_tracer_is_refused() {
 }
 
 #[test]
-fn a_program_that_has_changed_its_loader_s_list_is_refused() {
+fn changed_loader_list_refuses_attach() {
     let scratch = Scratch::new();
     for how in ["public", "wild", "copies", "tables", "names", "cycle", "self"] {
         for count in ["1", "8000"] {
@@ -85,7 +85,7 @@ fn a_program_that_has_changed_its_loader_s_list_is_refused() {
 }
 
 #[test]
-fn root_in_a_container_without_the_capability_is_told_of_it() {
+fn root_without_ptrace_is_told() {
     let talking = Talking::start(clean(program("pauses.c")).arg(""));
     assert_eq!(talking.expect("ready"), 0);
     let (before, pid) = (facts(talking.pid()), talking.pid().to_string());
@@ -102,7 +102,7 @@ fn root_in_a_container_without_the_capability_is_told_of_it() {
 }
 
 #[test]
-fn a_program_that_only_root_may_look_at_is_attached_to_by_root_alone() {
+fn non_dumpable_program_needs_root() {
     let scratch = Scratch::new();
     let copied = scratch.open_directory("bin").join("pauses");
     copy(&program("pauses.c"), &copied);

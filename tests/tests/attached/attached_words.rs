@@ -27,7 +27,7 @@ fn lacks(text: &str, words: &str) {
 }
 
 #[test]
-fn sampling_that_has_ended_is_judged_by_its_deadline_though_no_thread_notes_it() {
+fn sampling_ends_at_its_deadline() {
     let scratch = Scratch::new();
     let mut visited = Visited::start(0);
     let pid = visited.pid();
@@ -43,7 +43,7 @@ fn sampling_that_has_ended_is_judged_by_its_deadline_though_no_thread_notes_it()
 }
 
 #[test]
-fn what_is_live_is_not_known_after_a_detach_and_nothing_is_judged() {
+fn live_is_unknown_after_detach() {
     let scratch = Scratch::new();
     let mut visited = Visited::start(0);
     let pid = visited.pid();
@@ -66,7 +66,7 @@ fn what_is_live_is_not_known_after_a_detach_and_nothing_is_judged() {
 }
 
 #[test]
-fn what_was_live_when_a_detached_process_ended_is_not_known() {
+fn live_at_exit_unknown_after_detach() {
     let scratch = Scratch::new();
     let mut visited = Visited::start(0);
     let pid = visited.pid();
@@ -86,7 +86,7 @@ fn what_was_live_when_a_detached_process_ended_is_not_known() {
 }
 
 #[test]
-fn a_second_attach_counts_from_itself_and_says_which_settings_it_left() {
+fn second_attach_counts_from_itself() {
     let scratch = Scratch::new();
     let visited = Visited::start(0);
     let pid = visited.pid();
@@ -116,7 +116,7 @@ fn a_second_attach_counts_from_itself_and_says_which_settings_it_left() {
 }
 
 #[test]
-fn the_directory_that_cannot_be_written_to_is_named() {
+fn unwritable_directory_is_named() {
     let scratch = Scratch::new();
     let visited = Visited::start(0);
     let directory = scratch.path("no_directory");
@@ -128,7 +128,7 @@ fn the_directory_that_cannot_be_written_to_is_named() {
 }
 
 #[test]
-fn what_was_switched_off_is_off_and_set_needs_a_change() {
+fn switched_off_sampling_is_shown() {
     let scratch = Scratch::new();
     let mut visited = Visited::start(0);
     let pid = visited.pid();
@@ -148,7 +148,7 @@ fn what_was_switched_off_is_off_and_set_needs_a_change() {
 }
 
 #[test]
-fn a_larger_interval_before_a_set_is_not_blamed_on_the_overhead_limit() {
+fn earlier_interval_is_not_overhead_limit() {
     let scratch = Scratch::new();
     let mut visited = Visited::start(0);
     let pid = visited.pid();
@@ -162,7 +162,7 @@ fn a_larger_interval_before_a_set_is_not_blamed_on_the_overhead_limit() {
 }
 
 #[test]
-fn a_forked_child_that_is_detached_says_so() {
+fn detached_child_is_shown_as_detached() {
     let scratch = Scratch::new();
     let mut talking = Talking::start(clean(installed("python3", "python3")).args(["-Sc", CHILD]));
     let parent = talking.expect("parent") as u32;
@@ -195,7 +195,7 @@ sys.stdin.readline()
 ";
 
 #[test]
-fn a_name_with_a_newline_is_one_line() {
+fn newline_in_name_keeps_one_line() {
     let scratch = Scratch::new();
     let script = "
 import ctypes, sys
@@ -214,7 +214,7 @@ sys.stdin.readline()
 }
 
 #[test]
-fn what_a_program_never_mapped_is_said_so() {
+fn missing_mappings_are_reported() {
     let scratch = Scratch::new();
     let visited = Visited::start(0);
     told(&scratch, "attach", visited.pid(), &[]);
@@ -226,7 +226,7 @@ fn what_a_program_never_mapped_is_said_so() {
 }
 
 #[test]
-fn what_jemalloc_held_before_an_attach_is_not_called_free() {
+fn older_jemalloc_memory_is_not_free() {
     let scratch = Scratch::new();
     let socket = scratch.path("redis");
     let socket = socket.to_str().unwrap();

@@ -21,7 +21,7 @@ const SIGUSR2: i64 = 12;
 const EINTR: i64 = 4;
 
 #[test]
-fn what_a_program_keeps_comes_back_and_the_answer_says_how_much() {
+fn trim_returns_memory_and_reports_it() {
     let scratch = Scratch::new();
     for cause in ["survivors", "fastbins", "arenas"] {
         let keeping = Keeping::plain(&scratch, &[cause, "64"]);
@@ -46,7 +46,7 @@ fn what_a_program_keeps_comes_back_and_the_answer_says_how_much() {
 }
 
 #[test]
-fn text_names_the_bytes_the_time_and_the_thread() {
+fn trim_text_names_bytes_time_thread() {
     let scratch = Scratch::new();
     let waiting = Waiting::plain("read");
     let text = finish(ramson(&scratch).args(["trim", &waiting.pid().to_string()])).good().text();
@@ -57,7 +57,7 @@ fn text_names_the_bytes_the_time_and_the_thread() {
 }
 
 #[test]
-fn a_process_whose_malloc_has_nothing_to_return_is_not_stopped() {
+fn nothing_to_return_stops_no_process() {
     let scratch = Scratch::new();
     let waiting = Waiting::plain("read");
     let pid = waiting.pid().to_string();
@@ -70,7 +70,7 @@ fn a_process_whose_malloc_has_nothing_to_return_is_not_stopped() {
 }
 
 #[test]
-fn a_thread_that_waits_for_a_line_waits_on_and_gets_it() {
+fn polling_thread_keeps_waiting_after_trim() {
     let scratch = Scratch::new();
     for how in ["poll", "ppoll", "select", "epoll", "semaphore", "condition"] {
         let mut waiting = Waiting::plain(how);
@@ -90,7 +90,7 @@ fn a_thread_that_waits_for_a_line_waits_on_and_gets_it() {
 }
 
 #[test]
-fn waits_for_messages_locks_semaphores_signals_and_completions_go_on_and_end_as_they_would_have() {
+fn interrupted_waits_resume_after_trim() {
     let scratch = Scratch::new();
     let first_byte_of_message = i64::from(b'a');
     let cases = [
@@ -128,7 +128,7 @@ fn has_rings() -> bool {
 }
 
 #[test]
-fn registers_vectors_and_errno_are_what_they_were() {
+fn trim_preserves_registers_and_errno() {
     let scratch = Scratch::new();
     let mut waiting = Waiting::plain("read");
     waiting.until_it_waits();
@@ -143,7 +143,7 @@ fn registers_vectors_and_errno_are_what_they_were() {
 }
 
 #[test]
-fn a_signal_ends_a_wait_after_a_trim_as_it_did_before() {
+fn signal_still_ends_wait_after_trim() {
     let scratch = Scratch::new();
     let cases = [
         ("epoll-none", "USR1", -EINTR),
@@ -167,7 +167,7 @@ fn a_signal_ends_a_wait_after_a_trim_as_it_did_before() {
 }
 
 #[test]
-fn threads_that_allocate_all_the_time_compute_the_same_under_trims() {
+fn allocating_threads_compute_same_under_trims() {
     let scratch = Scratch::new();
     let plain = finish(clean(program("waits.c")).arg("torture")).good().text();
     let log = scratch.path("torture");
@@ -193,7 +193,7 @@ fn threads_that_allocate_all_the_time_compute_the_same_under_trims() {
 }
 
 #[test]
-fn threads_that_only_compute_are_borrowed_in_the_program_s_own_code() {
+fn computing_thread_is_borrowed_for_trim() {
     let scratch = Scratch::new();
     for (how, trims) in [("compute", 5), ("computes", 10)] {
         let mut talking = Talking::start(clean(program("waits.c")).arg(how));
@@ -210,7 +210,7 @@ fn threads_that_only_compute_are_borrowed_in_the_program_s_own_code() {
 }
 
 #[test]
-fn a_timer_whose_handler_allocates_ten_thousand_times_a_second_deadlocks_nobody() {
+fn allocating_signal_handler_never_deadlocks_trim() {
     let scratch = Scratch::new();
     let mut waiting = Waiting::plain("timer");
     assert!(trim(&scratch, waiting.pid()).number("rss_diff") > KEPT);
@@ -223,7 +223,7 @@ fn a_timer_whose_handler_allocates_ten_thousand_times_a_second_deadlocks_nobody(
 }
 
 #[test]
-fn whoever_kills_ramson_in_the_middle_does_not_harm_the_program() {
+fn killed_trim_leaves_program_unharmed() {
     let scratch = Scratch::new();
     let mut waiting = Waiting::plain("poll");
     let status = format!("/proc/{}/status", waiting.pid());
@@ -260,7 +260,7 @@ fn whoever_kills_ramson_in_the_middle_does_not_harm_the_program() {
 }
 
 #[test]
-fn jemalloc_and_tcmalloc_are_asked_by_their_own_function() {
+fn other_allocators_use_their_own_trim() {
     let scratch = Scratch::new();
     let library = |name: &str| Path::new("/usr/lib/x86_64-linux-gnu").join(name);
     for (name, function) in
@@ -278,7 +278,7 @@ fn jemalloc_and_tcmalloc_are_asked_by_their_own_function() {
 }
 
 #[test]
-fn run_trims_what_is_worth_it_and_logs_each_trim_as_one_line() {
+fn run_trims_and_logs_each_trim() {
     let scratch = Scratch::new();
     let log = scratch.path("trims");
     for flags in [["--trim-every", "50ms"], ["--trim-after", "8M"]] {
@@ -310,7 +310,7 @@ fn run_trims_what_is_worth_it_and_logs_each_trim_as_one_line() {
 }
 
 #[test]
-fn redis_and_python_go_on_as_they_were_with_less_memory() {
+fn redis_and_python_survive_trim() {
     let scratch = Scratch::new();
     let socket = scratch.path("redis.sock");
     let ask = |words: &[&str]| {

@@ -35,7 +35,7 @@ fn mimalloc_is_not_asked() {
 }
 
 #[test]
-fn what_cannot_be_trimmed_is_refused_in_one_line_that_says_why() {
+fn untrimmable_program_is_refused_with_reason() {
     let scratch = Scratch::new();
     for (name, flag, why) in [
         ("pauses-static", "-static", "statically linked"),
@@ -62,7 +62,7 @@ fn what_cannot_be_trimmed_is_refused_in_one_line_that_says_why() {
 }
 
 #[test]
-fn a_filter_that_kills_for_what_a_trim_does_refuses_it() {
+fn killing_filter_refuses_trim() {
     let scratch = Scratch::new();
     let mut waiting = Waiting::plain("filtered");
     waiting.until_it_waits();
@@ -84,7 +84,7 @@ fn a_filter_that_kills_for_what_a_trim_does_refuses_it() {
 }
 
 #[test]
-fn a_lock_that_is_never_free_refuses_a_trim_instead_of_hanging_the_program() {
+fn locked_arena_refuses_trim() {
     let scratch = Scratch::new();
     let mut talking = pausing(&program("pauses.c"), "locked");
     let why = refusal(&scratch, talking.pid());
@@ -95,7 +95,7 @@ fn a_lock_that_is_never_free_refuses_a_trim_instead_of_hanging_the_program() {
 }
 
 #[test]
-fn a_thread_that_waits_in_a_signal_handler_is_left_alone() {
+fn wait_in_handler_is_left_alone() {
     let scratch = Scratch::new();
     // With one thread, malloc takes no locks: what the handler interrupted may be in the middle of it.
     let mut waiting = Waiting::plain("handler");

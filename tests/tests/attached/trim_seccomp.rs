@@ -105,7 +105,7 @@ fn interrupt(confined: &mut Confined, arguments: &[&str], signal: &str, times: u
 }
 
 #[test]
-fn a_program_under_a_tight_filter_is_not_trimmed_and_lives_whenever_ramson_is_killed() {
+fn tight_filter_refuses_trim() {
     for wait in ["poll", "read"] {
         let scratch = Scratch::new();
         let mut confined = Confined::start("tight", wait);
@@ -119,7 +119,7 @@ fn a_program_under_a_tight_filter_is_not_trimmed_and_lives_whenever_ramson_is_ki
 }
 
 #[test]
-fn a_program_under_docker_s_filter_is_trimmed_and_lives_whenever_ramson_is_killed() {
+fn docker_filter_allows_trim() {
     let scratch = Scratch::new();
     let mut confined = Confined::start("docker", "read");
     assert!(trim(&scratch, confined.pid()).number("rss_diff") > KEPT);
@@ -130,7 +130,7 @@ fn a_program_under_docker_s_filter_is_trimmed_and_lives_whenever_ramson_is_kille
 }
 
 #[test]
-fn a_filter_is_lifted_on_request_and_who_asks_ramson_to_end_waits_meanwhile() {
+fn suspended_filter_defers_termination() {
     let scratch = Scratch::new();
     let mut confined = Confined::start("tight", "poll");
     let outcome =

@@ -37,7 +37,7 @@ fn assert_told_as_oom(scratch: &Scratch) {
 }
 
 #[test]
-fn the_oom_killer_in_the_group_of_ramson_run_is_told_by_counter_and_sites() {
+fn oom_is_told_by_cgroup_counter() {
     let scratch = Scratch::new();
     let group = Group::new(LIMIT_MIB);
     let inner = format!("{} {} -- {}", ramson_program().display(), RUN.join(" "), deaths("grow"));
@@ -60,7 +60,7 @@ fn the_oom_killer_in_the_group_of_ramson_run_is_told_by_counter_and_sites() {
 }
 
 #[test]
-fn the_oom_killer_in_another_group_than_ramson_run_is_told_with_sites() {
+fn oom_in_other_cgroup_is_told() {
     let scratch = Scratch::new();
     let group = Group::new(LIMIT_MIB);
     let mut command = ramson(&scratch);
@@ -72,7 +72,7 @@ fn the_oom_killer_in_another_group_than_ramson_run_is_told_with_sites() {
 }
 
 #[test]
-fn the_oom_killer_of_a_program_preloaded_by_hand_is_told_by_the_kernel_s_log() {
+fn oom_is_told_by_kernel_log() {
     let scratch = Scratch::new();
     let group = Group::new(LIMIT_MIB);
     let preloaded = format!("env LD_PRELOAD={} {}", library().display(), deaths("grow"));
@@ -86,7 +86,7 @@ fn the_oom_killer_of_a_program_preloaded_by_hand_is_told_by_the_kernel_s_log() {
 }
 
 #[test]
-fn every_other_end_is_told_by_its_signal_or_status() {
+fn death_names_signal_or_status() {
     let scratch = Scratch::new();
     for (way, status, shown, cause) in [
         ("kill", 137, "SIGKILL", "unknown"),
@@ -127,7 +127,7 @@ fn every_other_end_is_told_by_its_signal_or_status() {
 }
 
 #[test]
-fn a_program_that_exec_replaced_did_not_die() {
+fn exec_is_not_a_death() {
     let scratch = Scratch::new();
     let output = scratch.path("out");
     let mut command = ramson(&scratch);
@@ -156,7 +156,7 @@ fn a_program_that_exec_replaced_did_not_die() {
 }
 
 #[test]
-fn ages_are_those_at_the_death_and_not_at_the_last_sample() {
+fn ages_are_taken_at_death() {
     let scratch = Scratch::new();
     assert_eq!(run(&scratch, &deaths("kill-later")).status, 137);
     let profile = entry(&scratch, "deaths").text("profile").to_owned();
@@ -165,7 +165,7 @@ fn ages_are_those_at_the_death_and_not_at_the_last_sample() {
 }
 
 #[test]
-fn an_image_that_exec_replaced_is_told_apart_from_the_one_that_ended() {
+fn run_names_replaced_and_exited_images() {
     let scratch = Scratch::new();
     let output = scratch.path("out.ramson");
     let exits = program("exits.c");
@@ -178,7 +178,7 @@ fn an_image_that_exec_replaced_is_told_apart_from_the_one_that_ended() {
 }
 
 #[test]
-fn a_profile_on_disk_gives_its_room_under_the_limit_to_the_program() {
+fn disk_profile_yields_memory_to_program() {
     // 3 MiB of small blocks, 16 of large ones, more than 6 of profile.
     const LIMIT_MIB: u64 = 22;
     let scratch = Scratch::new();
@@ -197,7 +197,7 @@ fn a_profile_on_disk_gives_its_room_under_the_limit_to_the_program() {
 }
 
 #[test]
-fn names_survive_the_replacement_of_the_binary_or_are_said_to_be_missing() {
+fn names_survive_binary_replacement() {
     let scratch = Scratch::new();
     let name = format!("d{}", std::process::id());
     let other = program_with("real/names.cc", "names", &[]);
@@ -273,7 +273,7 @@ fn kill(mut running: Running) {
 }
 
 #[test]
-fn pruning_by_age_leaves_what_runs_what_is_young_and_what_is_not_ours() {
+fn pruning_removes_only_old_own_profiles() {
     let scratch = Scratch::new();
     let [old, young, foreign] = remains(&scratch, 3).try_into().unwrap();
     let (running, its) = waiting(&scratch);
@@ -309,7 +309,7 @@ fn pruning_by_age_leaves_what_runs_what_is_young_and_what_is_not_ours() {
 }
 
 #[test]
-fn a_server_whose_profile_is_emptied_goes_on_without_and_ramson_run_says_so() {
+fn emptied_profile_does_not_stop_server() {
     let scratch = Scratch::new();
     let (socket, client) = (scratch.path("s"), installed("redis-cli", "redis-tools"));
     let mut command = ramson(&scratch);
@@ -335,7 +335,7 @@ fn a_server_whose_profile_is_emptied_goes_on_without_and_ramson_run_says_so() {
 }
 
 #[test]
-fn pruning_by_size_keeps_the_newest_and_sums_the_rest() {
+fn pruning_by_size_keeps_newest() {
     let scratch = Scratch::new();
     let all = remains(&scratch, 4);
     all.iter().zip([4, 3, 2, 1]).for_each(|(path, days)| make_old(path, days));
@@ -351,7 +351,7 @@ fn pruning_by_size_keeps_the_newest_and_sums_the_rest() {
 }
 
 #[test]
-fn a_process_in_a_namespace_that_cannot_be_seen_keeps_its_profile() {
+fn hidden_process_keeps_its_profile() {
     let scratch = Scratch::new();
     let (running, its) = waiting(&scratch);
     make_old(&its, 31);

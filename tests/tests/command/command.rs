@@ -71,7 +71,7 @@ fn rows(report: &Json) -> BTreeSet<(String, i64)> {
 }
 
 #[test]
-fn exit_status_and_signal_are_those_of_the_program() {
+fn exit_status_and_signal_pass_through() {
     let scratch = Scratch::new();
     for status in [0, 3, 255] {
         assert_eq!(run(&scratch, &["sh", "-c", &format!("exit {status}")]).status, status);
@@ -83,7 +83,7 @@ fn exit_status_and_signal_are_those_of_the_program() {
 }
 
 #[test]
-fn what_cannot_be_started_is_said_in_one_line() {
+fn unstartable_command_says_why() {
     let scratch = Scratch::new();
     let plain = scratch.file("plain", "#!/bin/sh\n");
     assert_refused(&run(&scratch, &["no-such-command-at-all"]), 127, "no-such-command-at-all");
@@ -96,7 +96,7 @@ fn what_cannot_be_started_is_said_in_one_line() {
 }
 
 #[test]
-fn standard_streams_pass_through_byte_for_byte() {
+fn standard_streams_pass_through() {
     let scratch = Scratch::new();
     let mut state = 1u32;
     let mut next = || {
@@ -132,7 +132,7 @@ fn signals_to_ramson_reach_the_program() {
 }
 
 #[test]
-fn a_library_that_is_preloaded_already_stays_behind_ours() {
+fn existing_preload_stays_behind_ours() {
     let scratch = Scratch::new();
     let jemalloc = shared_library("libjemalloc.so.2");
     let mut command = ramson(&scratch);
@@ -145,7 +145,7 @@ fn a_library_that_is_preloaded_already_stays_behind_ours() {
 }
 
 #[test]
-fn the_library_is_found_where_make_install_puts_it() {
+fn installed_library_is_found() {
     let scratch = Scratch::new();
     let (bin, lib) = (scratch.open_directory("bin"), scratch.open_directory("lib/ramson"));
     copy(ramson_program(), &bin.join("ramson"));
@@ -159,7 +159,7 @@ fn the_library_is_found_where_make_install_puts_it() {
 }
 
 #[test]
-fn an_output_file_is_not_overwritten_unless_asked_and_further_processes_add_their_id() {
+fn output_needs_force_to_be_overwritten() {
     let scratch = Scratch::new();
     let output = scratch.path("out");
     let first = ["run", "--interval", "1", "-o", text(&output), "--"];
@@ -184,7 +184,7 @@ fn an_output_file_is_not_overwritten_unless_asked_and_further_processes_add_thei
 }
 
 #[test]
-fn an_interval_that_makes_no_sense_is_refused_in_one_helpful_line() {
+fn invalid_interval_is_refused() {
     let scratch = Scratch::new();
     for (interval, part) in [
         ("0", "1 to record every"),
@@ -199,7 +199,7 @@ fn an_interval_that_makes_no_sense_is_refused_in_one_helpful_line() {
 }
 
 #[test]
-fn what_is_no_profile_is_refused_with_a_next_step() {
+fn non_profile_is_refused_with_advice() {
     let scratch = Scratch::new();
     let good = fs::read(profile(&scratch)).unwrap();
     let newer = [&good[..8], &[9, 0, 0, 0], &good[12..]].concat();
@@ -223,7 +223,7 @@ fn what_is_no_profile_is_refused_with_a_next_step() {
 }
 
 #[test]
-fn a_cut_profile_shows_what_is_left_of_it() {
+fn cut_profile_shows_its_rest() {
     let scratch = Scratch::new();
     let good = fs::read(profile(&scratch)).unwrap();
     // Bytes after this one are unused room.
@@ -250,7 +250,7 @@ fn a_cut_profile_shows_what_is_left_of_it() {
 }
 
 #[test]
-fn another_user_s_process_is_refused_by_name_of_its_owner() {
+fn foreign_process_names_its_owner() {
     let scratch = Scratch::new();
     let (log, up) = (scratch.path("log"), scratch.path("up"));
     let mut command = clean("sh");
@@ -290,7 +290,7 @@ fn end(mut running: Running) {
 }
 
 #[test]
-fn a_name_means_the_processes_that_run_or_else_the_last_one() {
+fn name_means_running_else_last() {
     let scratch = Scratch::new();
     let name = format!("n{}", std::process::id());
     let source = format!("name:{name}");
@@ -310,7 +310,7 @@ fn a_name_means_the_processes_that_run_or_else_the_last_one() {
 }
 
 #[test]
-fn a_running_a_killed_and_an_ended_process_report_the_same_names() {
+fn running_killed_ended_share_names() {
     let scratch = Scratch::new();
     let name = format!("r{}", std::process::id());
     let mut running = waiting(&scratch, &name);
@@ -334,7 +334,7 @@ fn a_running_a_killed_and_an_ended_process_report_the_same_names() {
 }
 
 #[test]
-fn the_list_tells_who_runs_who_exited_and_who_died() {
+fn list_tells_running_exited_died() {
     let scratch = Scratch::new();
     let name = format!("l{}", std::process::id());
     let (runs, exits, mut dies) =
@@ -443,7 +443,7 @@ fn rounded(total: f64, is_bytes: bool) -> String {
 }
 
 #[test]
-fn names_files_and_lines_are_those_of_the_source() {
+fn names_and_lines_match_source() {
     let scratch = Scratch::new();
     let exported = say(&scratch, &["export", text(&profile(&scratch)), "-f", "json"]).good().text();
     let exported = Json::parse(&exported);
@@ -472,7 +472,7 @@ fn names_files_and_lines_are_those_of_the_source() {
 }
 
 #[test]
-fn names_of_c_plus_plus_are_readable() {
+fn cxx_names_are_readable() {
     let scratch = Scratch::new();
     let program = program_with("real/names.cc", "names", &[]);
     let path = scratch.path("names.ramson");
@@ -486,7 +486,7 @@ fn names_of_c_plus_plus_are_readable() {
 }
 
 #[test]
-fn a_binary_that_was_replaced_gives_no_wrong_names() {
+fn replaced_binary_gives_no_wrong_names() {
     let scratch = Scratch::new();
     let name = format!("x{}", std::process::id());
     end(waiting(&scratch, &name));
@@ -512,7 +512,7 @@ fn a_binary_that_was_replaced_gives_no_wrong_names() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_or_is_full_costs_the_profile_and_nothing_else() {
+fn unwritable_directory_costs_only_the_profile() {
     let scratch = Scratch::new();
     let command = |directory: &Path| {
         let mut command = ramson(&scratch);
@@ -540,7 +540,7 @@ fn a_directory_that_cannot_be_written_or_is_full_costs_the_profile_and_nothing_e
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_a_success_and_a_full_disk_is_not() {
+fn closed_pipe_succeeds_full_disk_fails() {
     let scratch = Scratch::new();
     let path = profile(&scratch);
     run(&scratch, &[holds()]).good(); // "list" does not know the file of "-o"
@@ -566,7 +566,7 @@ fn a_reader_that_has_seen_enough_is_a_success_and_a_full_disk_is_not() {
 }
 
 #[test]
-fn help_is_given_where_it_is_asked_for() {
+fn help_and_usage_errors_are_clear() {
     let scratch = Scratch::new();
     let nothing = say(&scratch, &[]);
     assert_eq!(nothing.status, 2);

@@ -5,7 +5,7 @@ use ramson_tests::servers::*;
 use std::fs;
 
 #[test]
-fn survivors_that_hold_whole_arenas_are_told_and_trim_gives_what_was_said() {
+fn free_whole_pages_predict_trim() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["survivors", "128"]);
     let json = explain(&scratch, keeping.pid());
@@ -18,7 +18,7 @@ fn survivors_that_hold_whole_arenas_are_told_and_trim_gives_what_was_said() {
 }
 
 #[test]
-fn a_process_is_the_same_after_it_was_looked_at() {
+fn explain_leaves_process_unchanged() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["survivors", "64"]);
     // Trimmed pages in the middle of the heap are the ones that a reader could bring back.
@@ -39,7 +39,7 @@ fn a_process_is_the_same_after_it_was_looked_at() {
 }
 
 #[test]
-fn fastbins_are_kept_memory_that_no_bin_shows() {
+fn fastbins_count_as_kept_memory() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["fastbins", "32"]);
     let json = explain(&scratch, keeping.pid());
@@ -51,7 +51,7 @@ fn fastbins_are_kept_memory_that_no_bin_shows() {
 }
 
 #[test]
-fn arenas_with_free_chunks_of_every_size_are_known_as_such() {
+fn arena_with_every_bin_is_recognised() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["bins", "1"]);
     let json = explain(&scratch, keeping.pid());
@@ -76,7 +76,7 @@ fn every_thread_s_arena_is_found() {
 }
 
 #[test]
-fn a_tcache_without_a_bound_is_told() {
+fn unbounded_tcache_is_counted() {
     let scratch = Scratch::new();
     let keeping = Keeping::start(&scratch, &["tcache", "32"], |command| {
         command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=65535");
@@ -90,7 +90,7 @@ fn a_tcache_without_a_bound_is_told() {
 }
 
 #[test]
-fn the_program_s_mmaps_are_not_its_heap_but_large_blocks_are() {
+fn mmaps_are_told_from_large_blocks() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["maps", "32"]);
     let json = explain(&scratch, keeping.pid());
@@ -106,7 +106,7 @@ fn the_program_s_mmaps_are_not_its_heap_but_large_blocks_are() {
 }
 
 #[test]
-fn a_leak_is_live_memory_and_nothing_is_kept() {
+fn leak_counts_as_live_memory() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["leak", "32"]);
     let json = explain(&scratch, keeping.pid());
@@ -116,7 +116,7 @@ fn a_leak_is_live_memory_and_nothing_is_kept() {
 }
 
 #[test]
-fn a_large_heap_is_surveyed_within_one_percent_and_without_a_trace() {
+fn large_heap_survey_is_accurate() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["scattered", "192"]);
     let (rss, pages) = (keeping.rss(), keeping.present_pages());
@@ -133,7 +133,7 @@ fn a_large_heap_is_surveyed_within_one_percent_and_without_a_trace() {
 }
 
 #[test]
-fn a_survey_knows_large_free_chunks_and_thread_caches_to_the_byte() {
+fn survey_knows_thread_caches_exactly() {
     let scratch = Scratch::new();
     for arguments in [&["survivors", "96"][..], &["leak", "160"], &["arenas", "160", "2"]] {
         let keeping = Keeping::plain(&scratch, arguments);
@@ -153,7 +153,7 @@ fn a_survey_knows_large_free_chunks_and_thread_caches_to_the_byte() {
 }
 
 #[test]
-fn a_heap_that_changes_meanwhile_is_walked_but_for_a_small_share() {
+fn changing_heap_is_mostly_walked() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["busy", "64", "4"]);
     for options in [&["--exact"][..], &[], &["--exact"], &[]] {
@@ -168,7 +168,7 @@ fn a_heap_that_changes_meanwhile_is_walked_but_for_a_small_share() {
 }
 
 #[test]
-fn of_threads_that_allocate_all_the_time_the_books_agree_with_their_own_numbers() {
+fn busy_heap_agrees_with_mallinfo() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["busy", "64", "4"]);
     let said = || {
@@ -204,7 +204,7 @@ fn of_threads_that_allocate_all_the_time_the_books_agree_with_their_own_numbers(
 }
 
 #[test]
-fn the_profile_s_live_bytes_stand_beside_those_of_the_books() {
+fn profile_live_bytes_match_books() {
     let scratch = Scratch::new();
     let keeping = Keeping::start(&scratch, &["leak", "64"], |command| {
         ramson_tests::preload(command, "64K").env("RAMSON_DIR", scratch.open_directory("profiles"));

@@ -26,7 +26,7 @@ fn assert_saves(json: &Json, cause: &str, before: f64, after: f64) {
 }
 
 #[test]
-fn trim_is_the_advice_where_free_pages_or_fastbins_are_kept_and_gives_what_was_said() {
+fn free_pages_or_fastbins_advise_trim() {
     let scratch = Scratch::new();
     for arguments in [["survivors", "64"], ["fastbins", "32"]] {
         let keeping = Keeping::plain(&scratch, &arguments);
@@ -44,7 +44,7 @@ fn trim_is_the_advice_where_free_pages_or_fastbins_are_kept_and_gives_what_was_s
 }
 
 #[test]
-fn fewer_arenas_are_the_advice_where_each_thread_keeps_its_own() {
+fn many_arenas_advise_fewer() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["turns", "64", "4"]);
     let json = explain(&scratch, keeping.pid());
@@ -56,7 +56,7 @@ fn fewer_arenas_are_the_advice_where_each_thread_keeps_its_own() {
 }
 
 #[test]
-fn fixed_thresholds_are_the_advice_where_they_moved() {
+fn moved_threshold_advises_fixing_it() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["drift", "32"]);
     let json = explain(&scratch, keeping.pid());
@@ -76,7 +76,7 @@ fn fixed_thresholds_are_the_advice_where_they_moved() {
 }
 
 #[test]
-fn smaller_caches_are_the_advice_where_threads_hoard() {
+fn hoarding_threads_advise_smaller_caches() {
     let scratch = Scratch::new();
     let start = |count: &str| {
         Keeping::start(&scratch, &["tcache", "32"], |command| {
@@ -90,7 +90,7 @@ fn smaller_caches_are_the_advice_where_threads_hoard() {
 }
 
 #[test]
-fn a_pool_for_the_survivors_is_the_advice_where_one_site_s_small_blocks_hold_every_page() {
+fn one_scattered_site_advises_pool() {
     let scratch = Scratch::new();
     let start = |arguments: &[&str]| {
         Keeping::start(&scratch, arguments, |command| {
@@ -115,7 +115,7 @@ fn a_pool_for_the_survivors_is_the_advice_where_one_site_s_small_blocks_hold_eve
 }
 
 #[test]
-fn another_allocator_is_the_advice_where_nobody_knows_whose_small_blocks_hold_every_page() {
+fn unknown_survivors_advise_other_allocator() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["between", "48"]);
     let json = explain(&scratch, keeping.pid());
@@ -137,7 +137,7 @@ fn another_allocator_is_the_advice_where_nobody_knows_whose_small_blocks_hold_ev
 }
 
 #[test]
-fn no_huge_pages_are_the_advice_where_they_are_mostly_zeros() {
+fn zero_pages_advise_no_huge_pages() {
     let enabled = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     // Without such pages no program can suffer from them.
     if enabled.is_ok_and(|enabled| !enabled.contains("[never]")) {
@@ -154,7 +154,7 @@ fn no_huge_pages_are_the_advice_where_they_are_mostly_zeros() {
 }
 
 #[test]
-fn what_is_not_kept_is_told_apart() {
+fn live_memory_causes_are_told_apart() {
     let scratch = Scratch::new();
     let path = scratch.path("mapped").display().to_string();
     for (arguments, cause, words) in [
@@ -171,7 +171,7 @@ fn what_is_not_kept_is_told_apart() {
 }
 
 #[test]
-fn the_site_whose_blocks_hold_memory_back_is_named_with_what_it_holds() {
+fn pinning_site_is_named() {
     let scratch = Scratch::new();
     for (interval, mib) in [("1", "64"), ("2K", "128")] {
         let keeping = Keeping::start(&scratch, &["survivors", mib], |command| {
@@ -202,7 +202,7 @@ fn the_site_whose_blocks_hold_memory_back_is_named_with_what_it_holds() {
 }
 
 #[test]
-fn the_cells_of_the_map_add_up_to_the_arenas() {
+fn map_cells_sum_to_arenas() {
     let scratch = Scratch::new();
     for options in [&[][..], &["--exact"]] {
         let keeping = Keeping::plain(&scratch, &["turns", "96", "3"]);

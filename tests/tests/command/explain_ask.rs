@@ -33,7 +33,7 @@ fn figures(talking: &Talking) -> Vec<(String, f64)> {
 }
 
 #[test]
-fn the_figures_are_the_ones_that_the_program_gets_itself() {
+fn asked_figures_match_the_program() {
     let program = program_with("figures.c", "figures", &["-ldl"]);
     for (library, first, count) in [
         ("libjemalloc.so.2", "stats.allocated", 8),
@@ -65,7 +65,7 @@ fn the_figures_are_the_ones_that_the_program_gets_itself() {
 }
 
 #[test]
-fn an_allocator_inside_of_the_executable_is_asked_where_it_exports_how() {
+fn linked_in_allocator_is_asked() {
     let scratch = Scratch::new();
     let archive = shared_library("libjemalloc.a").display().to_string();
     let options = ["-rdynamic", &archive, "-lm", "-lstdc++", "-ldl", "-lpthread"];
@@ -82,7 +82,7 @@ fn an_allocator_inside_of_the_executable_is_asked_where_it_exports_how() {
 }
 
 #[test]
-fn redis_says_the_same_of_its_jemalloc() {
+fn redis_agrees_with_asked_jemalloc() {
     let scratch = Scratch::new();
     let socket = scratch.path("redis.sock");
     let ask = |words: &[&str]| {
@@ -119,7 +119,7 @@ fn redis_says_the_same_of_its_jemalloc() {
 }
 
 #[test]
-fn who_cannot_be_asked_is_explained_all_the_same_with_the_reason() {
+fn failed_ask_still_explains() {
     let scratch = Scratch::new();
     let waiting = Waiting::start("read", |command| {
         command.env("LD_PRELOAD", shared_library("libmimalloc.so.2"));
@@ -143,7 +143,7 @@ fn who_cannot_be_asked_is_explained_all_the_same_with_the_reason() {
 }
 
 #[test]
-fn of_several_allocators_the_preloaded_one_is_asked_and_trimmed() {
+fn preloaded_allocator_is_asked_and_trimmed() {
     let scratch = Scratch::new();
     let socket = scratch.path("redis.sock");
     let mut command = clean(installed("redis-server", "redis-server"));

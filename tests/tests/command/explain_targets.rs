@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
 #[test]
-fn what_cannot_be_known_of_other_allocators_is_said() {
+fn other_allocators_name_their_limits() {
     for (library, name) in [
         ("libjemalloc.so.2", "jemalloc"),
         ("libtcmalloc.so.4", "tcmalloc"),
@@ -34,7 +34,7 @@ fn what_cannot_be_known_of_other_allocators_is_said() {
 }
 
 #[test]
-fn where_the_allocator_tells_nothing_the_profile_s_live_bytes_are_the_part_that_lives() {
+fn profile_supplies_live_for_unreadable_allocator() {
     let scratch = Scratch::new();
     let keeping = Keeping::start(&scratch, &["leak", "32"], |command| {
         let libraries = [ramson_tests::library(), &shared_library("libmimalloc.so.2")];
@@ -60,7 +60,7 @@ fn where_the_allocator_tells_nothing_the_profile_s_live_bytes_are_the_part_that_
 
 /// The kernel cuts the name of a thread after 15 bytes; a path is any bytes.
 #[test]
-fn a_process_whose_name_and_path_are_no_text_is_looked_at_like_any_other() {
+fn non_utf8_name_is_handled() {
     let scratch = Scratch::new();
     let directory = scratch.open_directory("").join(OsStr::from_bytes(b"m\xfcller"));
     fs::create_dir(&directory).unwrap();
@@ -81,7 +81,7 @@ fn a_process_whose_name_and_path_are_no_text_is_looked_at_like_any_other() {
 }
 
 #[test]
-fn allocators_in_static_programs_and_of_musl_are_named_and_not_taken_for_harmless() {
+fn static_and_musl_allocators_are_named() {
     let scratch = Scratch::new();
     let options = ["-static", "-Wno-deprecated-declarations"];
     let fixed = program_with("keeps.c", "keeps-static", &options);
@@ -103,7 +103,7 @@ fn allocators_in_static_programs_and_of_musl_are_named_and_not_taken_for_harmles
 }
 
 #[test]
-fn of_a_32_bit_program_nothing_is_said_of_its_malloc() {
+fn malloc_of_32_bit_is_unknown() {
     let scratch = Scratch::new();
     let narrow = program_with("keeps.c", "keeps-32", &["-m32", "-Wno-deprecated-declarations"]);
     let keeping = Keeping::start_program(&scratch, narrow, &["leak", "16"], |_| {});
@@ -115,7 +115,7 @@ fn of_a_32_bit_program_nothing_is_said_of_its_malloc() {
 }
 
 #[test]
-fn without_the_right_to_trace_what_everybody_may_know_is_said_with_what_would_help() {
+fn denied_trace_names_rss_and_remedy() {
     let scratch = Scratch::new();
     let own = "pauses.c";
     let copied = scratch.open_directory("bin").join("pauses");
@@ -155,7 +155,7 @@ fn without_the_right_to_trace_what_everybody_may_know_is_said_with_what_would_he
 }
 
 #[test]
-fn the_allocator_is_the_one_in_use_and_not_one_that_is_only_mapped() {
+fn only_used_allocator_counts() {
     let scratch = Scratch::new();
     // The C library comes first in the search order, so that jemalloc is never asked.
     let preload = format!("libc.so.6:{}", shared_library("libjemalloc.so.2").display());
@@ -169,7 +169,7 @@ fn the_allocator_is_the_one_in_use_and_not_one_that_is_only_mapped() {
 }
 
 #[test]
-fn a_process_that_ends_meanwhile_is_a_line_and_no_more() {
+fn vanishing_process_is_one_line() {
     let scratch = Scratch::new();
     for delay_ms in [0, 1, 2, 3, 5, 8, 13, 21, 34, 55] {
         let keeping = Keeping::plain(&scratch, &["leak", "64"]);
@@ -190,7 +190,7 @@ fn a_process_that_ends_meanwhile_is_a_line_and_no_more() {
 }
 
 #[test]
-fn any_user_may_look_at_a_process_of_its_own_only() {
+fn users_explain_only_their_own() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["leak", "16"]);
     let mut look = clean(ramson_program());
@@ -217,7 +217,7 @@ fn any_user_may_look_at_a_process_of_its_own_only() {
 }
 
 #[test]
-fn top_tells_what_malloc_keeps_free_as_a_part_of_rss() {
+fn top_shows_free_memory_in_rss() {
     let scratch = Scratch::new();
     let program = program_with("keeps.c", "keeps", &["-Wno-deprecated-declarations"]);
     let mut command = ramson(&scratch);
@@ -246,7 +246,7 @@ fn top_tells_what_malloc_keeps_free_as_a_part_of_rss() {
 }
 
 #[test]
-fn what_is_no_process_with_memory_is_refused_in_one_line() {
+fn unusable_process_is_refused() {
     let scratch = Scratch::new();
     let mut child = Command::new("true").stdout(Stdio::null()).spawn().unwrap();
     let stat = format!("/proc/{}/stat", child.id());
@@ -283,7 +283,7 @@ fn what_is_no_process_with_memory_is_refused_in_one_line() {
 }
 
 #[test]
-fn of_a_process_that_died_they_point_to_its_report() {
+fn dead_process_points_to_report() {
     let scratch = Scratch::new();
     // The program has a name that no other process has.
     let program = scratch.path(&format!("d{}", std::process::id()));
@@ -305,7 +305,7 @@ fn of_a_process_that_died_they_point_to_its_report() {
 }
 
 #[test]
-fn the_text_begins_with_what_the_memory_is_and_survives_a_closed_pipe() {
+fn explain_text_leads_with_summary() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["survivors", "16"]);
     let pid = keeping.pid().to_string();

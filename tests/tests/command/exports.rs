@@ -62,7 +62,7 @@ fn stacks(profile: &Json) -> Vec<(String, Vec<i64>)> {
 }
 
 #[test]
-fn what_goes_out_as_pprof_comes_back_with_equal_stacks_and_totals() {
+fn pprof_round_trip_keeps_totals() {
     let scratch = Scratch::new();
     let mut sources = vec![own(&scratch, "1"), own(&scratch, "4K")];
     sources.extend(["go.pb.gz", "jemalloc.heap", "gperftools.heap"].map(imported));
@@ -88,7 +88,7 @@ fn summed(stacks: Vec<(String, Vec<i64>)>) -> Vec<(String, Vec<i64>)> {
 }
 
 #[test]
-fn go_tool_pprof_lists_the_lines_that_allocate() {
+fn go_pprof_lists_allocating_lines() {
     let scratch = Scratch::new();
     let file = export(&scratch, &own(&scratch, "1"), "pprof", "own.pb.gz");
     let mut command = clean(installed("go", "golang-go"));
@@ -99,7 +99,7 @@ fn go_tool_pprof_lists_the_lines_that_allocate() {
 }
 
 #[test]
-fn speedscope_documents_are_as_its_schema_says() {
+fn speedscope_matches_its_schema() {
     let scratch = Scratch::new();
     let schema =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/export/speedscope-1.25.0-schema.json");
@@ -126,7 +126,7 @@ for profile in document['profiles']:
 }
 
 #[test]
-fn no_export_replaces_a_file_unless_told_to() {
+fn export_needs_force_to_replace() {
     let scratch = Scratch::new();
     let source = own(&scratch, "1");
     for format in FORMATS {
@@ -154,7 +154,7 @@ fn equal_profiles_give_equal_files() {
 }
 
 #[test]
-fn a_page_of_many_long_names_stays_below_its_budget_and_says_what_it_merged() {
+fn large_page_merges_within_budget() {
     let scratch = Scratch::new();
     let long = "<&\"'>".repeat(150);
     let lines = (0..4_000).map(|n| format!("main;{long}{n};{};leaf{n} 1000\n", n % 97));

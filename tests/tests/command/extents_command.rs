@@ -27,7 +27,7 @@ fn say(scratch: &Scratch, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn every_output_keeps_mmap_apart_from_the_heap_unless_both_are_asked_for() {
+fn mmap_stays_apart_from_heap() {
     let scratch = Scratch::new();
     let (_running, pid) = pool(&scratch);
     let total = |kind: &str| {
@@ -62,7 +62,7 @@ fn every_output_keeps_mmap_apart_from_the_heap_unless_both_are_asked_for() {
 }
 
 #[test]
-fn the_rss_line_counts_what_is_resident_of_extents_and_still_adds_up() {
+fn rss_counts_resident_extents() {
     let scratch = Scratch::new();
     let (_running, pid) = pool(&scratch);
     let report = Json::parse(&say(&scratch, &["report", &pid, "--json"]));
@@ -85,7 +85,7 @@ fn the_rss_line_counts_what_is_resident_of_extents_and_still_adds_up() {
 
 /// `extents.c` maps 7 and 16 MiB; of these it unmaps 2, and maps a file over 1.
 #[test]
-fn holes_do_not_count_while_the_program_runs_and_do_in_what_a_killed_one_left() {
+fn unmapped_holes_count_only_after_kill() {
     const NOTE: &str = "holes that the program unmapped inside an extent still count";
     let scratch = Scratch::new();
     let (mut running, pid) = paused(&scratch, &[program("extents.c").to_str().unwrap(), "holes"]);

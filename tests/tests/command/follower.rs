@@ -26,7 +26,7 @@ fn essence(snapshot: &Snapshot) -> impl PartialEq + std::fmt::Debug + use<> {
 }
 
 #[test]
-fn a_follower_says_what_a_fresh_reading_says_at_every_moment_and_keeps_its_numbers() {
+fn follower_matches_fresh_reading() {
     let scratch = Scratch::new();
     let socket = scratch.path("redis.sock");
     let mut server = clean(installed("redis-server", "redis-server"));
@@ -63,7 +63,7 @@ fn a_follower_says_what_a_fresh_reading_says_at_every_moment_and_keeps_its_numbe
 }
 
 #[test]
-fn a_follower_of_a_file_that_grows_byte_by_byte_finds_what_is_whole_each_time() {
+fn follower_reads_byte_by_byte_growth() {
     let scratch = Scratch::new();
     let path = scratch.path("echo.ramson");
     let mut run = ramson(&scratch);

@@ -19,7 +19,7 @@ fn report(scratch: &Scratch, path: &PathBuf, more: &[&str]) -> String {
 }
 
 #[test]
-fn what_found_no_room_is_told_by_cause_and_every_counter_is_in_the_json() {
+fn losses_are_told_by_cause() {
     let scratch = Scratch::new();
     let keeps = "my @all; push @all, 'x' x (100 + $_ % 50) for 1..200000; print scalar @all";
     let options = ["--interval", "1", "--max-file", "1M"];
@@ -45,7 +45,7 @@ fn what_found_no_room_is_told_by_cause_and_every_counter_is_in_the_json() {
 }
 
 #[test]
-fn a_bound_on_the_command_line_is_the_one_that_is_kept() {
+fn max_overhead_option_is_kept() {
     let scratch = Scratch::new();
     let storm = program("governed.c");
     let storm = [storm.to_str().unwrap(), "storm", "300"];

@@ -17,7 +17,7 @@ fn is_one_step(grown: f64, more: f64) {
 }
 
 #[test]
-fn a_mark_that_was_made_while_nothing_was_recorded_is_a_moment_too() {
+fn mark_without_recording_is_a_moment() {
     let recorded = Recorded::new();
     recorded.refused("report PID@mark:early", 5, "there is no history");
     recorded.good("mark PID early");
@@ -46,7 +46,7 @@ fn what_makes_no_sense_is_refused(recorded: &Recorded) {
 }
 
 #[test]
-fn moments_and_ranges_show_the_past_of_a_process_also_after_its_death() {
+fn past_moments_survive_the_process() {
     let recorded = Recorded::new();
     let mut recorder = recorded.record("PID");
     let whole = |source: &str, more: &str| {
@@ -100,7 +100,7 @@ fn moments_and_ranges_show_the_past_of_a_process_also_after_its_death() {
 }
 
 #[test]
-fn a_recorder_killed_at_any_time_leaves_a_whole_history_that_the_next_one_continues() {
+fn killed_recorder_leaves_whole_history() {
     let recorded = Recorded::new();
     let mut last = 0;
     for round in 0..6 {
@@ -122,7 +122,7 @@ fn a_recorder_killed_at_any_time_leaves_a_whole_history_that_the_next_one_contin
 }
 
 #[test]
-fn processes_that_start_and_end_later_are_found_by_name() {
+fn later_processes_are_found_by_name() {
     let recorded = Recorded::new();
     let name = python().file_name().unwrap().to_str().unwrap().to_owned();
     let mut recorder = recorded.record(&format!("name:{name} name:no-such-program"));
@@ -159,7 +159,7 @@ held.execute("ROLLBACK")
 "#;
 
 #[test]
-fn a_disk_that_takes_nothing_for_a_while_is_said_once_and_no_round_is_missed() {
+fn stalled_disk_loses_no_round() {
     let recorded = Recorded::new();
     let recorder = recorded.record("PID");
     let script = recorded.scratch.file("hold.py", HOLD);
@@ -187,7 +187,7 @@ fn a_disk_that_takes_nothing_for_a_while_is_said_once_and_no_round_is_missed() {
 }
 
 #[test]
-fn a_gap_is_a_line_of_the_timeline() {
+fn timeline_shows_gaps() {
     let recorded = Recorded::new();
     drop(recorded.record("PID --every 1s"));
     let mut history = clean(python());
@@ -207,7 +207,7 @@ fn a_gap_is_a_line_of_the_timeline() {
 }
 
 #[test]
-fn what_is_no_history_is_refused_with_what_it_is_and_what_to_do() {
+fn non_history_is_refused_with_advice() {
     let scratch = Scratch::new();
     scratch.file("empty.db", "");
     scratch.file("text.db", "some words");
@@ -239,7 +239,7 @@ fn what_is_no_history_is_refused_with_what_it_is_and_what_to_do() {
 }
 
 #[test]
-fn a_full_disk_loses_nothing_that_was_kept_and_recording_goes_on_when_there_is_space() {
+fn full_disk_keeps_history_and_recovers() {
     let scratch = Scratch::new();
     let full = scratch.open_directory("full");
     let script = scratch.file("grow.py", GROW);

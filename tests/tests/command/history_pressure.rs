@@ -15,7 +15,7 @@ time.sleep(3600)
 ";
 
 #[test]
-fn a_control_group_that_meets_its_limit_is_a_reason_for_a_snapshot() {
+fn cgroup_limit_triggers_snapshot() {
     let scratch = Scratch::new();
     let group = Group::new(LIMIT_MIB);
     let history = scratch.path("history/history.db");

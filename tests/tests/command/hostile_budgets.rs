@@ -42,7 +42,7 @@ fn assert_refused(cost: &Cost) {
 }
 
 #[test]
-fn a_body_without_end_is_refused_at_its_bound() {
+fn endless_body_is_refused() {
     let scratch = Scratch::new();
     let types = b"\x0a\x04\x08\x01\x10\x02\x32\x00\x32\x05space\x32\x05bytes";
     // Strings, a field that is passed over, and a profile of ours.
@@ -53,7 +53,7 @@ fn a_body_without_end_is_refused_at_its_bound() {
 }
 
 #[test]
-fn a_stranger_s_file_is_refused_where_the_caller_s_own_is_read() {
+fn foreign_file_has_smaller_budget() {
     let scratch = Scratch::new();
     let types = b"\x0a\x04\x08\x01\x10\x02\x32\x00\x32\x05space\x32\x05bytes\x32\x01f";
     let function =
@@ -71,7 +71,7 @@ fn a_stranger_s_file_is_refused_where_the_caller_s_own_is_read() {
 }
 
 #[test]
-fn a_history_whose_table_is_an_endless_view_is_refused() {
+fn endless_view_in_history_is_refused() {
     const SCRIPT: &str = "import sqlite3, sys
 made = sqlite3.connect(sys.argv[1])
 made.executescript('''PRAGMA application_id = 0x524d5348; PRAGMA user_version = 6;

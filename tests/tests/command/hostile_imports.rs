@@ -83,7 +83,7 @@ fn sample(depth: usize, more: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn an_address_of_many_frames_named_many_times_costs_what_its_bytes_do() {
+fn repeated_frames_cost_their_bytes() {
     let scratch = Scratch::new();
     let file = pprof(b"", &[location(40_000), sample(40_000, b"")]);
     let missing = survive(&scratch, "deep.pb", &file);
@@ -97,7 +97,7 @@ fn an_address_of_many_frames_named_many_times_costs_what_its_bytes_do() {
 }
 
 #[test]
-fn a_long_text_named_many_times_costs_what_its_bytes_do() {
+fn repeated_long_text_costs_its_bytes() {
     let scratch = Scratch::new();
     let text = vec![b'N'; 3 << 20];
     let named = message(5, &[number(1, 2), number(2, 4)].concat());
@@ -123,7 +123,7 @@ fn a_long_text_named_many_times_costs_what_its_bytes_do() {
 }
 
 #[test]
-fn deep_stacks_of_text_formats_are_cut() {
+fn deep_text_stacks_are_cut() {
     let scratch = Scratch::new();
     let lines = "i 1 1".to_owned() + &" 1 1 1".repeat(4000);
     let chain: String = (0..50_000).map(|parent| format!("t 1 {parent:x}\n")).collect();

@@ -103,7 +103,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn a_go_profile_shows_what_go_tool_pprof_shows() {
+fn go_profile_matches_go_pprof() {
     let (scratch, server) = (Scratch::new(), Server::start());
     for (path, default) in [("heap?gc=1", "inuse_space"), ("allocs", "alloc_space")] {
         let file = scratch.path("go.pb.gz");
@@ -125,7 +125,7 @@ fn tool_bytes(name: &str, arguments: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn a_go_program_is_read_over_http() {
+fn go_program_is_read_over_http() {
     let (scratch, server) = (Scratch::new(), Server::start());
     let held = |path: &str| {
         let report = report(&scratch, &server.at(path), &["--count", "inuse_space"]);
@@ -142,7 +142,7 @@ fn a_go_program_is_read_over_http() {
 }
 
 #[test]
-fn what_a_server_answers_instead_of_a_profile_is_said_in_one_line() {
+fn wrong_http_answers_are_one_line() {
     let (scratch, server) = (Scratch::new(), Server::start());
     for (source, part) in [
         (server.at("/debug/pprof/"), "web page"),
@@ -205,12 +205,12 @@ fn assert_close(ours: &Rows, theirs: &Rows, name: &str) {
 }
 
 #[test]
-fn jemalloc_dumps_are_weighted_and_named_as_jeprof_does() {
+fn jemalloc_dumps_match_jeprof() {
     assert_jemalloc_s_dumps_are_as_jeprof_has_them(&shared_library("libjemalloc.so.2"));
 }
 
 #[test]
-fn dumps_of_jemalloc_5_2_are_weighted_and_named_as_jeprof_does() {
+fn jemalloc_5_2_dumps_match_jeprof() {
     let directory = target_directory().join("test-programs/jemalloc-5.2");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("jemalloc-5.2/build");
     finish(clean(script).arg(&directory)).good();
@@ -236,7 +236,7 @@ fn assert_jemalloc_s_dumps_are_as_jeprof_has_them(jemalloc: &Path) {
 }
 
 #[test]
-fn a_dump_of_another_machine_is_named_from_a_copy_of_its_root_directory() {
+fn foreign_dump_is_named_by_sysroot() {
     // Linked to a fixed address, which nothing but the binary tells.
     let program = program_with("real/holds.c", "holds-fixed", &["-no-pie"]);
     let scratch = Scratch::new();
@@ -256,7 +256,7 @@ fn a_dump_of_another_machine_is_named_from_a_copy_of_its_root_directory() {
 }
 
 #[test]
-fn gperftools_dumps_are_weighted_and_named_as_pprof_does() {
+fn gperftools_dumps_match_pprof() {
     let scratch = Scratch::new();
     let file = dump(&scratch, "libtcmalloc.so.4", "HEAPPROFILE", "d", ".heap");
     let ours = rows(&report(&scratch, text(&file), &[]));
@@ -312,7 +312,7 @@ fn heaptrack_recordings_are_exact() {
 }
 
 #[test]
-fn our_own_exports_come_back_as_they_went() {
+fn own_exports_round_trip() {
     let scratch = Scratch::new();
     let own = scratch.path("own.ramson");
     let mut run = ramson(&scratch);
@@ -366,7 +366,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)";
 }
 
 #[test]
-fn a_file_takes_at_most_four_times_its_size_and_a_little() {
+fn import_memory_is_bounded_by_size() {
     const A_LITTLE: u64 = 48 << 20;
     let scratch = Scratch::new();
     // Each line a stack of its own; of names that all lines share, and with one that no other has.

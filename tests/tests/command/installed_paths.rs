@@ -21,7 +21,7 @@ fn directories() -> Vec<String> {
 }
 
 #[test]
-fn no_path_of_the_building_machine_is_in_what_is_installed() {
+fn installed_files_hide_build_paths() {
     let scratch = Directory::new();
     let stripped = scratch.path().join("ramson");
     let installed =

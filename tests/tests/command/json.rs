@@ -48,7 +48,7 @@ fn files(directory: &Path) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_published_schemas_are_those_of_the_types() {
+fn published_schemas_match_types() {
     let scratch = Scratch::new();
     let made = scratch.open_directory("schemas");
     say(&scratch, &["schema", "--dir", text(&made)]).good();
@@ -68,7 +68,7 @@ fn the_published_schemas_are_those_of_the_types() {
 }
 
 #[test]
-fn commands_that_write_say_what_and_where_as_one_object() {
+fn writing_commands_answer_one_object() {
     let scratch = Scratch::new();
     let running = waiting(&scratch);
     let pid = running.0.id().to_string();
@@ -91,7 +91,7 @@ fn commands_that_write_say_what_and_where_as_one_object() {
 }
 
 #[test]
-fn a_recorder_prints_a_line_when_a_process_begins_and_ends() {
+fn recorder_prints_begins_and_ends() {
     let scratch = Scratch::new();
     let running = waiting(&scratch);
     let pid = running.0.id();
@@ -113,7 +113,7 @@ fn a_recorder_prints_a_line_when_a_process_begins_and_ends() {
 }
 
 #[test]
-fn every_view_of_a_report_and_every_other_answer_is_as_its_schema_says() {
+fn every_answer_matches_its_schema() {
     let scratch = Scratch::new();
     let running = waiting(&scratch);
     let pid = running.0.id().to_string();

@@ -53,7 +53,7 @@ process.kill(process.pid, 'SIGKILL');
 ";
 
 #[test]
-fn node_s_functions_are_named_as_javascript_names_them_also_after_a_kill() {
+fn node_functions_are_named_after_kill() {
     let scratch = Scratch::new();
     scratch.file("n.js", NODE);
     let node = installed("node", "nodejs");
@@ -84,7 +84,7 @@ fn node_s_functions_are_named_as_javascript_names_them_also_after_a_kill() {
 }
 
 #[test]
-fn a_jvm_s_functions_are_named_as_java_names_them_after_a_normal_end() {
+fn java_functions_are_named_after_exit() {
     let scratch = Scratch::new();
     scratch.file(
         "Rows.java",
@@ -142,7 +142,7 @@ fn what_the_user_set_stays() {
 }
 
 #[test]
-fn without_frames_one_line_says_that_there_are_names_to_have() {
+fn missing_frames_suggest_languages_option() {
     let scratch = Scratch::new();
     let node = installed("node", "nodejs");
     let remarks = |arguments: &[&str]| {
@@ -156,7 +156,7 @@ fn without_frames_one_line_says_that_there_are_names_to_have() {
 }
 
 #[test]
-fn functions_of_ocaml_and_fortran_have_their_names_with_and_without_debug_information() {
+fn linker_names_are_demangled_by_language() {
     for (name, options) in [("linker-names", &["-g0"][..]), ("linker-names-g", &["-Wa,-g", "-g0"])]
     {
         let scratch = Scratch::new();
@@ -190,7 +190,7 @@ os.kill(os.getpid(), 9)
 ";
 
 #[test]
-fn python_s_functions_are_named_as_python_names_them_in_a_root_directory_of_its_own_after_a_kill() {
+fn python_functions_are_named_in_chroot() {
     let scratch = Scratch::new();
     let root = Release::root_with_python(&scratch);
     fs::write(root.join("app.py"), PYTHON).unwrap();

@@ -7,7 +7,7 @@ const MINUTES: u64 = 60;
 const MIN_AGE_NS: u64 = 60 * SECOND;
 
 #[test]
-fn a_cache_that_still_fills_is_named_as_what_it_may_be() {
+fn filling_cache_is_a_suspect() {
     let filling = PROGRAMS.iter().find(|program| program.name.ends_with("full after 3 h")).unwrap();
     let mut run = Labelled::new(filling, 1, INTERVAL_BYTES);
     run.run_until(60 * MINUTES);
@@ -16,7 +16,7 @@ fn a_cache_that_still_fills_is_named_as_what_it_may_be() {
 }
 
 #[test]
-fn a_table_that_the_same_function_built_does_not_deny_its_leak() {
+fn table_does_not_deny_leak() {
     let beside_a_table = PROGRAMS.iter().filter(|program| program.name.contains("table"));
     let leaks = beside_a_table.filter(|program| program.sites.iter().any(|site| site.is_leak));
     let mut count = 0;

@@ -20,7 +20,7 @@ fn verdict_of(findings: &[(usize, Finding)], wanted: usize) -> Option<Verdict> {
 }
 
 #[test]
-fn every_steady_leak_of_one_percent_is_a_suspect_within_ten_minutes() {
+fn steady_leak_is_found_within_minutes() {
     for kind in [Kind::Leak, Kind::MixedLeak, Kind::ThreadLeak, Kind::ReachableLeak] {
         each(kind, |simulation, which| {
             simulation.run_until(600);
@@ -35,7 +35,7 @@ fn every_steady_leak_of_one_percent_is_a_suspect_within_ten_minutes() {
 }
 
 #[test]
-fn the_growth_of_a_leak_is_within_four_standard_errors_of_the_truth() {
+fn leak_growth_is_accurate() {
     each(Kind::Leak, |simulation, which| {
         simulation.run_until(600);
         let findings = simulation.findings();
@@ -49,7 +49,7 @@ fn the_growth_of_a_leak_is_within_four_standard_errors_of_the_truth() {
 }
 
 #[test]
-fn what_does_not_leak_is_never_called_growing_once_that_can_be_known() {
+fn harmless_sites_are_never_growing() {
     for kind in [Kind::Cache, Kind::FifoCache, Kind::StartUp, Kind::Sawtooth, Kind::Fragmenting] {
         each(kind, |simulation, which| {
             let mut judged = 0;
@@ -69,7 +69,7 @@ fn what_does_not_leak_is_never_called_growing_once_that_can_be_known() {
 }
 
 #[test]
-fn verdicts_have_the_right_word_after_ten_minutes() {
+fn verdicts_are_right_after_ten_minutes() {
     for (kind, word) in [
         (Kind::Cache, Verdict::Plateau),
         (Kind::FifoCache, Verdict::Plateau),

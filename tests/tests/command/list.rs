@@ -39,7 +39,7 @@ fn rows(scratch: &Scratch, arguments: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn two_servers_of_one_name_are_told_apart_by_command_line() {
+fn same_named_servers_show_command_lines() {
     let scratch = Scratch::new();
     let (mut one, one_pid) = server(&scratch, "one");
     let (_other, other_pid) = server(&scratch, "other");
@@ -67,7 +67,7 @@ fn two_servers_of_one_name_are_told_apart_by_command_line() {
 }
 
 #[test]
-fn equal_short_lived_processes_are_one_row_with_their_number() {
+fn equal_short_processes_share_a_row() {
     let scratch = Scratch::new();
     let program = program_with("real/holds.c", "holds-listed", &[]);
     for _ in 0..5 {
@@ -84,7 +84,7 @@ fn equal_short_lived_processes_are_one_row_with_their_number() {
 }
 
 #[test]
-fn only_what_is_asked_for_is_shown() {
+fn list_filters_select_profiles() {
     let scratch = Scratch::new();
     let program = program_with("real/holds.c", "holds-of-users", &[]);
     finish(ramson(&scratch).args(["run", "--interval", "1", "--"]).arg(&program)).good();
@@ -107,7 +107,7 @@ fn owner(facts: &fs::Metadata) -> u32 {
 }
 
 #[test]
-fn pruning_says_what_it_removed_also_where_nobody_types() {
+fn pruning_says_what_it_removed() {
     let scratch = Scratch::new();
     let program = program_with("real/holds.c", "holds-pruned", &[]);
     finish(ramson(&scratch).args(["run", "--interval", "1", "--"]).arg(&program)).good();
@@ -133,7 +133,7 @@ fn pruning_says_what_it_removed_also_where_nobody_types() {
 }
 
 #[test]
-fn an_empty_argument_is_shown_and_so_is_one_at_the_end() {
+fn empty_arguments_are_shown() {
     let scratch = Scratch::new();
     let name = python().file_name().unwrap().to_str().unwrap().to_owned();
     let script = scratch.file("big.py", "kept = [bytearray(100_000) for _ in range(100)]\n");

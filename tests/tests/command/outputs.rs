@@ -32,7 +32,7 @@ fn is_device(path: &Path) {
 }
 
 #[test]
-fn a_device_is_written_to_and_never_replaced() {
+fn device_is_written_never_replaced() {
     let scratch = Scratch::new();
     let Some(device) = device(&scratch) else { return };
     let (own, out) = (own(&scratch), device.to_str().unwrap());
@@ -56,7 +56,7 @@ fn a_device_is_written_to_and_never_replaced() {
 }
 
 #[test]
-fn a_profile_or_history_is_not_kept_in_a_device() {
+fn device_holds_no_profile_or_history() {
     let scratch = Scratch::new();
     let Some(device) = device(&scratch) else { return };
     let out = device.to_str().unwrap();
@@ -78,7 +78,7 @@ fn a_profile_or_history_is_not_kept_in_a_device() {
 }
 
 #[test]
-fn an_open_file_is_written_to_through_its_link() {
+fn open_file_is_written_through_link() {
     let scratch = Scratch::new();
     let own = own(&scratch);
     let link = scratch.path("stdout");
@@ -90,7 +90,7 @@ fn an_open_file_is_written_to_through_its_link() {
 }
 
 #[test]
-fn root_follows_no_link_of_another_user_and_writes_into_no_fifo_or_device_of_theirs() {
+fn root_avoids_foreign_links_and_fifos() {
     let scratch = Scratch::new();
     let Some(device) = device(&scratch) else { return };
     let own = own(&scratch);

@@ -81,7 +81,7 @@ fn reports() -> usize {
 }
 
 #[test]
-fn rss_lies_between_what_the_kernel_says_before_and_after_while_a_program_grows() {
+fn rss_agrees_with_kernel_while_growing() {
     let reports = reports();
     for how in ["heap", "arena", "stack", "mapping"] {
         let outside = outside(how, reports);
@@ -91,7 +91,7 @@ fn rss_lies_between_what_the_kernel_says_before_and_after_while_a_program_grows(
 }
 
 #[test]
-fn the_terms_add_up_while_a_program_grows_and_shrinks_as_fast_as_it_can() {
+fn terms_add_up_under_fast_changes() {
     let reports = reports();
     let growing = Growing::start("wild");
     let least = growing.rss();
@@ -108,7 +108,7 @@ fn the_terms_add_up_while_a_program_grows_and_shrinks_as_fast_as_it_can() {
 }
 
 #[test]
-fn no_page_of_a_process_comes_in_by_being_looked_at() {
+fn looking_faults_in_no_page() {
     let scratch = Scratch::new();
     // Half of what it has allocated was never touched.
     let keeping = Keeping::start(&scratch, &["large", "64"], |command| {
@@ -124,7 +124,7 @@ fn no_page_of_a_process_comes_in_by_being_looked_at() {
 }
 
 #[test]
-fn the_memory_of_a_forked_child_is_its_parent_s_and_nothing_of_it_can_be_saved() {
+fn forked_memory_belongs_to_parent() {
     let scratch = Scratch::new();
     let script = "import os, time; held = [b'x' * (1 << 20) for _ in range(64)]; \
                   child = os.fork(); child and print('ready', child, flush=True); time.sleep(600)";

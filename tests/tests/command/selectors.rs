@@ -9,7 +9,7 @@ use std::fs;
 use std::time::Instant;
 
 #[test]
-fn a_name_sums_two_redis_servers_on_every_surface() {
+fn name_sums_servers_on_every_surface() {
     let redises = Redises::start();
     let (scratch, source) = (&redises.scratch, redises.source.as_str());
     let report = redises.json(&["report", source, "-n", "0", "--view", "top"]);
@@ -58,7 +58,7 @@ fn a_name_sums_two_redis_servers_on_every_surface() {
 }
 
 #[test]
-fn a_table_of_several_begins_with_a_row_for_each_or_has_a_block_for_each() {
+fn several_processes_get_rows_or_blocks() {
     let redises = Redises::start();
     let (scratch, source) = (&redises.scratch, redises.source.as_str());
     for command in ["report", "leaks"] {
@@ -90,7 +90,7 @@ fn a_table_of_several_begins_with_a_row_for_each_or_has_a_block_for_each() {
 }
 
 #[test]
-fn explain_and_trim_look_at_all_of_a_name_profiled_or_not() {
+fn explain_and_trim_include_unprofiled() {
     let redises = Redises::start();
     let (scratch, source) = (&redises.scratch, redises.source.as_str());
     let mut all = [redises.profiled.as_slice(), &[redises.plain]].concat();
@@ -110,7 +110,7 @@ fn explain_and_trim_look_at_all_of_a_name_profiled_or_not() {
 }
 
 #[test]
-fn of_several_the_advice_that_saves_most_comes_first_and_names_its_process() {
+fn largest_saving_comes_first() {
     let scratch = Scratch::new();
     // The second has more resident, of which a trim returns less.
     let processes =
@@ -127,7 +127,7 @@ fn of_several_the_advice_that_saves_most_comes_first_and_names_its_process() {
 }
 
 #[test]
-fn what_takes_one_lists_those_that_might_be_meant() {
+fn ambiguous_source_lists_candidates() {
     let redises = Redises::start();
     let (scratch, source) = (&redises.scratch, redises.source.as_str());
     let name = source.trim_start_matches("name:");
@@ -147,7 +147,7 @@ fn what_takes_one_lists_those_that_might_be_meant() {
 }
 
 #[test]
-fn of_a_tree_with_one_member_top_lists_who_comes_later() {
+fn top_lists_single_member_tree() {
     let redises = Redises::start();
     let mut top = ramson(&redises.scratch);
     top.args(["top", &format!("tree:{}", redises.profiled[0])]);
@@ -160,7 +160,7 @@ fn of_a_tree_with_one_member_top_lists_who_comes_later() {
 }
 
 #[test]
-fn the_tree_of_an_nginx_is_its_master_and_its_workers() {
+fn nginx_tree_has_master_and_workers() {
     let nginx = Nginx::start(shell);
     let report = json(&nginx.scratch, &["report", &nginx.tree(), "-n", "0"]);
     let members = pids(&report);
@@ -175,7 +175,7 @@ fn the_tree_of_an_nginx_is_its_master_and_its_workers() {
 }
 
 #[test]
-fn a_recorder_of_a_tree_follows_workers_that_come() {
+fn tree_recorder_follows_new_workers() {
     let nginx = Nginx::start(shell);
     let history = nginx.scratch.path("history.db");
     let mut record = ramson(&nginx.scratch);
@@ -213,7 +213,7 @@ fn a_recorder_of_a_tree_follows_workers_that_come() {
 }
 
 #[test]
-fn a_unit_is_found_by_its_name_and_by_the_path_of_its_group() {
+fn unit_is_found_by_cgroup() {
     let name = unique("ramson-test-");
     let group = Group::of_service(&name);
     let child = group.0.join("child");
@@ -250,7 +250,7 @@ fn a_unit_is_found_by_its_name_and_by_the_path_of_its_group() {
 }
 
 #[test]
-fn the_tree_of_a_postmaster_is_all_of_postgresql() {
+fn postmaster_tree_is_all_of_postgresql() {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let bin =
         versions.map(|entry| entry.path().join("bin")).find(|bin| bin.join("initdb").exists());

@@ -43,7 +43,7 @@ fn leaves(scratch: &Scratch, path: &Path, more: &[&str]) -> Vec<(String, f64)> {
 }
 
 #[test]
-fn libraries_and_wrappers_count_for_the_functions_that_called_them() {
+fn libraries_and_wrappers_count_for_callers() {
     let scratch = Scratch::new();
     let path = recorded(&scratch);
     let own = leaves(&scratch, &path, &[]);
@@ -63,7 +63,7 @@ fn libraries_and_wrappers_count_for_the_functions_that_called_them() {
 }
 
 #[test]
-fn the_first_rows_name_function_line_and_callers() {
+fn first_rows_name_function_and_callers() {
     let scratch = Scratch::new();
     let path = recorded(&scratch);
     let shown = say(&scratch, &["report", path.to_str().unwrap()]).good().text();
@@ -78,7 +78,7 @@ fn the_first_rows_name_function_line_and_callers() {
 }
 
 #[test]
-fn a_process_without_a_profile_shows_its_rss_and_what_to_do() {
+fn unprofiled_process_shows_rss_and_advice() {
     let scratch = Scratch::new();
     let sleeper = Running(Command::new("sleep").arg("1000").spawn().unwrap());
     let pid = sleeper.0.id().to_string();

@@ -46,7 +46,7 @@ fn read_all(paths: &[PathBuf]) -> Vec<Snapshot> {
 }
 
 #[test]
-fn children_without_number_stay_within_the_limit_and_in_the_totals() {
+fn many_children_stay_within_limit() {
     const CHILDREN: u64 = 1500;
     const LIMIT: u64 = 8 << 20;
     let few = Scratch::new();
@@ -116,7 +116,7 @@ fn summed(scratch: &Scratch) -> (Vec<PathBuf>, PathBuf) {
 }
 
 #[test]
-fn what_a_death_between_two_steps_left_counts_once() {
+fn interrupted_sum_counts_once() {
     let scratch = Scratch::new();
     let (singles, sum) = summed(&scratch);
     let directory = scratch.path("profiles");
@@ -151,7 +151,7 @@ fn what_a_death_between_two_steps_left_counts_once() {
 }
 
 #[test]
-fn a_list_of_many_asks_the_kernel_little_for_each() {
+fn long_list_needs_few_syscalls() {
     const FILES: u64 = 1000;
     const MOST_CALLS: u64 = 30;
     let scratch = Scratch::new();

@@ -8,7 +8,7 @@ use ramson_tests::servers::*;
 use ramson_tests::surveys::{Figures, Heap, PIECES, assert_covers};
 
 #[test]
-fn the_truth_is_in_the_intervals_of_heaps_of_all_kinds() {
+fn survey_intervals_cover_walked_figures() {
     // At least 17 of 20 intervals at 95 % contain the truth in 98.4 % of all draws of heaps, and in these.
     const HEAPS: u64 = 20;
     let mut covered = [0; 3];
@@ -27,7 +27,7 @@ fn the_truth_is_in_the_intervals_of_heaps_of_all_kinds() {
 }
 
 #[test]
-fn the_more_is_read_the_narrower_the_interval_and_all_of_it_is_the_truth() {
+fn reading_more_narrows_the_interval() {
     let heap = Heap::start(5100, 150, 160);
     let truth = Figures::of(&heap.read(Effort::Exact));
     let widths = [256, 1024, usize::MAX].map(|pieces| {
@@ -40,7 +40,7 @@ fn the_more_is_read_the_narrower_the_interval_and_all_of_it_is_the_truth() {
 }
 
 #[test]
-fn what_a_trim_returns_is_what_was_predicted() {
+fn survey_predicts_trim() {
     for seed in 5201..5207 {
         let mut heap = Heap::start(seed, 16, 48);
         let walked = Figures::of(&heap.read(Effort::Exact));
@@ -55,7 +55,7 @@ fn what_a_trim_returns_is_what_was_predicted() {
 }
 
 #[test]
-fn explain_says_how_much_it_read_and_how_certain_each_figure_is() {
+fn explain_states_reading_and_certainty() {
     let scratch = Scratch::new();
     let heap = Heap::start(5300, 150, 160);
     let json = explain_with(&scratch, heap.pid(), &[]);
@@ -77,7 +77,7 @@ fn explain_says_how_much_it_read_and_how_certain_each_figure_is() {
 }
 
 #[test]
-fn the_settings_of_malloc_make_no_difference() {
+fn malloc_settings_keep_survey_right() {
     for setting in [
         "hugetlb=1",
         "hugetlb=2",

@@ -36,7 +36,7 @@ fn report(scratch: &Scratch, cache: &str, arguments: &[&str]) -> String {
 const PUT: &str = "storage::Shelf<std::__cxx11::basic_string<char";
 
 #[test]
-fn a_symbolized_profile_is_read_alike_where_its_binaries_are_not() {
+fn symbolized_profile_needs_no_binaries() {
     let scratch = Scratch::new();
     let (program, profile) = recorded(&scratch);
     let (profile, carrying) = (profile.to_str().unwrap(), scratch.path("carrying"));
@@ -59,7 +59,7 @@ fn a_symbolized_profile_is_read_alike_where_its_binaries_are_not() {
 }
 
 #[test]
-fn symbolize_keeps_the_mode_and_replaces_nothing_unasked() {
+fn symbolize_keeps_mode_and_files() {
     use std::os::unix::fs::PermissionsExt;
     let scratch = Scratch::new();
     let (_, profile) = recorded(&scratch);
@@ -76,7 +76,7 @@ fn symbolize_keeps_the_mode_and_replaces_nothing_unasked() {
 }
 
 #[test]
-fn a_binary_is_found_in_a_copy_of_its_machine_s_root_directory() {
+fn binary_is_found_in_sysroot() {
     let scratch = Scratch::new();
     let (program, profile) = recorded(&scratch);
     let profile = profile.to_str().unwrap();
@@ -90,7 +90,7 @@ fn a_binary_is_found_in_a_copy_of_its_machine_s_root_directory() {
 }
 
 #[test]
-fn a_binary_without_a_build_id_is_read_as_it_is_mapped_and_not_what_has_its_name_now() {
+fn mapped_binary_wins_without_build_id() {
     let scratch = Scratch::new();
     let code = "#include <stdlib.h>\n#include <stdio.h>\n#include <unistd.h>\nvoid *volatile kept;\n\
         __attribute__((noinline)) void ALLOCATE(void) { kept = malloc(1000); }\n\
@@ -115,7 +115,7 @@ fn a_binary_without_a_build_id_is_read_as_it_is_mapped_and_not_what_has_its_name
 }
 
 #[test]
-fn names_are_shown_in_full_short_or_as_the_linker_has_them() {
+fn demangle_option_shapes_names() {
     let scratch = Scratch::new();
     let (_, profile) = recorded(&scratch);
     let profile = profile.to_str().unwrap();
@@ -131,7 +131,7 @@ fn names_are_shown_in_full_short_or_as_the_linker_has_them() {
 }
 
 #[test]
-fn a_pprof_file_without_names_gets_them() {
+fn nameless_pprof_gets_names() {
     let scratch = Scratch::new();
     let (program, profile) = recorded(&scratch);
     let (profile, hidden) = (profile.to_str().unwrap(), scratch.path("hidden"));
@@ -181,7 +181,7 @@ impl Drop for Map {
 }
 
 #[test]
-fn functions_that_node_compiled_have_names_while_it_runs_and_afterwards() {
+fn node_functions_keep_names_after_exit() {
     let scratch = Scratch::new();
     let profile = scratch.path("node.ramson");
     let profile = profile.to_str().unwrap();
@@ -237,7 +237,7 @@ fn functions_that_java_compiled_have_names() {
 }
 
 #[test]
-fn a_map_of_another_user_or_another_process_names_nothing_and_the_remedy_is_said() {
+fn foreign_or_stale_map_is_ignored() {
     let scratch = Scratch::new();
     let profile = scratch.path("node.ramson");
     let profile = profile.to_str().unwrap();

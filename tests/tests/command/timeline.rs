@@ -19,7 +19,7 @@ fn recorded() -> Recorded {
 }
 
 #[test]
-fn the_chart_comes_first_on_a_terminal_fits_it_and_is_left_out_elsewhere() {
+fn chart_appears_on_terminals_only() {
     let recorded = recorded();
     let plain = recorded.good("timeline PID");
     assert!(!plain.contains(['█', '│', '▲']), "{plain}");
@@ -40,7 +40,7 @@ fn the_chart_comes_first_on_a_terminal_fits_it_and_is_left_out_elsewhere() {
 }
 
 #[test]
-fn a_row_says_what_sets_it_apart_and_not_that_it_was_time() {
+fn timeline_rows_say_their_reason() {
     let recorded = recorded();
     let text = recorded.good("timeline PID -n 0");
     assert!(!text.contains("clock") && !text.contains("rss-peak"), "{text}");
@@ -62,7 +62,7 @@ fn a_row_says_what_sets_it_apart_and_not_that_it_was_time() {
 }
 
 #[test]
-fn a_series_is_exported_as_a_picture_and_as_the_same_numbers() {
+fn series_exports_as_svg_and_csv() {
     let recorded = recorded();
     let svg = recorded.good("export PID -f svg --view timeline");
     assert!(svg.starts_with("<svg xmlns=") && svg.contains("class=\"live\""), "{svg:.500}");
@@ -76,7 +76,7 @@ fn a_series_is_exported_as_a_picture_and_as_the_same_numbers() {
 }
 
 #[test]
-fn a_moment_has_what_the_allocator_had_free_then() {
+fn moment_knows_free_allocator_memory() {
     let recorded = recorded();
     let mut moved = Command::new("kill");
     assert!(moved.args(["-STOP", &recorded.pid.to_string()]).status().unwrap().success());
@@ -126,7 +126,7 @@ fn parsed(text: &str) -> Vec<(String, f64, bool)> {
 }
 
 #[test]
-fn prometheus_reads_the_totals_of_now_and_of_a_history() {
+fn prometheus_reads_totals_and_history() {
     let recorded = recorded();
     let now = parsed(&recorded.good("export PID -f openmetrics"));
     let names: Vec<&str> = now.iter().map(|(name, ..)| name.as_str()).collect();

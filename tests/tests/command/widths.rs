@@ -33,7 +33,7 @@ fn words(line: &str) -> String {
 }
 
 #[test]
-fn a_dead_program_s_tables_fit_and_name_its_function() {
+fn dead_program_tables_fit_width() {
     let scratch = Scratch::new();
     let (path, program) = (scratch.path("profiles/7-8.ramson"), program("widths.cc"));
     scratch.open_directory("profiles");
@@ -76,7 +76,7 @@ fn a_dead_program_s_tables_fit_and_name_its_function() {
 }
 
 #[test]
-fn a_running_program_s_tables_fit_and_name_its_function() {
+fn running_program_tables_fit_width() {
     let scratch = Scratch::new();
     let (log, program) = (scratch.path("log"), program("widths.cc"));
     let mut command = ramson(&scratch);

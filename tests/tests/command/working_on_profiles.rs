@@ -64,7 +64,7 @@ fn flats(report: &Json) -> BTreeMap<String, i64> {
 }
 
 #[test]
-fn filters_choose_what_a_report_counts_and_percentages_stay_those_of_all() {
+fn filters_keep_percentages_of_all() {
     let scratch = Scratch::new();
     let path = profile(&scratch, &keeps(&scratch, 0), "out", "1");
     let report = |more: &[&str]| {
@@ -100,7 +100,7 @@ fn filters_choose_what_a_report_counts_and_percentages_stay_those_of_all() {
 }
 
 #[test]
-fn every_view_has_a_table_and_an_object_of_its_own() {
+fn every_view_has_table_and_object() {
     let scratch = Scratch::new();
     let path = profile(&scratch, &keeps(&scratch, 0), "out", "1");
     for (view, kind, heading) in [
@@ -136,7 +136,7 @@ fn every_view_has_a_table_and_an_object_of_its_own() {
 }
 
 #[test]
-fn a_filter_that_leaves_nothing_says_so_and_what_there_is() {
+fn empty_filter_result_says_so() {
     let scratch = Scratch::new();
     let path = profile(&scratch, &keeps(&scratch, 0), "out", "1");
     for (flag, value, status, part) in [
@@ -161,7 +161,7 @@ fn a_filter_that_leaves_nothing_says_so_and_what_there_is() {
 }
 
 #[test]
-fn a_difference_shows_what_grew_and_trips_only_on_growth() {
+fn diff_trips_only_on_growth() {
     let scratch = Scratch::new();
     let old = profile(&scratch, &keeps(&scratch, 0), "old", "1");
     let new = profile(&scratch, &keeps(&scratch, 1), "new", "1");
@@ -194,7 +194,7 @@ fn a_difference_shows_what_grew_and_trips_only_on_growth() {
 }
 
 #[test]
-fn two_snapshots_of_one_process_are_compared_without_the_error_of_what_lives_in_both() {
+fn same_process_diff_cancels_common_error() {
     let scratch = Scratch::new();
     let script = "import sys, time\nkept = [bytearray(3000) for i in range(20000)]\n\
         print('up', flush=True)\nsys.stdin.readline()\nmore = [bytearray(30000) for i in range(20)]\n\
@@ -264,7 +264,7 @@ fn with_files(rows: BTreeMap<String, (i64, i64)>) -> BTreeMap<String, (i64, i64)
 }
 
 #[test]
-fn what_we_export_has_the_same_numbers_in_pprof_under_the_same_filters() {
+fn exports_match_pprof_under_filters() {
     let scratch = Scratch::new();
     let old = profile(&scratch, &keeps(&scratch, 0), "old", "1");
     let new = profile(&scratch, &keeps(&scratch, 2), "new", "1");

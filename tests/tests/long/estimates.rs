@@ -48,7 +48,7 @@ fn runs() -> &'static Runs {
 }
 
 #[test]
-fn the_mean_of_many_runs_is_the_truth_within_four_standard_errors() {
+fn mean_estimate_is_the_truth() {
     let runs = runs();
     for (index, name) in ESTIMATES.iter().enumerate() {
         let values: Vec<Estimate> = runs.estimates.iter().map(|run| run[index]).collect();
@@ -68,7 +68,7 @@ fn the_mean_of_many_runs_is_the_truth_within_four_standard_errors() {
 }
 
 #[test]
-fn the_interval_of_95_percent_covers_the_truth_in_at_least_85_of_100_runs() {
+fn confidence_intervals_cover_the_truth() {
     let runs = runs();
     for (index, name) in ESTIMATES.iter().enumerate() {
         let covers = |run: &&[Estimate; 4]| {
@@ -84,7 +84,7 @@ fn the_interval_of_95_percent_covers_the_truth_in_at_least_85_of_100_runs() {
 }
 
 #[test]
-fn allocated_minus_freed_is_live_at_rest() {
+fn allocated_minus_freed_is_live() {
     for snapshot in &runs().snapshots {
         let all = total(snapshot);
         assert_eq!(all.alloc_objects - all.freed_objects, all.live_objects);

@@ -46,7 +46,7 @@ impl Errors {
 }
 
 #[test]
-fn estimates_are_unbiased_while_the_interval_rises_and_falls() {
+fn estimates_are_unbiased_while_governed() {
     let mut errors = [const { Errors { all: Vec::new(), covered: 0, truth: 0.0 } }; 4];
     while !errors.iter().all(Errors::is_known) {
         let finished = governed("mixture").succeed();

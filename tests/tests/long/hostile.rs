@@ -4,7 +4,7 @@ use ramson_tests::hostile::{Allocator, Interval, Known, Matrix, Outcome, Program
 use std::path::Path;
 
 #[test]
-fn the_representative_hostile_programs_do_the_same_under_ramson_as_without() {
+fn representative_programs_pass_under_ramson() {
     let mut programs = programs().unwrap();
     programs.retain(|program| program.is_representative);
     assert!(!programs.is_empty());
@@ -14,7 +14,7 @@ fn the_representative_hostile_programs_do_the_same_under_ramson_as_without() {
 }
 
 #[test]
-fn cells_that_cannot_pass_are_of_programs_that_exist() {
+fn known_cells_name_existing_programs() {
     let programs = programs().unwrap();
     for name in Known::read().unwrap().programs() {
         let is_there = |program: &Program| program.name == name;
@@ -29,7 +29,7 @@ fn cells_that_cannot_pass_are_of_programs_that_exist() {
 const NOTHING_KNOWN: &str = "## Cells with nothing to compare\n\n## Cells that cannot pass\n";
 
 #[test]
-fn what_a_program_leaves_out_is_told_in_the_docs() {
+fn omitted_allocators_are_documented() {
     let known = Known::read().unwrap();
     for program in programs().unwrap() {
         for allocator in Allocator::ALL {
@@ -57,7 +57,7 @@ fn matrix_of(way: &str, known: &str) -> Matrix {
 }
 
 #[test]
-fn a_program_that_was_not_recorded_fails_its_cell() {
+fn unrecorded_program_fails_its_cell() {
     for (name, must_fail) in [("notices", false), ("nobody", true)] {
         let mut program = notices("nothing");
         program.recorded.push(name.to_owned());
@@ -70,7 +70,7 @@ fn a_program_that_was_not_recorded_fails_its_cell() {
 }
 
 #[test]
-fn no_table_excuses_a_program_that_does_not_do_what_it_is_there_for() {
+fn broken_program_is_never_excused() {
     let mut program = notices("nothing");
     program.environment.push(("PLAIN".to_owned(), "hangs".to_owned()));
     for table in ["## Cells that cannot pass\n", "## Cells with nothing to compare\n"] {
@@ -84,7 +84,7 @@ fn no_table_excuses_a_program_that_does_not_do_what_it_is_there_for() {
 }
 
 #[test]
-fn whatever_a_program_does_otherwise_under_ramson_fails_its_cells() {
+fn different_behaviour_fails_its_cells() {
     for way in ["stdout", "stderr", "status", "signal", "hang"] {
         let matrix = matrix_of(way, NOTHING_KNOWN);
         let all_fail = matrix.cells.iter().all(|cell| matches!(cell.outcome, Outcome::Failed(_)));
@@ -104,7 +104,7 @@ fn a_damaged_profile_fails_its_cell() {
 }
 
 #[test]
-fn a_known_cell_counts_apart_and_fails_if_it_passes() {
+fn known_cell_fails_if_it_passes() {
     let known =
         format!("{NOTHING_KNOWN}| p | a | i | r |\n|-|-|-|-|\n| notices | any | any | so |");
     let outcomes = |way| matrix_of(way, &known).cells.into_iter().map(|cell| cell.outcome);

@@ -64,7 +64,7 @@ fn verdicts(object: &Json) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_dead_program_s_stacks_are_told_apart_by_their_truth() {
+fn dead_program_verdicts_are_right() {
     let scratch = Scratch::new();
     let path = dead(&scratch);
     let object = suspects(&scratch, &[&path]);
@@ -108,7 +108,7 @@ fn a_dead_program_s_stacks_are_told_apart_by_their_truth() {
 }
 
 #[test]
-fn gates_trip_on_growth_only_and_what_is_known_is_hidden() {
+fn leak_gate_trips_on_growth_only() {
     let scratch = Scratch::new();
     let path = dead(&scratch);
     let known = scratch.file("known", "# a list\nleak:^site_reachable$\nleak:*suspects.c\n");
@@ -146,7 +146,7 @@ fn gates_trip_on_growth_only_and_what_is_known_is_hidden() {
 }
 
 #[test]
-fn growth_is_measured_over_a_window_and_since_a_mark() {
+fn growth_covers_window_or_mark() {
     let scratch = Scratch::new();
     let running = start(&scratch);
     let path = scratch.path("live.ramson");

@@ -13,7 +13,7 @@ const LEAST_PRECISION: f64 = 0.95;
 const LEAST_RECALL: f64 = 0.9;
 
 #[test]
-fn leaks_are_told_from_what_has_shown_that_it_is_none() {
+fn labelled_leaks_meet_precision_and_recall() {
     let (mut leaks, mut right, mut wrong, mut missed) = (0, 0, Vec::new(), Vec::new());
     for (index, program) in PROGRAMS.iter().enumerate().step_by(PART) {
         let mut run = Labelled::new(program, index as u64, INTERVAL_BYTES);

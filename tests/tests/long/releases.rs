@@ -27,7 +27,7 @@ fn keeping(scratch: &Scratch, release: &Release, arguments: &[&str]) -> Keeping 
 }
 
 #[test]
-fn other_versions_of_glibc_keep_the_same_books() {
+fn every_known_glibc_can_be_explained() {
     let scratch = Scratch::new();
     for release in known() {
         for arguments in [
@@ -54,7 +54,7 @@ fn other_versions_of_glibc_keep_the_same_books() {
 }
 
 #[test]
-fn a_version_that_nobody_knows_yet_is_refused_by_name() {
+fn unknown_glibc_is_refused_by_name() {
     let scratch = Scratch::new();
     // One that says it is another.
     let release = Release::of("newest");
@@ -77,7 +77,7 @@ fn a_version_that_nobody_knows_yet_is_refused_by_name() {
 }
 
 #[test]
-fn thread_caches_are_found_in_a_survey_wherever_they_lie() {
+fn survey_finds_every_thread_cache() {
     let scratch = Scratch::new();
     for release in known() {
         for arguments in [&["survivors", "72"][..], &["arenas", "72", "2"]] {
@@ -93,7 +93,7 @@ fn thread_caches_are_found_in_a_survey_wherever_they_lie() {
 }
 
 #[test]
-fn large_blocks_in_a_thread_cache_are_kept_memory_as_far_as_they_are_resident() {
+fn large_cached_blocks_count_if_resident() {
     let scratch = Scratch::new();
     for release in known().filter(|release| release.minor() >= FIRST_WITHOUT_FASTBINS) {
         let program = release.program("keeps.c");
@@ -115,7 +115,7 @@ fn large_blocks_in_a_thread_cache_are_kept_memory_as_far_as_they_are_resident() 
 }
 
 #[test]
-fn blocks_that_were_mapped_and_grew_are_found_whatever_glibc_has_counted() {
+fn grown_mapped_blocks_are_found() {
     let scratch = Scratch::new();
     for release in known() {
         for (how, blocks) in [("on", 1.0), ("off", 0.0)] {
@@ -136,7 +136,7 @@ fn blocks_that_were_mapped_and_grew_are_found_whatever_glibc_has_counted() {
 }
 
 #[test]
-fn a_program_with_any_known_version_is_attached_to_and_works_as_before() {
+fn every_known_glibc_can_be_attached() {
     let scratch = Scratch::new();
     for release in known() {
         let mut waiting = Waiting::start_program(release.program("waits.c"), "poll", |_| {});
@@ -154,7 +154,7 @@ fn a_program_with_any_known_version_is_attached_to_and_works_as_before() {
 }
 
 #[test]
-fn threads_that_wait_and_threads_that_compute_are_borrowed_for_a_trim() {
+fn every_known_glibc_can_be_trimmed() {
     let scratch = Scratch::new();
     for release in known() {
         let program = release.program("waits.c");
@@ -180,7 +180,7 @@ fn threads_that_wait_and_threads_that_compute_are_borrowed_for_a_trim() {
 }
 
 #[test]
-fn the_library_counts_every_function_of_the_family_where_it_was_called() {
+fn every_glibc_counts_malloc_family() {
     let one_of_two = |size| Site::exactly(2, 1, size);
     let expected = [
         ("site_malloc", one_of_two(1001)),
@@ -207,7 +207,7 @@ fn the_library_counts_every_function_of_the_family_where_it_was_called() {
 }
 
 #[test]
-fn a_coroutine_beside_a_guard_that_no_mapping_shows_is_walked_without_a_fault() {
+fn hidden_stack_guard_causes_no_fault() {
     for release in RELEASES.map(Release::of) {
         let beside = release.program("beside.c");
         // Under a filter the library asks nobody whether memory can be read.
@@ -220,7 +220,7 @@ fn a_coroutine_beside_a_guard_that_no_mapping_shows_is_walked_without_a_fault() 
 }
 
 #[test]
-fn other_versions_of_glibc_are_surveyed_as_this_one() {
+fn every_known_glibc_can_be_surveyed() {
     for release in known() {
         for seed in [5501, 5502, 5503] {
             let heap = Heap::start_program(release.program("heaps.c"), seed, (16, 48), |_| {});

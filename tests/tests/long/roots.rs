@@ -131,7 +131,7 @@ fn assert_unnamed(report: &str, why: &str) {
 }
 
 #[test]
-fn names_come_from_the_root_directory_of_the_program_while_it_runs_and_afterwards() {
+fn names_come_from_program_root() {
     for how in WAYS {
         let mut contained = Contained::alone(how);
         let pid = contained.pid().to_string();
@@ -161,7 +161,7 @@ fn names_come_from_the_root_directory_of_the_program_while_it_runs_and_afterward
 }
 
 #[test]
-fn no_root_directory_is_noted_in_a_file_of_another_user_than_the_process_s() {
+fn foreign_profile_gets_no_root_note() {
     let scratch = Scratch::new();
     let mut honest = clean(program("exits.c"));
     let directory = scratch.open_directory("honest");
@@ -182,7 +182,7 @@ fn no_root_directory_is_noted_in_a_file_of_another_user_than_the_process_s() {
 }
 
 #[test]
-fn a_profile_that_was_never_read_meanwhile_tells_its_root_directory_by_its_usual_place_or_not_at_all()
+fn unread_profile_finds_root_by_place()
  {
     let mut contained = Contained::alone("chroot");
     let moved = contained.end();
@@ -195,7 +195,7 @@ fn a_profile_that_was_never_read_meanwhile_tells_its_root_directory_by_its_usual
 }
 
 #[test]
-fn run_notes_the_root_directories_of_its_tree_and_puts_the_names_into_their_profiles() {
+fn run_notes_roots_of_its_tree() {
     for how in WAYS {
         let mut contained = Contained::start(how, |scratch, command| {
             let mut run = ramson(scratch);
@@ -215,7 +215,7 @@ fn run_notes_the_root_directories_of_its_tree_and_puts_the_names_into_their_prof
 }
 
 #[test]
-fn run_puts_the_names_into_the_profile_of_its_program_in_another_root_directory() {
+fn run_names_its_chrooted_program() {
     let mut contained = Contained::start("chroot", |scratch, command| {
         let mut run = ramson(scratch);
         run.args(["run", "--interval", "64K", "--"]);
@@ -230,7 +230,7 @@ fn run_puts_the_names_into_the_profile_of_its_program_in_another_root_directory(
 }
 
 #[test]
-fn record_notes_the_root_directories_of_what_it_follows_in_profiles_and_in_its_history() {
+fn recorder_notes_followed_roots() {
     let mut contained = Contained::alone("pivot");
     let mut record = ramson(&contained.scratch);
     let history = contained.scratch.path("history.db");

@@ -86,7 +86,7 @@ impl Drop for SlowServer {
 const CLIENT_PATIENCE: Duration = Duration::from_secs(65);
 
 #[test]
-fn a_profile_whose_names_take_too_long_comes_without_them_and_has_them_later() {
+fn slow_names_do_not_delay_profile() {
     let scratch = Scratch::new();
     let profile = dead_redis(&scratch);
     let slow = SlowServer::start();

@@ -42,7 +42,7 @@ fn difference(written: &Step, now: &Step) -> String {
 }
 
 #[test]
-fn the_redis_tutorial_and_the_readme_show_what_ramson_prints() {
+fn redis_tutorial_and_readme_match_output() {
     check("redis.md");
     let redis = pieces(&fs::read_to_string(directory().join("redis.md")).unwrap());
     let path = directory().join("../../README.md");
@@ -60,32 +60,32 @@ fn the_redis_tutorial_and_the_readme_show_what_ramson_prints() {
 }
 
 #[test]
-fn the_tutorial_of_a_leaking_cxx_server_shows_what_ramson_prints() {
+fn cxx_tutorial_matches_output() {
     check("cxx-server.md");
 }
 
 #[test]
-fn the_rust_tutorial_shows_what_ramson_prints() {
+fn rust_tutorial_matches_output() {
     check("rust.md");
 }
 
 #[test]
-fn the_python_tutorial_shows_what_ramson_prints() {
+fn python_tutorial_matches_output() {
     check("python.md");
 }
 
 #[test]
-fn the_node_tutorial_shows_what_ramson_prints() {
+fn node_tutorial_matches_output() {
     check("node.md");
 }
 
 #[test]
-fn the_tutorial_of_a_memory_limit_shows_what_ramson_prints() {
+fn memory_limit_tutorial_matches_output() {
     check("memory-limit.md");
 }
 
 #[test]
-fn each_page_but_the_index_is_checked() {
+fn every_tutorial_page_is_checked() {
     let source = include_str!("tutorials.rs");
     for entry in fs::read_dir(directory()).unwrap().flatten() {
         let name = entry.file_name().into_string().unwrap();
@@ -110,7 +110,7 @@ fn a_page_is_its_pieces() {
 }
 
 #[test]
-fn commands_share_a_shell_and_see_no_other_processes() {
+fn tutorial_commands_share_one_shell() {
     let written = pieces(
         "```console\n$ sleep 600 & name=$!\n$ ps -o pid= -p $name | wc -l\n$ ls /var/tmp /tmp\n$ pwd; ps -e | grep -c cargo\n```\n",
     );
@@ -123,7 +123,7 @@ fn commands_share_a_shell_and_see_no_other_processes() {
 #[should_panic(
     expected = "until grep -qs ready server.log; do sleep 0.1; done: waited in vain\nserver.log:\nout of memory"
 )]
-fn a_wait_in_vain_shows_the_log() {
+fn vain_wait_shows_the_log() {
     let written = pieces(
         "```console\n$ echo out of memory > server.log\n$ until grep -qs ready server.log; do sleep 0.1; done\n```\n",
     );
@@ -131,7 +131,7 @@ fn a_wait_in_vain_shows_the_log() {
 }
 
 #[test]
-fn numbers_are_masked_and_words_are_not() {
+fn comparison_masks_numbers_not_words() {
     let same = [
         (
             "76.5 MiB   70.9%    ±16 %  197,653  1.0 s  a ← b ← c ← d",
@@ -181,7 +181,7 @@ fn numbers_are_masked_and_words_are_not() {
 }
 
 #[test]
-fn of_the_rss_line_the_large_terms_are_compared() {
+fn only_large_rss_terms_are_compared() {
     let written = "RSS 100 MiB = live 80.0 MiB (±12 %) + free in malloc 15.0 MiB + stacks 60.0 KiB\n  + kernel 4 KiB\n";
     let now = "RSS 90.0 MiB = live 70.0 MiB (±1 %) + free in malloc 1.0 MiB\n";
     assert!(is_same(written, now));

@@ -68,17 +68,17 @@ fn sixty_four_threads_on_few_processors() {
 }
 
 #[test]
-fn two_hundred_and_fifty_six_threads_on_few_processors() {
+fn hundreds_of_threads_on_few_processors() {
     grow(256, 256, "64K");
 }
 
 #[test]
-fn sixty_four_threads_where_everything_is_a_sample() {
+fn sixty_four_threads_with_everything_sampled() {
     grow(64, 32, "1");
 }
 
 #[test]
-fn a_redis_server_with_fifty_clients_that_pipeline() {
+fn redis_with_fifty_pipelining_clients() {
     let scratch = Scratch::new();
     let server = redis(&scratch, "busy-redis", "socket", 20_000, true);
     let mut clients = clean(installed("redis-benchmark", "redis-tools"));

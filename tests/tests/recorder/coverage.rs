@@ -54,7 +54,7 @@ fn compile(scratch: &Scratch, options: &[&str]) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_pool_made_by_mmap_is_told() {
+fn mmap_pool_is_reported() {
     let scratch = Scratch::new();
     let running = start(&scratch, compile(&scratch, &[]), &[]);
     let reason = "mapped by a pool or an allocator of the program's own";
@@ -62,7 +62,7 @@ fn a_pool_made_by_mmap_is_told() {
 }
 
 #[test]
-fn an_allocator_in_the_executable_is_told() {
+fn allocator_in_executable_is_reported() {
     let scratch = Scratch::new();
     let running = start(&scratch, compile(&scratch, &["-DSTATIC_ALLOCATOR"]), &[]);
     let reason = "jemalloc is linked into the executable, where ramson has no hooks";
@@ -70,7 +70,7 @@ fn an_allocator_in_the_executable_is_told() {
 }
 
 #[test]
-fn an_allocator_inside_of_a_library_is_named_with_it() {
+fn allocator_in_library_is_named() {
     let scratch = Scratch::new();
     let library = scratch.path("libframes.so");
     let mut gcc = Command::new(installed("gcc", "gcc"));
@@ -82,7 +82,7 @@ fn an_allocator_inside_of_a_library_is_named_with_it() {
 }
 
 #[test]
-fn the_heap_of_a_go_program_is_told() {
+fn go_heap_is_reported() {
     let scratch = Scratch::new();
     let program = scratch.path("unseen");
     let mut go = clean(installed("go", "golang-go"));
@@ -92,7 +92,7 @@ fn the_heap_of_a_go_program_is_told() {
 }
 
 #[test]
-fn the_heap_of_a_java_program_is_told() {
+fn java_heap_is_reported() {
     let scratch = Scratch::new();
     let mut javac = clean(installed("javac", "default-jdk-headless"));
     finish(javac.arg("-d").arg(scratch.path("")).arg(real("Unseen.java"))).good();
@@ -108,7 +108,7 @@ fn the_heap_of_a_java_program_is_told() {
 }
 
 #[test]
-fn a_redis_whose_heap_is_seen_needs_no_word() {
+fn fully_seen_redis_gets_no_remark() {
     let scratch = Scratch::new();
     let socket = scratch.path("redis.sock");
     let mut command = clean(installed("redis-server", "redis-server"));
@@ -130,7 +130,7 @@ fn a_redis_whose_heap_is_seen_needs_no_word() {
 }
 
 #[test]
-fn a_static_program_that_runs_is_told_to_be_one() {
+fn running_static_program_is_reported() {
     let scratch = Scratch::new();
     let program = compile(&scratch, &["-static"]);
     let log = scratch.path("log");

@@ -87,7 +87,7 @@ fn reserved(snapshot: &Snapshot) -> u64 {
 }
 
 #[test]
-fn every_corner_is_counted_exactly_at_every_interval() {
+fn every_interval_counts_corners_exactly() {
     for interval in ["1", "512K", "1G"] {
         let (run, program) = run("corners");
         let finished = run.env("RAMSON_INTERVAL", interval).succeed();
@@ -101,13 +101,13 @@ fn every_corner_is_counted_exactly_at_every_interval() {
 }
 
 #[test]
-fn the_program_itself_sees_no_difference_without_the_library() {
+fn extents_program_passes_without_library() {
     let (run, _) = run("corners");
     run.without("LD_PRELOAD").succeed();
 }
 
 #[test]
-fn what_an_allocator_maps_for_itself_is_not_counted_again() {
+fn allocator_mappings_are_not_counted_twice() {
     for (allocator, library) in [
         ("libjemalloc.so.2", "/libjemalloc"),
         ("libtcmalloc.so.4", "/libtcmalloc"),
@@ -135,7 +135,7 @@ fn caller(snapshot: &Snapshot, stack: usize) -> &str {
 }
 
 #[test]
-fn what_the_kernel_refuses_to_unmap_is_still_there() {
+fn refused_unmap_keeps_the_extent() {
     let (run, program) = run("refused");
     let finished = run.env("RAMSON_INTERVAL", "1024T").succeed();
     let found = &sites(&finished.snapshot(), &program)["site_refused"];
@@ -143,7 +143,7 @@ fn what_the_kernel_refuses_to_unmap_is_still_there() {
 }
 
 #[test]
-fn more_extents_than_the_table_has_room_for_are_counted_as_dropped() {
+fn full_extent_table_counts_drops() {
     let (run, program) = run("many");
     let finished = run.env("RAMSON_MAX_FILE", "2M").succeed();
     let snapshot = finished.snapshot();
@@ -157,7 +157,7 @@ fn more_extents_than_the_table_has_room_for_are_counted_as_dropped() {
 }
 
 #[test]
-fn extents_of_a_signal_handler_leave_the_profile_exact() {
+fn signal_handler_extents_stay_exact() {
     let (run, program) = run("interrupted");
     let finished = run.succeed();
     let found = sites(&finished.snapshot(), &program);
@@ -170,14 +170,14 @@ fn extents_of_a_signal_handler_leave_the_profile_exact() {
 }
 
 #[test]
-fn what_a_vforked_child_unmaps_is_gone_for_its_parent_too() {
+fn vforked_child_unmaps_for_its_parent() {
     let (run, program) = run("vfork");
     let found = sites(&run.succeed().snapshot(), &program)["site_vfork"].clone();
     assert_eq!(found, site([1, 4 * MIB], [0, MIB], [1, 3 * MIB]));
 }
 
 #[test]
-fn a_forked_child_has_its_own_extents_and_the_parent_s_stay() {
+fn forked_child_has_its_own_extents() {
     let (run, program) = run("fork");
     let finished = run.succeed();
     let parent = sites(&finished.snapshot(), &program)["site_fork"].clone();
@@ -189,7 +189,7 @@ fn a_forked_child_has_its_own_extents_and_the_parent_s_stay() {
 }
 
 #[test]
-fn threads_that_map_and_unmap_at_the_same_addresses_are_counted_exactly() {
+fn threads_reusing_addresses_are_counted_exactly() {
     let (run, program) = run("threads");
     let finished = run.succeed();
     let found = sites(&finished.snapshot(), &program)["site_threads"].clone();

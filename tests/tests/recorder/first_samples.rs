@@ -48,16 +48,16 @@ fn runs(threads: u32) {
 }
 
 #[test]
-fn one_thread_s_first_samples_are_all_there() {
+fn first_samples_of_one_thread() {
     runs(1);
 }
 
 #[test]
-fn four_threads_first_samples_are_all_there() {
+fn first_samples_of_four_threads() {
     runs(4);
 }
 
 #[test]
-fn sixty_four_threads_first_samples_are_all_there() {
+fn first_samples_of_sixty_four_threads() {
     runs(64);
 }

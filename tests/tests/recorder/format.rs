@@ -118,7 +118,7 @@ fn told<'a>(snapshot: &'a Snapshot, sample: &LiveSample) -> Told<'a> {
 }
 
 #[test]
-fn a_profile_cut_anywhere_in_its_header_is_refused_or_empty() {
+fn cut_header_is_refused_or_empty() {
     let whole = whole();
     for cut in 0..=PAGE_BYTES as usize {
         match read_bytes(&whole.bytes[..cut]) {
@@ -137,7 +137,7 @@ fn a_profile_cut_anywhere_in_its_header_is_refused_or_empty() {
 }
 
 #[test]
-fn a_profile_cut_at_any_byte_yields_every_committed_record() {
+fn cut_profile_yields_every_committed_record() {
     let whole = whole();
     let (live, stacks) = (whole.live_ends(), whole.stack_ends());
     let mappings = whole.region(RegionKind::Mappings).0;
@@ -171,7 +171,7 @@ fn a_profile_cut_at_any_byte_yields_every_committed_record() {
 }
 
 #[test]
-fn no_flipped_bit_of_the_header_makes_a_sample_that_was_not_there() {
+fn flipped_header_bit_invents_no_sample() {
     let whole = small();
     let known: HashSet<_> = whole.snapshot.live.iter().map(without_stack).collect();
     let mut bytes = whole.bytes.clone();
@@ -204,7 +204,7 @@ fn without_stack(sample: &LiveSample) -> (u64, u64, u64, u64, u32) {
 }
 
 #[test]
-fn no_flipped_bit_elsewhere_makes_a_sample_or_a_stack_that_was_not_there() {
+fn flipped_record_bit_invents_nothing() {
     let whole = small();
     let known: HashSet<Told> =
         whole.snapshot.live.iter().map(|sample| told(&whole.snapshot, sample)).collect();
@@ -244,7 +244,7 @@ fn no_flipped_bit_elsewhere_makes_a_sample_or_a_stack_that_was_not_there() {
 }
 
 #[test]
-fn a_flipped_bit_of_a_live_sample_always_rejects_it() {
+fn flipped_live_sample_is_rejected() {
     let whole = small();
     let (keys, samples) =
         (whole.region(RegionKind::LiveKeys).0, whole.region(RegionKind::LiveSamples).0);
@@ -267,7 +267,7 @@ fn a_flipped_bit_of_a_live_sample_always_rejects_it() {
 }
 
 #[test]
-fn no_mutation_makes_the_reader_panic_or_invent_a_sample() {
+fn mutated_profile_invents_no_sample() {
     let whole = small();
     let known: HashSet<_> = whole.snapshot.live.iter().map(without_stack).collect();
     let mut random = Random::new(4);
@@ -347,7 +347,7 @@ fn assert_consistent(snapshot: &Snapshot) {
 }
 
 #[test]
-fn a_process_killed_at_any_moment_leaves_every_committed_record() {
+fn killed_process_leaves_every_committed_record() {
     let mut random = Random::new(5);
     let (mut readable, mut samples, mut round) = (0, 0, 0);
     while readable < 150 || samples <= 10_000 {
@@ -391,7 +391,7 @@ fn assert_dead_counts(snapshot: &Snapshot) {
 }
 
 #[test]
-fn a_profile_read_while_its_process_writes_is_consistent() {
+fn running_profile_reads_consistently() {
     let mut run = busy();
     let mut child = KilledOnDrop(run.spawn());
     let directory = run.profiles_directory();

@@ -35,7 +35,7 @@ fn of_size(snapshot: &Snapshot, size: u64) -> Vec<&Freed> {
 }
 
 #[test]
-fn a_crash_after_a_free_names_who_allocated_and_who_freed_the_block() {
+fn freed_block_names_both_stacks() {
     let scratch = Scratch::new();
     let path = scratch.path("crash.ramson");
     let (path, program) = (path.to_str().unwrap(), program("frees.c"));
@@ -86,7 +86,7 @@ fn a_crash_after_a_free_names_who_allocated_and_who_freed_the_block() {
 }
 
 #[test]
-fn a_realloc_that_moves_or_frees_is_a_free_and_one_in_place_is_none() {
+fn only_moving_realloc_is_a_free() {
     let finished = run(&["moves"]).succeed();
     let snapshot = finished.snapshot();
     assert_eq!((finished.number("has_moved"), finished.number("has_stayed")), (1, 1));
@@ -104,7 +104,7 @@ fn a_realloc_that_moves_or_frees_is_a_free_and_one_in_place_is_none() {
 }
 
 #[test]
-fn a_forked_child_remembers_its_own_frees_and_not_its_parent_s() {
+fn child_remembers_only_its_own_frees() {
     let finished = run(&["forks"]).succeed();
     let (parent, child) =
         (finished.snapshot(), finished.snapshot_of(finished.number("child") as u32));
@@ -119,7 +119,7 @@ fn a_forked_child_remembers_its_own_frees_and_not_its_parent_s() {
 }
 
 #[test]
-fn the_ring_keeps_the_latest_frees_and_no_more_than_was_asked_for() {
+fn ring_keeps_the_latest_frees() {
     for length in [0, 1, 64, 100] {
         let run = run(&["many", "3000"]).env("RAMSON_FREES", length.to_string());
         let snapshot = run.succeed().snapshot();
@@ -139,7 +139,7 @@ fn the_ring_keeps_the_latest_frees_and_no_more_than_was_asked_for() {
 }
 
 #[test]
-fn frees_that_are_not_asked_for_are_counted_and_take_no_room() {
+fn unrequested_frees_take_no_room() {
     let snapshot = plain(&["many", "3000"]).succeed().snapshot();
     assert_eq!((snapshot.max_freed, snapshot.freed.len()), (0, 0));
     assert!(health(&snapshot, Health::Frees) >= 3000);
@@ -149,7 +149,7 @@ fn frees_that_are_not_asked_for_are_counted_and_take_no_room() {
 }
 
 #[test]
-fn a_profile_without_frees_and_a_foreign_one_say_so() {
+fn missing_frees_are_explained() {
     let scratch = Scratch::new();
     let finished = plain(&["many", "10"]).succeed();
     let path = finished.profiles[0].to_str().unwrap();

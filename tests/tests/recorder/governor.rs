@@ -20,7 +20,7 @@ fn governed(arguments: &str) -> Run {
 }
 
 #[test]
-fn a_weight_comes_from_the_interval_that_its_countdown_was_drawn_with() {
+fn weight_matches_interval_of_its_countdown() {
     let snapshot = governed("threads 600").succeed().snapshot();
     // By then another interval was in force, whose weight is ten times as large.
     assert!(snapshot.header.interval_bytes >= 40 << 10, "{:?}", snapshot.header);
@@ -54,7 +54,7 @@ fn spent(snapshot: &Snapshot) -> (f64, f64) {
 }
 
 #[test]
-fn a_storm_comes_under_the_bound_and_stays_there() {
+fn storm_settles_under_the_bound() {
     let mut run = governed("storm 600000");
     let mut child = run.spawn();
     let first = wait_for(&run, |snapshot| snapshot.header.interval_changes > 0);
@@ -81,7 +81,7 @@ fn a_storm_comes_under_the_bound_and_stays_there() {
 }
 
 #[test]
-fn the_configured_interval_comes_back_after_the_storm() {
+fn interval_recovers_after_the_storm() {
     let mut run = governed("rest 1000 60000");
     let mut child = run.spawn();
     let raised = wait_for(&run, |snapshot| snapshot.header.interval_bytes >= 64 << 10);
@@ -93,7 +93,7 @@ fn the_configured_interval_comes_back_after_the_storm() {
 }
 
 #[test]
-fn mappings_leave_the_interval_alone_however_often_they_are_made() {
+fn mappings_never_raise_the_interval() {
     let run = governed("extents 1500").env("RAMSON_INTERVAL", "512K");
     // The heap grows by 22 MB a second at most: 42 samples.
     let snapshot = run.env("RAMSON_MAX_OVERHEAD", "0.01").succeed().snapshot();
@@ -102,7 +102,7 @@ fn mappings_leave_the_interval_alone_however_often_they_are_made() {
 }
 
 #[test]
-fn the_report_says_by_how_much_a_raised_interval_widened_the_estimate() {
+fn report_states_widening_by_raised_interval() {
     let finished = governed("mixture").succeed();
     let scratch = Scratch::new();
     let report = |more: &[&str]| {
@@ -122,7 +122,7 @@ fn the_report_says_by_how_much_a_raised_interval_widened_the_estimate() {
 }
 
 #[test]
-fn an_interval_of_one_stays_exact_unless_a_bound_is_asked_for() {
+fn interval_one_stays_exact_unless_bounded() {
     let exact = governed("storm 500").env("RAMSON_INTERVAL", "1").without("RAMSON_MAX_OVERHEAD");
     let exact = exact.succeed();
     let snapshot = exact.snapshot();
@@ -151,7 +151,7 @@ fn without_a_bound_nothing_is_governed() {
 }
 
 #[test]
-fn a_forked_child_begins_at_the_configured_interval() {
+fn forked_child_starts_at_configured_interval() {
     // The kernel zeroes what a child must not inherit; the raised interval is part of it.
     let finished = governed("fork 500").succeed();
     assert!(finished.snapshot().header.interval_changes > 0);
@@ -160,7 +160,7 @@ fn a_forked_child_begins_at_the_configured_interval() {
 }
 
 #[test]
-fn the_health_view_says_what_recording_cost_and_the_interval_it_came_to() {
+fn health_view_states_recording_cost() {
     let finished = governed("storm 500").succeed();
     let header = finished.snapshot().header;
     let scratch = Scratch::new();

@@ -22,7 +22,7 @@ fn assert_done(finished: &Finished) {
 }
 
 #[test]
-fn a_program_that_confines_itself_goes_on_and_its_profile_with_it() {
+fn confined_program_keeps_its_profile() {
     for way in ["prctl", "syscall", "strict"] {
         let finished = seccomp(way).finish();
         assert_done(&finished);
@@ -44,7 +44,7 @@ fn a_program_that_confines_itself_goes_on_and_its_profile_with_it() {
 }
 
 #[test]
-fn threads_before_and_after_the_confinement_of_all_are_sampled_without_a_call() {
+fn threads_of_confined_process_are_sampled() {
     let finished = seccomp("threads").finish();
     assert_done(&finished);
     let snapshot = finished.snapshot();
@@ -65,7 +65,7 @@ fn a_question_about_filters_confines_nothing() {
 }
 
 #[test]
-fn a_program_that_confines_itself_before_its_first_sample_leaves_no_file() {
+fn early_confinement_leaves_no_file() {
     for (way, interval) in [("prctl", "1T"), ("strict", "1T")] {
         let run = seccomp(way).env("RAMSON_INTERVAL", interval).without("RAMSON_KEEP");
         let finished = run.finish();
@@ -75,7 +75,7 @@ fn a_program_that_confines_itself_before_its_first_sample_leaves_no_file() {
 }
 
 #[test]
-fn under_an_inherited_filter_only_the_loader_s_calls_are_made_and_the_profile_is_in_memory() {
+fn inherited_filter_keeps_profile_in_memory() {
     let exits = program("exits.c");
     for action in ["kill", "errno"] {
         let finished = seccomp("exec").arg(action).arg(&exits).arg("return").finish();
@@ -107,7 +107,7 @@ fn service(filter: &str, way: &str) -> Run {
 }
 
 #[test]
-fn under_a_filter_that_lets_ramson_work_run_finds_that_out_and_the_profile_is_a_file() {
+fn lenient_filter_allows_profile_file() {
     let finished = service("lenient", "return").finish();
     finished.assert_status(7);
     assert_eq!(
@@ -121,7 +121,7 @@ fn under_a_filter_that_lets_ramson_work_run_finds_that_out_and_the_profile_is_a_
 }
 
 #[test]
-fn under_a_filter_that_kills_for_what_ramson_does_run_says_where_the_profile_is() {
+fn deadly_filter_is_reported_by_run() {
     let finished = service("strict-service", "return").finish();
     finished.assert_status(7);
     assert_eq!(finished.profiles, [] as [PathBuf; 0], "what tried the filter cleaned up");
@@ -130,7 +130,7 @@ fn under_a_filter_that_kills_for_what_ramson_does_run_says_where_the_profile_is(
 }
 
 #[test]
-fn under_an_inherited_filter_a_sample_on_a_coroutine_s_stack_reads_no_file() {
+fn filtered_coroutine_sample_reads_no_file() {
     let finished =
         seccomp("exec").arg("lenient").arg(program("seccomp.c")).arg("coroutines").finish();
     finished.assert_status(0);
@@ -140,7 +140,7 @@ fn under_an_inherited_filter_a_sample_on_a_coroutine_s_stack_reads_no_file() {
 }
 
 #[test]
-fn a_thread_that_jumps_or_is_cancelled_out_of_ramson_s_own_code_costs_no_later_sample() {
+fn jump_out_costs_no_later_sample() {
     for way in ["own", "alternate", "cancel"] {
         let finished = Run::new(program("jumps.c")).arg(way).succeed();
         assert_eq!(finished.stdout, "jumps 150\n");
@@ -157,7 +157,7 @@ fn a_thread_that_jumps_or_is_cancelled_out_of_ramson_s_own_code_costs_no_later_s
 }
 
 #[test]
-fn every_image_of_a_process_has_an_output_of_its_own() {
+fn every_exec_image_has_its_output() {
     let run = Run::new("/bin/sh").arg("-c");
     let output = run.directory.path().join("out.ramson");
     let exits = program("exits.c");
@@ -203,7 +203,7 @@ fn listed(directory: &Directory) -> Vec<(u32, String)> {
 }
 
 #[test]
-fn containers_that_start_at_once_are_told_apart() {
+fn simultaneous_containers_are_told_apart() {
     let directory = Directory::new();
     let mut runs: Vec<Run> = (0..8).map(|_| container(&directory)).collect();
     let mut children: Vec<Child> = runs.iter_mut().map(Run::spawn).collect();
@@ -221,7 +221,7 @@ fn containers_that_start_at_once_are_told_apart() {
 }
 
 #[test]
-fn processes_with_equal_ids_in_two_pid_namespaces_share_a_directory() {
+fn equal_container_pids_share_a_directory() {
     // Both are process 1 of a namespace; the second starts while the first runs.
     let directory = Directory::new();
     let mut runs = [container(&directory), container(&directory)];
@@ -253,7 +253,7 @@ fn processes_with_equal_ids_in_two_pid_namespaces_share_a_directory() {
 }
 
 #[test]
-fn a_program_of_the_address_sanitizer_runs_under_ramson_run_and_is_recorded() {
+fn sanitized_program_runs_and_is_recorded() {
     let program = program_with("exits.c", "exits-sanitized", &["-fsanitize=address"]);
     let run = Run::new(ramson_program()).arg("run").arg("--interval=1").arg("--").arg(&program);
     let run = run.arg("return").without("LD_PRELOAD").env("RAMSON_LIBRARY", library());
@@ -264,7 +264,7 @@ fn a_program_of_the_address_sanitizer_runs_under_ramson_run_and_is_recorded() {
 }
 
 #[test]
-fn a_sample_takes_little_of_the_stack() {
+fn sample_takes_little_stack() {
     // Bound at the start: the loader's own way to a function takes more than we do.
     let finished = Run::new(program_with("paint.c", "paint-bound", &["-Wl,-z,now"])).succeed();
     // Measured: 2,656 with the file made, 1,880 with unwind tables read, 808, of which 16 align the stack.
@@ -275,7 +275,7 @@ fn a_sample_takes_little_of_the_stack() {
 }
 
 #[test]
-fn a_resolver_in_the_executable_may_allocate() {
+fn ifunc_resolver_may_allocate() {
     let finished = Run::new(program("resolver.c")).succeed();
     assert_eq!(finished.stdout, "resolved\n");
     let found = sites(&finished.snapshot(), &program("resolver.c"));
@@ -283,7 +283,7 @@ fn a_resolver_in_the_executable_may_allocate() {
 }
 
 #[test]
-fn an_exit_while_other_threads_allocate_leaves_a_readable_profile() {
+fn exit_under_allocation_leaves_readable_profile() {
     for way in ["exit", "_exit", "quick_exit", "exec"] {
         for _ in 0..5 {
             let finished = Run::new(program("endings.c")).arg(way).finish();

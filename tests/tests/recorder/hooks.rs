@@ -37,14 +37,14 @@ const PAIRS: [(&str, u64); 9] = [
 ];
 
 #[test]
-fn every_function_of_the_family_is_counted_exactly_where_it_was_called() {
+fn malloc_family_is_counted_exactly() {
     let (finished, program) = family();
     let expected = PAIRS.map(|(name, size)| (name, Site::exactly(2, 1, size)));
     assert_sites(&finished, &program, &expected);
 }
 
 #[test]
-fn the_program_itself_sees_no_difference_without_the_library() {
+fn hook_programs_pass_without_library() {
     // The checks inside the programs hold for the plain C library too, so they are not checks of our own habits. (It has
     // no free_sized, which is the one complaint.)
     let plain = Run::new(program("family.c")).without("LD_PRELOAD").finish();
@@ -53,13 +53,13 @@ fn the_program_itself_sees_no_difference_without_the_library() {
 }
 
 #[test]
-fn the_sized_frees_of_c23_are_there_even_where_the_c_library_has_none() {
+fn sized_frees_exist_without_libc_support() {
     let (finished, program) = family();
     assert_sites(&finished, &program, &[("site_free_sized", Site::exactly(3, 1, 1011))]);
 }
 
 #[test]
-fn freeing_null_and_allocating_nothing_leave_no_record() {
+fn null_and_zero_leave_no_record() {
     let (finished, program) = family();
     let expected =
         [("site_free_null", Site::exactly(1, 1, 1012)), ("site_zero", Site::exactly(1, 1, 1013))];
@@ -67,7 +67,7 @@ fn freeing_null_and_allocating_nothing_leave_no_record() {
 }
 
 #[test]
-fn a_realloc_is_a_free_and_an_allocation() {
+fn realloc_is_free_and_allocation() {
     let (finished, program) = family();
     let moved = |from: u64, to: u64| Site {
         alloc_objects: 2,
@@ -88,13 +88,13 @@ fn a_realloc_is_a_free_and_an_allocation() {
 }
 
 #[test]
-fn a_realloc_that_fails_leaves_the_old_record() {
+fn failed_realloc_keeps_old_record() {
     let (finished, program) = family();
     assert_sites(&finished, &program, &[("site_realloc_fails", Site::exactly(1, 1, 2005))]);
 }
 
 #[test]
-fn an_allocation_that_fails_leaves_no_record_and_sampling_goes_on() {
+fn failed_allocation_leaves_no_record() {
     let (finished, program) = family();
     assert_sites(&finished, &program, &[("site_huge_fails", Site::exactly(1, 1, 2006))]);
     let snapshot = finished.snapshot();
@@ -103,7 +103,7 @@ fn an_allocation_that_fails_leaves_no_record_and_sampling_goes_on() {
 }
 
 #[test]
-fn errno_is_the_program_s_own_across_sampled_calls() {
+fn errno_survives_sampled_calls() {
     // The program compares errno after each call and fails on a difference.
     let (finished, program) = family();
     let snapshot = finished.snapshot();
@@ -147,7 +147,7 @@ fn assert_operators(run: Run, program: &Path) {
 }
 
 #[test]
-fn every_operator_new_is_counted_once_over_libstdcxx() {
+fn operator_new_counted_once_over_libstdcxx() {
     let program = program("operators.cc");
     let finished = Run::new(&program).succeed();
     let expected = OPERATORS.map(|(name, size)| (name, Site::exactly(2, 1, size)));
@@ -155,7 +155,7 @@ fn every_operator_new_is_counted_once_over_libstdcxx() {
 }
 
 #[test]
-fn bad_alloc_thrown_below_a_sampled_operator_new_is_caught() {
+fn sampled_bad_alloc_is_caught() {
     let program = program("operators.cc");
     let finished = Run::new(&program).arg("throw").succeed();
     assert_only_the_last_object_of_site_throws_lives(&finished, &program);
@@ -167,25 +167,25 @@ fn bad_alloc_thrown_below_a_sampled_operator_new_is_caught() {
 }
 
 #[test]
-fn every_operator_new_is_counted_once_over_jemalloc() {
+fn operator_new_counted_once_over_jemalloc() {
     let program = program("operators.cc");
     assert_operators(Run::new(&program).over(&shared_library("libjemalloc.so.2")), &program);
 }
 
 #[test]
-fn every_operator_new_is_counted_once_over_tcmalloc() {
+fn operator_new_counted_once_over_tcmalloc() {
     let program = program("operators.cc");
     assert_operators(Run::new(&program).over(&shared_library("libtcmalloc.so.4")), &program);
 }
 
 #[test]
-fn every_operator_new_is_counted_once_over_mimalloc() {
+fn operator_new_counted_once_over_mimalloc() {
     let program = program("operators.cc");
     assert_operators(Run::new(&program).over(&shared_library("libmimalloc.so.2")), &program);
 }
 
 #[test]
-fn a_program_of_musl_gets_what_it_asks_for() {
+fn musl_program_runs_unchanged() {
     let scratch = Scratch::new();
     let (source, program) =
         (target_directory().join("../tests/programs/allocates.c"), scratch.path("musl"));

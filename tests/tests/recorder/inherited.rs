@@ -32,7 +32,7 @@ fn perl(code: &str) -> String {
 }
 
 #[test]
-fn ignored_and_blocked_signals_and_closed_descriptors_are_as_at_the_start() {
+fn signal_masks_and_descriptors_are_inherited() {
     let block = perl("sigprocmask(SIG_BLOCK, POSIX::SigSet->new(10, 14, 40)); exec @ARGV");
     for (begin, name, value) in [
         ("true;", "SigIgn", "0000000"),
@@ -62,7 +62,7 @@ fn ignored_and_blocked_signals_and_closed_descriptors_are_as_at_the_start() {
 }
 
 #[test]
-fn a_script_that_does_not_name_its_shell_is_run_by_sh() {
+fn script_without_shebang_uses_sh() {
     let scratch = Scratch::new();
     for text in ["echo \"$0 $1 $#\"; exit 6", ""] {
         let script = scratch.file("script", text);
@@ -75,7 +75,7 @@ fn a_script_that_does_not_name_its_shell_is_run_by_sh() {
 }
 
 #[test]
-fn what_cannot_be_executed_ends_with_the_same_status() {
+fn unexecutable_file_keeps_its_status() {
     let scratch = Scratch::new();
     scratch.file("plain", "exit 4");
     scratch.open_directory("directory");
@@ -91,7 +91,7 @@ fn what_cannot_be_executed_ends_with_the_same_status() {
 }
 
 #[test]
-fn the_environment_is_as_it_was_and_in_its_order() {
+fn environment_keeps_its_order() {
     let own = "grep -vz -e ^LD_PRELOAD= -e ^RAMSON_ -e ^ASAN_OPTIONS= -e ^R= -e ^_= /proc/self/environ | tr '\\0' '\\n'";
     let [plain, under] = both(&format!("export Z=1 B= A=2; $R sh -c \"{own}\""));
     assert!(plain.text().contains("A=2\n") && plain.text().contains("B=\n"), "{plain:?}");
@@ -99,7 +99,7 @@ fn the_environment_is_as_it_was_and_in_its_order() {
 }
 
 #[test]
-fn every_signal_to_ramson_reaches_the_program() {
+fn every_signal_reaches_the_program() {
     const SIGNALS: [&str; 17] = [
         "1", "6", "10", "12", "14", "15", "16", "18", "24", "26", "27", "28", "29", "30", "34",
         "40", "64",
@@ -136,7 +136,7 @@ fn hearing(before: &str) -> String {
 }
 
 #[test]
-fn sigint_sent_to_ramson_alone_reaches_the_program() {
+fn lone_sigint_reaches_the_program() {
     let scratch = Scratch::new();
     let log = scratch.path("log");
     let said = || fs::read_to_string(&log).unwrap_or_default();
@@ -154,7 +154,7 @@ fn sigint_sent_to_ramson_alone_reaches_the_program() {
 }
 
 #[test]
-fn sigint_to_the_whole_group_comes_once() {
+fn group_sigint_comes_once() {
     let scratch = Scratch::new();
     let log = scratch.path("log");
     let said = || fs::read_to_string(&log).unwrap_or_default();
@@ -178,7 +178,7 @@ fn sigint_to_the_whole_group_comes_once() {
 }
 
 #[test]
-fn the_first_process_of_a_container_hears_sigint_alone() {
+fn container_init_hears_lone_sigint() {
     let scratch = Scratch::new();
     let log = scratch.path("log");
     let said = || fs::read_to_string(&log).unwrap_or_default();
@@ -204,7 +204,7 @@ fn container() -> String {
 }
 
 #[test]
-fn pipes_and_locks_are_the_program_s_alone() {
+fn pipes_and_locks_belong_to_program() {
     let scratch = Scratch::new();
     let lock = scratch.path("lock");
     let program = "exec sleep 600 0<&- 1>&- 9>&-";
@@ -220,7 +220,7 @@ fn pipes_and_locks_are_the_program_s_alone() {
 }
 
 #[test]
-fn where_there_may_be_no_further_process_ramson_becomes_the_program() {
+fn process_limit_forces_plain_exec() {
     let scratch = Scratch::new();
     for limit in 1..5 {
         let mut run = ramson(&scratch);
@@ -273,7 +273,7 @@ fn the_keyboard_s_signals_come_once() {
 }
 
 #[test]
-fn ramson_ends_by_the_signal_that_ended_the_program() {
+fn ramson_ends_by_the_same_signal() {
     let scratch = Scratch::new();
     for signal in [1, 2, 6, 9, 11, 14, 15, 31, 40] {
         let cores = format!("cd {}; ulimit -c unlimited;", scratch.path("").display());
@@ -288,7 +288,7 @@ fn ramson_ends_by_the_signal_that_ended_the_program() {
 }
 
 #[test]
-fn a_standard_error_that_takes_nothing_changes_no_status() {
+fn unwritable_stderr_changes_no_status() {
     let scratch = Scratch::new();
     let log = scratch.file("log", "");
     let limited = format!("ulimit -f 0; exec 2>{};", log.display());
@@ -304,7 +304,7 @@ fn a_standard_error_that_takes_nothing_changes_no_status() {
 }
 
 #[test]
-fn the_first_process_of_a_container_buries_orphans() {
+fn container_init_reaps_orphans() {
     let orphans = "for n in 1 2 3 4; do sh -c \"sleep 0.1 & exit 0\"; done; sleep 0.5; grep -sl \"^State:.Z\" /proc/[0-9]*/status; exit 7";
     for outcome in both(&format!("{} $R sh -c '{orphans}'", container())) {
         assert_eq!(outcome.essence(), (7, String::new(), String::new()), "{outcome:?}");
@@ -312,7 +312,7 @@ fn the_first_process_of_a_container_buries_orphans() {
 }
 
 #[test]
-fn a_program_that_systemd_addresses_by_its_id_has_that_id() {
+fn systemd_addressed_program_keeps_its_id() {
     let program = "echo $LISTEN_PID $WATCHDOG_PID $SYSTEMD_EXEC_PID = $$; kill -TERM $$";
     for names in ["LISTEN_PID", "WATCHDOG_PID", "NOTIFY_SOCKET=x SYSTEMD_EXEC_PID"] {
         for outcome in both(&format!("export {names}=$$; exec $R sh -c '{program}'")) {
@@ -327,7 +327,7 @@ fn a_program_that_systemd_addresses_by_its_id_has_that_id() {
 }
 
 #[test]
-fn a_fifo_among_the_profiles_keeps_nobody_waiting() {
+fn fifo_among_profiles_blocks_nobody() {
     let scratch = Scratch::new();
     let fifos = "mkfifo $RAMSON_DIR/1-1.ramson $RAMSON_DIR/mine.9";
     let run = format!("{} run -o $RAMSON_DIR/mine", ramson_program().display());

@@ -21,7 +21,7 @@ fn plugin_of(snapshot: &Snapshot, stack: &Stack, plugin: &Symbols) -> Option<u64
 }
 
 #[test]
-fn what_an_unloaded_library_allocated_is_still_its_own() {
+fn unloaded_library_keeps_its_allocations() {
     let plugin = program_with(
         "../hostile/parts/plugin.c",
         "plugin.so",

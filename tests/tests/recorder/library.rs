@@ -104,7 +104,7 @@ fn every_instruction_has_unwind_tables() {
 }
 
 #[test]
-fn the_fast_paths_are_the_reviewed_instructions() {
+fn fast_paths_match_reviewed_instructions() {
     let mut found = String::new();
     for symbol in ["malloc", "free", "calloc", "realloc", "_Znwm", "_ZdlPv", "mmap", "munmap"] {
         writeln!(found, "{symbol}:").expect("a String takes everything");
@@ -116,7 +116,7 @@ fn the_fast_paths_are_the_reviewed_instructions() {
 }
 
 #[test]
-fn a_pair_of_malloc_and_free_costs_at_most_eleven_instructions() {
+fn malloc_free_pair_takes_eleven_instructions() {
     let (malloc, free) = (disassembly("malloc"), disassembly("free"));
     assert!(malloc.len() + free.len() <= 11, "{malloc:#?} {free:#?}");
     // All of them are executed: neither calls, and each leaves by its last instruction only.
@@ -129,12 +129,12 @@ fn a_pair_of_malloc_and_free_costs_at_most_eleven_instructions() {
 }
 
 #[test]
-fn an_munmap_of_what_is_no_extent_costs_at_most_twenty_instructions_more() {
+fn foreign_munmap_takes_twenty_instructions() {
     assert!(disassembly("munmap").len() <= 20);
 }
 
 #[test]
-fn the_exported_symbols_are_the_reviewed_list() {
+fn exports_match_the_reviewed_list() {
     let text = tool("nm", &["-D".as_ref(), "--defined-only".as_ref(), library().as_os_str()]);
     let mut exported: Vec<_> =
         text.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
@@ -143,7 +143,7 @@ fn the_exported_symbols_are_the_reviewed_list() {
 }
 
 #[test]
-fn nothing_is_imported_but_weak_symbols_of_loaders() {
+fn only_weak_loader_symbols_are_imported() {
     let text = tool("nm", &["-D".as_ref(), "--undefined-only".as_ref(), library().as_os_str()]);
     let mut imported: Vec<_> = text.lines().map(str::trim).collect();
     imported.sort_unstable();
@@ -160,7 +160,7 @@ fn no_library_is_needed() {
 }
 
 #[test]
-fn thread_local_storage_is_initial_exec_and_at_most_128_bytes() {
+fn tls_is_initial_exec_and_small() {
     let dynamic = readelf("-d");
     assert!(dynamic.contains("STATIC_TLS"), "{dynamic}");
     let relocations = readelf("-r");
@@ -192,7 +192,7 @@ fn no_page_is_writable_and_executable() {
 }
 
 #[test]
-fn what_is_hidden_at_the_start_shares_no_page_with_code() {
+fn hidden_pages_contain_no_code() {
     let number = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap();
     let table = readelf("-S")
         .lines()
@@ -213,7 +213,7 @@ fn what_is_hidden_at_the_start_shares_no_page_with_code() {
 }
 
 #[test]
-fn the_only_slot_that_another_library_could_fill_is_realloc() {
+fn only_realloc_can_be_interposed() {
     // reallocarray is realloc of the product; a second interposer's realloc is welcome to it.
     let relocations = readelf("-r");
     let slots: Vec<_> =
@@ -222,7 +222,7 @@ fn the_only_slot_that_another_library_could_fill_is_realloc() {
 }
 
 #[test]
-fn a_panic_ends_in_the_trap_and_brings_no_formatting_along() {
+fn panic_brings_no_formatting() {
     let symbols = tool("nm", &["-C".as_ref(), library().as_os_str()]);
     for absent in ["core::fmt::", "core::str::", "rust_eh_personality", "_Unwind", "rust_alloc"] {
         assert!(!symbols.contains(absent), "{absent} is in the library");
@@ -230,7 +230,7 @@ fn a_panic_ends_in_the_trap_and_brings_no_formatting_along() {
 }
 
 #[test]
-fn a_collector_that_scans_the_data_of_every_object_finds_none_of_ours() {
+fn collector_scan_finds_no_ramson_data() {
     let scratch = Scratch::new();
     let assert_finds_nothing = |talking: &mut Talking| {
         talking.tell("");

@@ -28,7 +28,7 @@ fn assert_is_part(json: &Json, path: &str) {
 }
 
 #[test]
-fn what_is_left_of_lost_records_is_a_lower_bound_wherever_it_is_shown() {
+fn lost_records_show_lower_bounds() {
     let scratch = Scratch::new();
     let mut keeping = start(&scratch);
     let pid = keeping.pid().to_string();
@@ -70,7 +70,7 @@ fn what_is_left_of_lost_records_is_a_lower_bound_wherever_it_is_shown() {
 }
 
 #[test]
-fn a_running_program_with_the_library_of_another_ramson_is_named_by_its_version() {
+fn library_version_mismatch_is_named() {
     use std::fs;
     use std::os::unix::fs::{FileExt, PermissionsExt};
     const VERSION_AT: u64 = 8;

@@ -35,7 +35,7 @@ fn assert_profiled(outcome: &Outcome) {
 }
 
 #[test]
-fn a_setting_that_does_not_parse_is_named_and_nothing_is_recorded() {
+fn invalid_setting_is_named() {
     let scratch = Scratch::new();
     let program = small_program(&scratch, "seven", &["gcc"]);
     for (variable, value, expected) in [
@@ -79,7 +79,7 @@ fn patched(scratch: &Scratch, program: &Path, name: &str, at: usize, byte: u8) -
 }
 
 #[test]
-fn a_program_that_cannot_be_profiled_runs_all_the_same() {
+fn unprofilable_program_still_runs() {
     const EI_CLASS: usize = 4;
     const E_MACHINE: usize = 18;
     const AARCH64: u8 = 183;
@@ -115,7 +115,7 @@ fn with_mode(scratch: &Scratch, program: &Path, name: &str, mode: u32) -> PathBu
 }
 
 #[test]
-fn a_program_that_gains_privileges_runs_without_a_profile_and_one_that_gains_none_has_one() {
+fn privileged_program_runs_without_profile() {
     let scratch = Scratch::new();
     let ordinary = small_program(&scratch, "ordinary", &["gcc"]);
     let privileged = with_mode(&scratch, &ordinary, "privileged", 0o4755);
@@ -145,7 +145,7 @@ fn a_program_that_gains_privileges_runs_without_a_profile_and_one_that_gains_non
 }
 
 #[test]
-fn what_cannot_be_profiled_is_not_told_about_its_frames() {
+fn unprofilable_program_gets_no_frames_advice() {
     let scratch = Scratch::new();
     let program = small_program(&scratch, "seven", &["gcc", "-static"]);
     let outcome = finish(ramson(&scratch).args(["run", "--languages", "--"]).arg(&program));
@@ -168,7 +168,7 @@ fn without_proc_one_line_names_it() {
 }
 
 #[test]
-fn a_program_runs_also_where_there_is_no_library() {
+fn program_runs_without_the_library() {
     let scratch = Scratch::new();
     let alone = scratch.path("ramson");
     copy(ramson_program(), &alone);

@@ -14,7 +14,7 @@ fn number(line: &str) -> u32 {
 }
 
 #[test]
-fn a_child_of_few_samples_is_found_in_its_memory_and_moves_to_a_file_with_more() {
+fn growing_child_moves_to_a_file() {
     let scratch = Scratch::new();
     let directory = scratch.open_directory("profiles");
     let mut forks = clean(program("forks.c"));
@@ -60,7 +60,7 @@ fn a_child_of_few_samples_is_found_in_its_memory_and_moves_to_a_file_with_more()
 }
 
 #[test]
-fn a_child_without_a_sample_is_not_shown_as_its_parent() {
+fn sampleless_child_points_to_its_parent() {
     let scratch = Scratch::new();
     let directory = scratch.open_directory("profiles");
     let fork = "import os, time\nheld = [bytes(100000) for _ in range(300)]\nprint(os.fork(), flush=True)\ntime.sleep(1000)";
@@ -81,7 +81,7 @@ fn a_child_without_a_sample_is_not_shown_as_its_parent() {
 }
 
 #[test]
-fn run_says_how_many_children_ended_without_a_profile() {
+fn run_counts_children_without_profile() {
     let scratch = Scratch::new();
     let mut run = ramson(&scratch);
     run.args(["run", "--interval", "1", "--"]).arg(program("relatives.c")).arg("few-children");
@@ -96,7 +96,7 @@ fn run_says_how_many_children_ended_without_a_profile() {
 }
 
 #[test]
-fn a_child_that_ends_makes_few_system_calls_of_ours() {
+fn short_child_makes_few_syscalls() {
     let scratch = Scratch::new();
     let trace = |is_profiled: bool| {
         let log = scratch.path("trace");

@@ -18,7 +18,7 @@ fn before(linux: &str, source: &str, way: &str) -> Run {
 }
 
 #[test]
-fn before_linux_5_14_a_file_has_all_its_space_from_the_start_and_is_small_unless_told() {
+fn old_kernel_file_is_fully_allocated() {
     for (asked, bytes) in [(None, 8 << 20), (Some("64M"), 64 << 20)] {
         let run = before("5.14", "exits.c", "return");
         let run = if let Some(asked) = asked { run.env("RAMSON_MAX_FILE", asked) } else { run };
@@ -35,7 +35,7 @@ fn before_linux_5_14_a_file_has_all_its_space_from_the_start_and_is_small_unless
 }
 
 #[test]
-fn before_linux_5_14_a_profile_without_a_file_takes_memory_as_it_is_used() {
+fn old_kernel_memory_profile_grows_lazily() {
     let mut run = before("5.14", "exits.c", "sleep");
     let blocked = run.directory.path().join("file");
     std::fs::write(&blocked, "not a directory").unwrap();
@@ -60,7 +60,7 @@ fn before_linux_5_14_a_profile_without_a_file_takes_memory_as_it_is_used() {
 }
 
 #[test]
-fn what_a_child_samples_in_its_parent_s_memory_leaves_the_profile_the_parent_s() {
+fn memory_sharing_child_samples_for_parent() {
     let program = program("forks.c");
     let finished = Run::new(&program).arg("share").succeed();
     assert_eq!(finished.profiles.len(), 1);
@@ -74,7 +74,7 @@ fn what_a_child_samples_in_its_parent_s_memory_leaves_the_profile_the_parent_s()
 }
 
 #[test]
-fn where_the_kernel_refuses_wipeonfork_recording_is_off_and_the_program_runs() {
+fn refused_wipeonfork_turns_recording_off() {
     for way in ["share", "fork"] {
         let finished = before("4.14", "forks.c", way).succeed();
         assert_eq!(finished.profiles, Vec::<std::path::PathBuf>::new(), "{way}");

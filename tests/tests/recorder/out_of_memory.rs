@@ -5,7 +5,7 @@ use ramson_tests::program;
 use ramson_tests::servers::*;
 
 #[test]
-fn a_failed_allocation_before_the_death_is_told_with_its_stack() {
+fn failed_allocation_explains_the_death() {
     let throws = program("throws.cc");
     for (command, reason) in [(deaths("huge"), ""), (throws.display().to_string(), "bad_alloc")] {
         let scratch = Scratch::new();
@@ -40,7 +40,7 @@ fn run_until_exhausted(scratch: &Scratch, program: &str, site: &str) {
 }
 
 #[test]
-fn a_small_request_of_operator_new_that_failed_is_told_by_the_abort_that_follows() {
+fn failed_operator_new_explains_the_abort() {
     let scratch = Scratch::new();
     let throws = format!("{} small", program("throws.cc").display());
     run_until_exhausted(&scratch, &throws, "site_small");
@@ -49,7 +49,7 @@ fn a_small_request_of_operator_new_that_failed_is_told_by_the_abort_that_follows
 }
 
 #[test]
-fn an_abort_without_memory_left_is_told_with_its_stack_and_one_with_some_left_is_not() {
+fn abort_is_explained_only_when_exhausted() {
     let scratch = Scratch::new();
     run_until_exhausted(&scratch, &deaths("exhausted"), "main");
     let found = entry(&scratch, "deaths");

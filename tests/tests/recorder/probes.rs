@@ -34,7 +34,7 @@ fn probes() -> Vec<Probe> {
 }
 
 #[test]
-fn the_notes_describe_the_two_probes_with_their_arguments() {
+fn notes_describe_both_probes() {
     let probes = probes();
     let told: Vec<_> =
         probes.iter().map(|probe| (probe.name.as_str(), probe.arguments.as_str())).collect();
@@ -52,7 +52,7 @@ fn section(name: &str) -> (u64, u64) {
 }
 
 #[test]
-fn perf_and_the_kernel_find_the_probes_and_their_semaphores_in_the_file() {
+fn probe_sections_suit_perf_and_kernel() {
     // perf takes the distance between address and offset of this section for that of the code.
     let distance = |name: &str| section(name).0.wrapping_sub(section(name).1);
     assert_eq!(distance(".stapsdt.base"), distance(".text"));
@@ -94,7 +94,7 @@ fn made(child: &mut Child) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn a_listener_sees_each_allocation_and_free_and_nothing_happens_without_one() {
+fn listener_sees_each_allocation_and_free() {
     let mut run = Run::new(program("frees.c")).arg("probes");
     run.command.stdin(Stdio::piped());
     let mut child = run.spawn();
@@ -149,7 +149,7 @@ const SCRIPT: &str =
 usdt:LIBRARY:otel_memory:free { printf(\"free %lu 0 0\\n\", arg0); }";
 
 #[test]
-fn bpftrace_sees_each_allocation_and_free_where_the_kernel_lets_it_run() {
+fn bpftrace_sees_each_allocation_and_free() {
     let trial = bpftrace(&["-e", "BEGIN { exit(); }"]).output().expect("it can be started");
     if !trial.status.success() {
         return not_here(&format!("bpftrace: {}", String::from_utf8_lossy(&trial.stderr)));

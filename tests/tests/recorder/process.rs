@@ -65,7 +65,7 @@ fn a_normal_exit_removes_the_profile() {
 }
 
 #[test]
-fn a_profile_that_is_to_be_kept_says_how_the_process_ended() {
+fn kept_profile_states_the_end() {
     for (way, status, known) in
         [("return", 7, -1), ("exit", 7, -1), ("_exit", 3, 3), ("_Exit", 4, 4)]
     {
@@ -84,7 +84,7 @@ fn a_profile_that_is_to_be_kept_says_how_the_process_ended() {
 }
 
 #[test]
-fn a_violent_death_leaves_the_profile_as_it_was() {
+fn violent_death_leaves_the_profile() {
     for (way, signal) in [("kill", 9), ("abort", 6)] {
         let finished = exits(way).without("RAMSON_KEEP").finish();
         finished.assert_killed_by(signal);
@@ -96,7 +96,7 @@ fn a_violent_death_leaves_the_profile_as_it_was() {
 }
 
 #[test]
-fn a_program_that_is_not_sampled_makes_no_file_and_no_directory() {
+fn unsampled_program_makes_no_file() {
     let silent = Run::new(program("silent.c")).succeed();
     assert!(!silent.directory.path().join("profiles").exists());
     // 55 KB of objects at an interval of a terabyte.
@@ -106,7 +106,7 @@ fn a_program_that_is_not_sampled_makes_no_file_and_no_directory() {
 }
 
 #[test]
-fn a_program_for_which_recording_is_off_makes_no_file_and_no_directory() {
+fn recording_off_makes_no_file() {
     for value in ["off", "0", "", "-1", "12 apples", "99999999999999999999", "1.5M", "9999T"] {
         let finished = exits("return").env("RAMSON_INTERVAL", value).finish();
         finished.assert_status(7);
@@ -118,7 +118,7 @@ fn a_program_for_which_recording_is_off_makes_no_file_and_no_directory() {
 }
 
 #[test]
-fn a_forked_child_has_a_profile_of_its_own_and_the_parent_s_stays_exact() {
+fn forked_child_has_its_own_profile() {
     let finished = forks("fork");
     assert_eq!(finished.profiles.len(), 2);
     assert_parent(&finished);
@@ -127,14 +127,14 @@ fn a_forked_child_has_a_profile_of_its_own_and_the_parent_s_stays_exact() {
 }
 
 #[test]
-fn a_child_that_only_frees_its_parent_s_blocks_changes_nothing() {
+fn child_frees_change_nothing() {
     let finished = forks("fork-free");
     assert_parent(&finished);
     assert_eq!(finished.profiles.len(), 1, "the child allocated nothing");
 }
 
 #[test]
-fn a_grandchild_has_a_profile_of_its_own() {
+fn grandchild_has_its_own_profile() {
     let finished = forks("grandchild");
     assert_eq!(finished.profiles.len(), 2);
     assert_parent(&finished);
@@ -142,7 +142,7 @@ fn a_grandchild_has_a_profile_of_its_own() {
 }
 
 #[test]
-fn vfork_and_exec_leave_the_parent_exact() {
+fn vfork_and_exec_keep_parent_exact() {
     let finished = forks("vfork-exec");
     assert_eq!(finished.profiles.len(), 2);
     assert_parent(&finished);
@@ -150,7 +150,7 @@ fn vfork_and_exec_leave_the_parent_exact() {
 }
 
 #[test]
-fn an_exit_of_a_vforked_child_is_not_the_parent_s() {
+fn vforked_exit_leaves_parent_status() {
     let finished = forks("vfork-exit");
     let snapshot = assert_parent(&finished);
     assert_eq!(snapshot.header.exit_status, -1, "5 was the child's");
@@ -166,7 +166,7 @@ fn posix_spawn_leaves_the_parent_exact() {
 }
 
 #[test]
-fn a_raw_clone_without_shared_memory_is_a_process_of_its_own() {
+fn raw_clone_is_its_own_process() {
     let finished = forks("clone");
     assert_eq!(finished.profiles.len(), 2);
     assert_parent(&finished);
@@ -174,7 +174,7 @@ fn a_raw_clone_without_shared_memory_is_a_process_of_its_own() {
 }
 
 #[test]
-fn forks_while_other_threads_allocate_leave_every_profile_exact() {
+fn concurrent_forks_leave_profiles_exact() {
     let finished = forks("threads");
     assert_parent(&finished);
     assert_eq!(finished.profiles.len(), 201);
@@ -190,7 +190,7 @@ fn forks_while_other_threads_allocate_leave_every_profile_exact() {
 }
 
 #[test]
-fn exec_replaces_the_profile_of_the_image_before() {
+fn exec_replaces_the_earlier_profile() {
     let finished = exits("exec").finish();
     finished.assert_status(7);
     assert_eq!(finished.profiles.len(), 1);
@@ -200,7 +200,7 @@ fn exec_replaces_the_profile_of_the_image_before() {
 }
 
 #[test]
-fn where_no_directory_can_be_made_the_profile_lives_in_memory() {
+fn blocked_directory_keeps_profile_in_memory() {
     // Root may write anywhere, so the way is blocked by a file.
     let run = exits("return");
     let blocked = run.directory.path().join("file");
@@ -232,7 +232,7 @@ fn memory_snapshot(mut run: Run) -> Snapshot {
 }
 
 #[test]
-fn a_profile_in_memory_can_be_read_while_its_process_lives_and_says_what_it_is() {
+fn memory_profile_is_readable_while_running() {
     let run = exits("sleep");
     let blocked = run.directory.path().join("file");
     std::fs::write(&blocked, "not a directory").unwrap();
@@ -272,7 +272,7 @@ impl Drop for TinyFileSystem {
 }
 
 #[test]
-fn a_full_file_system_sends_the_profile_into_memory_and_leaves_nothing_behind() {
+fn full_disk_sends_profile_to_memory() {
     for options in ["size=64k", "size=4k", "size=1m,nr_inodes=2"] {
         let full = TinyFileSystem::new(options);
         let directory = full.0.path().join("profiles");
@@ -284,14 +284,14 @@ fn a_full_file_system_sends_the_profile_into_memory_and_leaves_nothing_behind() 
 }
 
 #[test]
-fn a_read_only_file_system_sends_the_profile_into_memory() {
+fn readonly_disk_sends_profile_to_memory() {
     let read_only = TinyFileSystem::new("ro,size=1m");
     let snapshot = memory_snapshot(exits("sleep").env("RAMSON_DIR", read_only.0.path()));
     assert_eq!(snapshot.header.flags & flags::MEMFD, flags::MEMFD);
 }
 
 #[test]
-fn a_file_system_that_fills_up_later_costs_records_and_not_the_program() {
+fn filling_disk_costs_only_records() {
     // Enough for the first tables, not for 40,000 live samples.
     let small = TinyFileSystem::new("size=400k");
     let directory = small.0.path().join("profiles");
@@ -316,7 +316,7 @@ fn a_file_system_that_fills_up_later_costs_records_and_not_the_program() {
 }
 
 #[test]
-fn a_limit_on_the_length_of_files_never_kills_the_program() {
+fn file_size_limit_never_kills() {
     for blocks in ["0", "1", "100", "1023", "4000"] {
         let script = format!("ulimit -f {blocks}; exec {} return", program("exits.c").display());
         let run = Run::new("/bin/bash").arg("-c").arg(script).env("RAMSON_INTERVAL", "4K");
@@ -333,7 +333,7 @@ fn a_limit_on_the_length_of_files_never_kills_the_program() {
 }
 
 #[test]
-fn the_first_process_writes_to_the_named_output_and_later_ones_add_their_id() {
+fn later_processes_append_id_to_output() {
     let run = Run::new(program("forks.c")).arg("fork");
     let output = run.directory.path().join("out.ramson");
     let finished = run.env("RAMSON_OUTPUT", &output).succeed();
@@ -345,7 +345,7 @@ fn the_first_process_writes_to_the_named_output_and_later_ones_add_their_id() {
 }
 
 #[test]
-fn an_output_that_exists_is_never_overwritten() {
+fn existing_output_is_never_overwritten() {
     let run = exits("return");
     let output = run.directory.path().join("precious");
     std::fs::write(&output, "do not touch").unwrap();
@@ -355,7 +355,7 @@ fn an_output_that_exists_is_never_overwritten() {
 }
 
 #[test]
-fn a_program_that_changes_its_directory_loses_no_file_of_that_name() {
+fn chdir_removes_no_foreign_file() {
     let mut run = exits("chdir");
     let elsewhere = run.directory.path().join("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
@@ -367,7 +367,7 @@ fn a_program_that_changes_its_directory_loses_no_file_of_that_name() {
 }
 
 #[test]
-fn a_profile_s_name_that_somebody_else_took_is_left_alone() {
+fn replaced_profile_path_is_left_alone() {
     let mut run = exits("replace");
     let output = run.directory.path().join("out.ramson");
     run.command.arg(&output);
@@ -386,7 +386,7 @@ fn a_default_directory_is_private() {
 }
 
 #[test]
-fn eight_threads_that_free_each_other_s_memory_are_counted_exactly() {
+fn cross_thread_frees_are_counted_exactly() {
     let program = program("threads.c");
     let finished = Run::new(&program).arg("threads").arg("8").arg("40000").arg("500").succeed();
     let snapshot = finished.snapshot();
@@ -414,7 +414,7 @@ fn eight_threads_that_free_each_other_s_memory_are_counted_exactly() {
 }
 
 #[test]
-fn two_thousand_short_threads_are_counted_exactly() {
+fn short_threads_are_counted_exactly() {
     let program = program("threads.c");
     let finished = Run::new(&program).arg("short").arg("2000").succeed();
     let snapshot = finished.snapshot();
@@ -467,11 +467,11 @@ fn assert_plugins(plugins: &[(PathBuf, u64)]) {
 }
 
 #[test]
-fn libraries_loaded_one_after_another_at_the_same_address_are_told_apart() {
+fn libraries_at_one_address_are_distinct() {
     assert_plugins(&plugins("sha1"));
 }
 
 #[test]
-fn libraries_without_a_build_id_are_told_apart_by_their_path() {
+fn libraries_without_build_id_are_distinct() {
     assert_plugins(&plugins("none"));
 }

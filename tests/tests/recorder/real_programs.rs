@@ -169,7 +169,7 @@ fn redis_scenario(way: &Way) -> (String, Vec<String>, i32) {
 }
 
 #[test]
-fn redis_is_the_same_on_every_allocator() {
+fn redis_is_unchanged_on_every_allocator() {
     // Debian's is linked with jemalloc.
     let mut allocators = every_allocator();
     allocators[1] = Some(shared_library("libc.so.6"));
@@ -184,7 +184,7 @@ fn redis_is_the_same_on_every_allocator() {
 }
 
 #[test]
-fn memcached_is_the_same_on_every_allocator() {
+fn memcached_is_unchanged_on_every_allocator() {
     let expected =
         Expected { executable: "memcached", samples: 20, failed_percent: 1, whole_stacks: 0.9 };
     let mut script = Vec::new();
@@ -212,7 +212,7 @@ fn memcached_is_the_same_on_every_allocator() {
 }
 
 #[test]
-fn nginx_serves_the_same_from_its_workers_and_each_has_its_profile() {
+fn nginx_is_unchanged_with_profiled_workers() {
     let configuration = |scratch: &Path, port: u16| {
         format!(
             "daemon off; pid {0}/pid; error_log {0}/error.log; worker_processes 2; events {{}}
@@ -262,7 +262,7 @@ fn nginx_serves_the_same_from_its_workers_and_each_has_its_profile() {
 }
 
 #[test]
-fn postgresql_serves_the_same_and_every_backend_has_its_own_profile() {
+fn postgresql_is_unchanged_with_profiled_backends() {
     let bin = Path::new("/usr/lib/postgresql");
     let versions = fs::read_dir(bin).into_iter().flatten().flatten().map(|entry| entry.path());
     let bin = versions.map(|version| version.join("bin")).find(|bin| bin.join("pgbench").exists());
@@ -324,7 +324,7 @@ fn postgresql_scenario(bin: &Path, way: &Way) -> (String, String, i32) {
 }
 
 #[test]
-fn python_with_threads_children_and_forked_workers_is_the_same_on_every_allocator() {
+fn python_is_unchanged_on_every_allocator() {
     let python = python();
     let executable = python.file_name().unwrap().to_str().unwrap();
     // Compiled Java has no unwind tables, and its frame pointer is not always one.
@@ -353,7 +353,7 @@ fn node_is_the_same() {
 }
 
 #[test]
-fn java_is_the_same_compiled_and_interpreted() {
+fn java_is_unchanged_compiled_or_interpreted() {
     let classes = Scratch::new();
     let mut javac = clean(installed("javac", "default-jdk-headless"));
     finish(javac.arg("-d").arg(classes.path("")).arg(real("Allocates.java"))).good();
@@ -372,7 +372,7 @@ fn java_is_the_same_compiled_and_interpreted() {
 }
 
 #[test]
-fn a_go_program_that_allocates_in_c_is_the_same() {
+fn cgo_program_is_unchanged() {
     let built = Scratch::new();
     let mut go = clean(installed("go", "golang-go"));
     go.args(["build", "-o"]).arg(built.path("allocates")).arg(real("allocates.go"));
@@ -388,7 +388,7 @@ fn a_go_program_that_allocates_in_c_is_the_same() {
 }
 
 #[test]
-fn a_compiler_makes_the_same_object_on_every_allocator() {
+fn compiler_output_is_unchanged() {
     let compiler = installed("g++", "g++");
     let expected =
         Expected { executable: "cc1plus", samples: 100, failed_percent: 1, whole_stacks: 0.9 };
@@ -408,7 +408,7 @@ fn a_compiler_makes_the_same_object_on_every_allocator() {
 }
 
 #[test]
-fn sqlite_is_the_same_on_every_allocator() {
+fn sqlite_is_unchanged_on_every_allocator() {
     let sqlite = installed("sqlite3", "sqlite3");
     let script = fs::read(real("script.sql")).unwrap();
     let expected =
@@ -452,7 +452,7 @@ fn assert_growth(before: (f64, f64), after: (f64, f64), truth: f64) {
 }
 
 #[test]
-fn what_redis_holds_is_what_it_says_it_holds() {
+fn redis_memory_matches_its_own_count() {
     let scratch = Scratch::new();
     let way = Way { interval: Some("64K"), allocator: None, scratch: &scratch };
     let mut server = redis(&way, &["--enable-debug-command", "yes"]);
@@ -477,7 +477,7 @@ fn what_redis_holds_is_what_it_says_it_holds() {
 }
 
 #[test]
-fn what_python_holds_is_what_it_says_it_holds() {
+fn python_memory_matches_its_own_count() {
     let scratch = Scratch::new();
     let mut command = Command::new(python());
     command.arg(real("holds_bytes.py")).env("PYTHONMALLOC", "malloc");

@@ -44,27 +44,27 @@ fn assert_apart(way: &str, count: usize) {
 }
 
 #[test]
-fn five_generations_forked_by_second_threads_are_counted_apart() {
+fn generations_forked_by_threads_counted_apart() {
     assert_apart("generations", 5);
 }
 
 #[test]
-fn a_daemon_that_outlives_its_parents_is_counted_apart() {
+fn orphaned_daemon_is_counted_apart() {
     assert_apart("daemon", 1);
 }
 
 #[test]
-fn a_child_whose_exec_failed_is_counted_apart() {
+fn child_of_failed_exec_counts_apart() {
     assert_apart("failed-exec", 1);
 }
 
 #[test]
-fn a_child_that_executes_a_descriptor_is_counted_apart() {
+fn fexecve_child_is_counted_apart() {
     assert_apart("fexecve", 1);
 }
 
 #[test]
-fn a_process_that_shares_the_parent_s_memory_counts_for_the_parent() {
+fn memory_sharing_process_counts_for_parent() {
     let (finished, ids) = relatives("shared");
     assert_eq!((ids.len(), finished.profiles.len()), (1, 1));
     assert_site(&finished.snapshot(), "site_relative", Some(Site::exactly(80, 70, 6002)));

@@ -20,7 +20,7 @@ fn opened_around_true(scratch: &Scratch, profiles: &str) -> Vec<String> {
 }
 
 #[test]
-fn around_a_program_that_ends_well_no_log_no_other_process_and_no_old_profile_is_read() {
+fn clean_run_opens_nothing_extra() {
     let scratch = Scratch::new();
     let profiles = scratch.open_directory("profiles");
     for old in ["1-2.ramson", "4711-5.ramson"] {

@@ -29,7 +29,7 @@ fn assert_is_mapped_once(snapshot: &Snapshot) {
 }
 
 #[test]
-fn stacks_of_an_executable_with_gaps_are_whole_and_named() {
+fn stacks_across_segment_gaps_are_whole() {
     for (name, options) in [("stacks-gaps", &["-pie"][..]), ("stacks-gaps-fixed", &["-no-pie"])] {
         let scratch = Scratch::new();
         let program = with_gaps("stacks.c", name, options);
@@ -47,7 +47,7 @@ fn stacks_of_an_executable_with_gaps_are_whole_and_named() {
 }
 
 #[test]
-fn stacks_are_whole_after_an_attach_too() {
+fn attached_stacks_are_whole() {
     let scratch = Scratch::new();
     let mut visited = Visited::start_program(&with_gaps("visited.c", "visited-gaps", &[]), 0);
     told(&scratch, "attach", visited.pid(), &["--interval", "1"]);

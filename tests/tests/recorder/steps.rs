@@ -181,7 +181,7 @@ fn told(output: &str, what: &str) -> Vec<(u64, u64, bool)> {
 }
 
 #[test]
-fn a_program_killed_at_any_store_leaves_every_record_committed_before() {
+fn kill_at_any_store_keeps_records() {
     let mut run = Run::new(program("steps.c")).env("RAMSON_MAX_FILE", "1M").without("RAMSON_DIR");
     let path = run.directory.path().join("steps.ramson");
     run.command.env("RAMSON_OUTPUT", &path).env("RAMSON_FREES", "1024").stdin(Stdio::piped());

@@ -45,7 +45,7 @@ fn mode(path: &str) -> u32 {
 }
 
 #[test]
-fn a_profile_in_use_is_not_cut_by_a_slip_of_its_owner() {
+fn owner_cannot_truncate_profile_in_use() {
     let scratch = Scratch::new();
     let (talking, found) = start(&scratch);
     let path = found.text("profile");
@@ -59,7 +59,7 @@ fn a_profile_in_use_is_not_cut_by_a_slip_of_its_owner() {
 }
 
 #[test]
-fn run_trims_a_child_of_the_program_that_it_started() {
+fn run_trims_a_descendant() {
     let scratch = Scratch::new();
     let log = scratch.open_directory("logs").join("trims");
     let mut command = ramson(&scratch);
@@ -83,7 +83,7 @@ fn run_trims_a_child_of_the_program_that_it_started() {
 }
 
 #[test]
-fn run_notes_how_its_owner_s_program_died() {
+fn run_notes_unprivileged_death() {
     let scratch = Scratch::new();
     let (mut talking, found) = start(&scratch);
     signal(found.number("pid") as u32, "KILL");

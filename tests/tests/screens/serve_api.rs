@@ -7,7 +7,7 @@ use ramson_tests::several::say;
 use serde_json::Value;
 
 #[test]
-fn every_document_of_a_dead_process_is_the_command_s_byte_for_byte() {
+fn dead_process_documents_match_the_command() {
     let scratch = Scratch::new();
     let mut held = holding(&scratch, "holds-dead");
     let pid = pid_of_only(&scratch);
@@ -51,7 +51,7 @@ fn every_document_of_a_dead_process_is_the_command_s_byte_for_byte() {
 }
 
 #[test]
-fn a_running_process_has_the_same_documents_as_on_the_command_line() {
+fn running_process_documents_match_the_command() {
     let scratch = Scratch::new();
     let _held = holding(&scratch, "holds-live");
     let pid = pid_of_only(&scratch);
@@ -101,7 +101,7 @@ fn a_history_has_the_same_timeline() {
 }
 
 #[test]
-fn a_process_without_a_history_has_an_empty_timeline() {
+fn timeline_is_empty_without_history() {
     let scratch = Scratch::new();
     let mut held = holding(&scratch, "holds-unkept");
     let pid = pid_of_only(&scratch);
@@ -115,7 +115,7 @@ fn a_process_without_a_history_has_an_empty_timeline() {
 }
 
 #[test]
-fn what_cannot_be_answered_is_the_command_s_line_as_a_document() {
+fn refusals_are_error_documents() {
     let scratch = Scratch::new();
     let mut held = holding(&scratch, "holds-wrong");
     let pid = pid_of_only(&scratch);
@@ -156,7 +156,7 @@ fn what_cannot_be_answered_is_the_command_s_line_as_a_document() {
 }
 
 #[test]
-fn files_of_other_tools_are_served_too_and_standard_input_is_not() {
+fn foreign_files_are_served() {
     let scratch = Scratch::new();
     let collapsed = scratch.file("other.collapsed", "main;run;make 4096\nmain;idle 16\n");
     let file = collapsed.to_str().unwrap();
@@ -182,7 +182,7 @@ fn files_of_other_tools_are_served_too_and_standard_input_is_not() {
 }
 
 #[test]
-fn several_processes_of_one_src_are_added_up_as_the_command_does_it() {
+fn several_processes_are_served_summed() {
     let scratch = Scratch::new();
     let mut held: Vec<Running> = (0..2).map(|_| holding(&scratch, "holds-summed")).collect();
     let source = "name:holds-summed";
@@ -219,7 +219,7 @@ fn several_processes_of_one_src_are_added_up_as_the_command_does_it() {
 }
 
 #[test]
-fn a_name_whose_only_process_has_ended_is_served_as_the_file_that_it_left() {
+fn ended_process_is_served_from_file() {
     let scratch = Scratch::new();
     let mut held = holding(&scratch, "holds-ended");
     let serving = Serving::start(&scratch, &["name:holds-ended"]);

@@ -68,7 +68,7 @@ fn missing(flame: &Value) -> i64 {
 }
 
 #[test]
-fn what_is_shown_and_what_is_merged_is_the_total_and_the_report_s_tree() {
+fn shown_and_merged_frames_match_report() {
     let scratch = Scratch::new();
     let file = scratch.file("stacks", stacks(20_000, 1).as_bytes());
     let file = file.to_str().unwrap();
@@ -106,7 +106,7 @@ fn what_is_shown_and_what_is_merged_is_the_total_and_the_report_s_tree() {
 }
 
 #[test]
-fn every_view_of_a_large_profile_is_small_and_adds_up_and_a_file_that_changes_is_read_again() {
+fn large_views_are_small_and_consistent() {
     let scratch = Scratch::new();
     let file = scratch.file("stacks", stacks(50_000, 2).as_bytes());
     let serving = Serving::start(&scratch, &[file.to_str().unwrap()]);

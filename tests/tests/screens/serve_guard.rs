@@ -27,7 +27,7 @@ fn dead(scratch: &Scratch) -> String {
 }
 
 #[test]
-fn a_server_of_another_name_a_page_of_another_server_and_a_wrong_token_get_nothing() {
+fn wrong_host_or_token_gets_nothing() {
     let scratch = Scratch::new();
     let serving = Serving::start(&scratch, &[&dead(&scratch), "--allow-host", "profiles.example"]);
     let bearer = format!("Bearer {}", serving.token);
@@ -74,7 +74,7 @@ fn assert_no_secret(serving: &Serving, reply: &Reply) {
 }
 
 #[test]
-fn the_page_is_public_has_nothing_in_it_and_may_run_only_its_own_files() {
+fn public_page_is_empty_and_strict() {
     let scratch = Scratch::new();
     let serving = Serving::start(&scratch, &[&dead(&scratch)]);
     for (path, kind) in [
@@ -106,7 +106,7 @@ fn the_page_is_public_has_nothing_in_it_and_may_run_only_its_own_files() {
 }
 
 #[test]
-fn a_token_file_is_made_for_this_user_and_its_token_is_not_printed_to_a_log() {
+fn token_file_is_private_and_unlogged() {
     let scratch = Scratch::new();
     let (profile, file) = (dead(&scratch), scratch.path("token"));
     let file = file.to_str().unwrap();
@@ -142,7 +142,7 @@ fn a_token_file_is_made_for_this_user_and_its_token_is_not_printed_to_a_log() {
 }
 
 #[test]
-fn an_interrupt_ends_it_and_leaves_no_socket() {
+fn interrupt_removes_the_socket() {
     let scratch = Scratch::new();
     let (profile, socket) = (dead(&scratch), scratch.open_directory("sockets").join("serve.sock"));
     let listen = format!("unix:{}", socket.display());
@@ -188,7 +188,7 @@ fn an_interrupt_ends_it_and_leaves_no_socket() {
 }
 
 #[test]
-fn ctrl_c_ends_it_also_while_a_client_waits() {
+fn interrupt_ends_serving_despite_waiting_client() {
     let scratch = Scratch::new();
     let program = program_with("real/holds.c", "holds-guarded", &[]);
     let mut command = ramson(&scratch);
@@ -236,7 +236,7 @@ fn malformed(number: usize, token: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_thousand_idle_clients_slow_ones_and_ten_thousand_wrong_requests_cost_nothing_that_matters() {
+fn hostile_clients_cost_little() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let scratch = Scratch::new();
@@ -298,7 +298,7 @@ fn a_thousand_idle_clients_slow_ones_and_ten_thousand_wrong_requests_cost_nothin
 }
 
 #[test]
-fn the_page_takes_the_token_from_its_address_and_shows_what_is_served() {
+fn page_takes_token_from_address() {
     let scratch = Scratch::new();
     let serving = Serving::start(&scratch, &[&dead(&scratch)]);
     let mut browser = clean(installed("chromium", "chromium"));

@@ -33,7 +33,7 @@ fn events(serving: &Serving, pid: &str) -> impl Iterator<Item = Value> {
 }
 
 #[test]
-fn a_stream_says_what_a_process_holds_and_ends_with_it_and_what_was_seen_stays() {
+fn event_stream_follows_process_to_end() {
     let scratch = Scratch::new();
     let mut held = holding(&scratch, "holds-seen");
     let pid = pid_of_only(&scratch);
@@ -76,7 +76,7 @@ fn a_stream_says_what_a_process_holds_and_ends_with_it_and_what_was_seen_stays()
 }
 
 #[test]
-fn streams_are_bounded_and_one_that_is_left_makes_room() {
+fn event_streams_are_bounded() {
     let scratch = Scratch::new();
     let _held = holding(&scratch, "holds-watched");
     let pid = pid_of_only(&scratch);
@@ -103,7 +103,7 @@ fn source_file(serving: &Serving) -> String {
 }
 
 #[test]
-fn source_code_is_shown_beneath_its_root_and_only_what_this_program_was_made_of() {
+fn source_code_stays_beneath_its_root() {
     let scratch = Scratch::new();
     let _held = holding(&scratch, "holds-source");
     let pid = pid_of_only(&scratch);
@@ -161,7 +161,7 @@ fn post(serving: &Serving, path: &str, lines: &str) -> ramson_tests::serving::Re
 }
 
 #[test]
-fn a_trim_is_asked_for_by_post_with_its_header_from_the_own_page_and_where_that_is_allowed() {
+fn trim_needs_post_header_and_permission() {
     let scratch = Scratch::new();
     let keeping = Keeping::start(&scratch, &["survivors", "16"], |command| {
         preload(command, "64K").env("RAMSON_DIR", scratch.open_directory("profiles"));
@@ -231,7 +231,7 @@ fn opened(scratch: &Scratch, browser: &Path) -> (Serving, PathBuf) {
 }
 
 #[test]
-fn a_browser_gets_the_address_without_the_token_on_its_command_line() {
+fn browser_command_line_hides_token() {
     let scratch = Scratch::new();
     let _held = holding(&scratch, "holds-opened");
     let (script, note) = browser(&scratch);
@@ -259,7 +259,7 @@ fn without_a_browser_serving_goes_on() {
 }
 
 #[test]
-fn a_stranger_s_profile_neither_takes_the_id_of_another_nor_hides_it() {
+fn forged_profile_takes_no_other_id() {
     let scratch = Scratch::new();
     let mut held = holding(&scratch, "holds-claimed");
     let pid = pid_of_only(&scratch);

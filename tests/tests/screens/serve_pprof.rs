@@ -39,7 +39,7 @@ fn rows(scratch: &Scratch, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn go_tool_pprof_reads_a_dead_redis_as_it_reads_the_export() {
+fn served_heap_matches_the_export() {
     let scratch = Scratch::new();
     let (profile, pid) = dead_redis(&scratch);
     let serving = Serving::start(&scratch, &[&profile]);
@@ -70,7 +70,7 @@ fn go_tool_pprof_reads_a_dead_redis_as_it_reads_the_export() {
 }
 
 #[test]
-fn the_text_form_has_the_same_totals_and_is_named_by_the_server() {
+fn served_text_form_has_same_totals() {
     let scratch = Scratch::new();
     let (profile, _) = dead_redis(&scratch);
     let serving = Serving::start(&scratch, &[&profile]);
@@ -115,7 +115,7 @@ fn the_text_form_has_the_same_totals_and_is_named_by_the_server() {
 }
 
 #[test]
-fn addresses_are_named_and_the_rest_is_as_in_go() {
+fn pprof_endpoints_answer_as_in_go() {
     let scratch = Scratch::new();
     let (profile, _) = dead_redis(&scratch);
     let serving = Serving::start(&scratch, &[&profile]);
@@ -155,7 +155,7 @@ fn addresses_are_named_and_the_rest_is_as_in_go() {
 }
 
 #[test]
-fn basic_and_bearer_authentication_let_in_and_nothing_else_does() {
+fn only_basic_and_bearer_are_accepted() {
     let scratch = Scratch::new();
     let (profile, _) = dead_redis(&scratch);
     let serving = Serving::start(&scratch, &[&profile]);
@@ -179,7 +179,7 @@ fn basic_and_bearer_authentication_let_in_and_nothing_else_does() {
 }
 
 #[test]
-fn several_sources_are_told_apart_and_listed_where_one_is_asked_for() {
+fn several_sources_are_listed() {
     let scratch = Scratch::new();
     let server = redis(&scratch, "redis-one", "one.sock", 1000, true);
     let other = redis(&scratch, "redis-two", "two.sock", 100, true);
@@ -199,7 +199,7 @@ fn several_sources_are_told_apart_and_listed_where_one_is_asked_for() {
 }
 
 #[test]
-fn resident_memory_adds_up_in_a_fifth_sample_type() {
+fn resident_memory_is_fifth_sample_type() {
     let scratch = Scratch::new();
     let server = redis(&scratch, "redis-rss", "rss.sock", 4000, true);
     let serving = Serving::start(&scratch, &["name:redis-rss"]);
@@ -218,7 +218,7 @@ fn resident_memory_adds_up_in_a_fifth_sample_type() {
 }
 
 #[test]
-fn a_difference_has_what_changed_while_it_was_waited_for() {
+fn delta_profile_has_the_change() {
     let recorded = Recorded::new();
     let serving = Serving::start(&recorded.scratch, &[&recorded.pid.to_string()]);
     let grow = |step: usize| {
@@ -257,7 +257,7 @@ fn a_difference_has_what_changed_while_it_was_waited_for() {
 }
 
 #[test]
-fn two_clients_may_wait_for_a_difference_and_who_leaves_makes_room() {
+fn waiting_delta_clients_are_bounded() {
     let scratch = Scratch::new();
     let program = program_with("real/holds.c", "holds-served", &[]);
     let mut command = ramson(&scratch);

@@ -85,7 +85,7 @@ fn top(scratch: &Scratch, body: &[u8], options: &[&str]) -> String {
 }
 
 #[test]
-fn scrapers_get_profiles_that_they_parse_and_are_told_what_there_is_not() {
+fn scrapers_parse_served_profiles() {
     let scratch = Scratch::new();
     let profile = dead_redis(&scratch);
     let serving = Serving::start(&scratch, &[&profile]);

@@ -27,7 +27,7 @@ fn first_frames(flame: &Value, column: &str) -> f64 {
 }
 
 #[test]
-fn a_tree_is_coloured_by_the_ages_that_the_report_has() {
+fn age_colours_match_the_report() {
     let scratch = Scratch::new();
     let mut held = holding(&scratch, "holds-aged");
     let pid = pid_of_only(&scratch);
@@ -61,7 +61,7 @@ fn a_tree_is_coloured_by_the_ages_that_the_report_has() {
 }
 
 #[test]
-fn a_tree_is_coloured_by_the_change_that_the_comparison_has() {
+fn change_colours_match_the_diff() {
     let recorded = Recorded::new();
     let recorder = recorded.record("PID");
     recorded.grow(0);
@@ -100,7 +100,7 @@ fn a_tree_is_coloured_by_the_change_that_the_comparison_has() {
 }
 
 #[test]
-fn the_tree_of_a_history_grows_with_it() {
+fn history_tree_grows_with_it() {
     let recorded = Recorded::new();
     let recorder = recorded.record("PID");
     recorded.grow(0);

@@ -28,7 +28,7 @@ fn holding(scratch: &Scratch) -> Running {
 }
 
 #[test]
-fn the_view_of_a_loaded_redis_obeys_keys_and_leaves_the_terminal_as_it_was() {
+fn view_obeys_keys_and_restores_terminal() {
     let loaded = Loaded::start();
     let mut terminal = loaded.top(80, 24);
     terminal.wait_until("rows and rates", |text| {
@@ -70,7 +70,7 @@ fn the_view_of_a_loaded_redis_obeys_keys_and_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
-fn a_terminal_that_changes_its_size_is_filled_again() {
+fn resized_terminal_is_filled_again() {
     let loaded = Loaded::start();
     let mut terminal = loaded.top(80, 24);
     terminal.wait_for("? help");
@@ -87,7 +87,7 @@ fn a_terminal_that_changes_its_size_is_filled_again() {
 }
 
 #[test]
-fn ctrl_z_gives_the_shell_back_and_fg_the_view() {
+fn job_control_suspends_the_view() {
     let loaded = Loaded::start();
     let mut shell = clean(installed("bash", "bash"));
     shell.args(["--norc", "--noediting", "-i"]);
@@ -116,7 +116,7 @@ fn ctrl_z_gives_the_shell_back_and_fg_the_view() {
 }
 
 #[test]
-fn a_stop_from_outside_gives_the_terminal_back_and_going_on_takes_it_again() {
+fn stop_signal_returns_the_terminal() {
     let loaded = Loaded::start();
     let mut shell = clean(installed("bash", "bash"));
     // With job control, and so a process group of its own, of which the shell waits for the end.
@@ -147,7 +147,7 @@ fn a_stop_from_outside_gives_the_terminal_back_and_going_on_takes_it_again() {
 }
 
 #[test]
-fn a_signal_ends_the_view_and_gives_the_terminal_back() {
+fn signal_ends_view_and_restores_terminal() {
     let loaded = Loaded::start();
     for (name, number) in [("TERM", 15), ("HUP", 1)] {
         let mut terminal = loaded.top(80, 24);
@@ -159,7 +159,7 @@ fn a_signal_ends_the_view_and_gives_the_terminal_back() {
 }
 
 #[test]
-fn a_signal_ends_the_view_also_while_its_terminal_takes_nothing() {
+fn signal_ends_view_on_frozen_terminal() {
     let loaded = Loaded::start();
     let mut terminal = loaded.top(80, 24);
     terminal.wait_for("? help");
@@ -185,7 +185,7 @@ fn is_zombie(terminal: &Terminal) -> bool {
 }
 
 #[test]
-fn of_a_process_that_ends_the_last_picture_stays() {
+fn last_picture_survives_the_process() {
     let loaded = Loaded::start();
     let mut terminal = loaded.top(80, 24);
     terminal.wait_for("createStringObject ←");
@@ -222,7 +222,7 @@ fn without_colours_nothing_is_lost() {
 }
 
 #[test]
-fn without_a_source_all_processes_are_listed_and_enter_opens_one() {
+fn process_list_opens_with_enter() {
     let loaded = Loaded::start();
     let _other = holding(&loaded.scratch);
     // Others may be profiled on this machine: there is room for all.
@@ -254,7 +254,7 @@ fn without_a_source_all_processes_are_listed_and_enter_opens_one() {
 }
 
 #[test]
-fn once_prints_the_table_and_its_numbers_are_the_report_s() {
+fn once_matches_the_report() {
     let scratch = Scratch::new();
     let program = holding(&scratch);
     let pid = program.0.id().to_string();
@@ -290,7 +290,7 @@ fn once_prints_the_table_and_its_numbers_are_the_report_s() {
 }
 
 #[test]
-fn a_running_process_may_be_named_by_its_file_under_any_name() {
+fn profile_path_names_a_running_process() {
     let scratch = Scratch::new();
     let _program = holding(&scratch);
     let profile = &profiles_in(&scratch.path("profiles"))[0];
@@ -314,7 +314,7 @@ fn a_running_process_may_be_named_by_its_file_under_any_name() {
 }
 
 #[test]
-fn a_stream_of_objects_ends_quietly_when_nobody_reads_it_and_with_the_process() {
+fn json_stream_ends_quietly() {
     let scratch = Scratch::new();
     let mut program = holding(&scratch);
     let pid = program.0.id().to_string();
@@ -348,7 +348,7 @@ fn a_stream_of_objects_ends_quietly_when_nobody_reads_it_and_with_the_process() 
 }
 
 #[test]
-fn what_cannot_be_shown_is_said_in_one_line() {
+fn unshowable_source_is_refused() {
     let scratch = Scratch::new();
     let program = holding(&scratch);
     let pid = program.0.id().to_string();

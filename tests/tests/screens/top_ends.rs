@@ -14,7 +14,7 @@ fn top(scratch: &Scratch) -> Terminal {
 }
 
 #[test]
-fn every_signal_but_one_leaves_the_terminal_as_it_was() {
+fn fatal_signals_restore_the_terminal() {
     for (name, number) in [("TERM", 15), ("HUP", 1), ("INT", 2), ("QUIT", 3), ("ABRT", ABORT)] {
         let scratch = Scratch::new();
         let mut terminal = top(&scratch);
@@ -25,7 +25,7 @@ fn every_signal_but_one_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
-fn a_failed_allocation_leaves_the_terminal_as_it_was() {
+fn failed_allocation_restores_the_terminal() {
     let scratch = Scratch::new();
     let mut terminal = top(&scratch);
     let pid = Pid::from_raw(terminal.running.0.id() as i32);

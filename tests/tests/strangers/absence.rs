@@ -35,7 +35,7 @@ fn assert_said(script: &str, what: &str) -> Outcome {
 }
 
 #[test]
-fn a_program_that_became_another_user_could_not_write_there() {
+fn changed_user_lacks_write_access() {
     let script =
         "mkdir -m 755 /var/tmp/own; RAMSON_DIR=/var/tmp/own $ramson run -- $changes user 1502";
     let cause = "no profile: the program changed to user 1502, and /var/tmp/own: user 1502 may not write to it";
@@ -43,14 +43,14 @@ fn a_program_that_became_another_user_could_not_write_there() {
 }
 
 #[test]
-fn a_program_that_became_another_user_whose_directory_is_taken_is_told_so() {
+fn changed_user_finds_directory_taken() {
     let script = "mkdir -m 777 /var/tmp/ramson-1502; chown 1501 /var/tmp/ramson-1502\n\
                   $ramson run -- $changes user 1502";
     assert_said(script, "/var/tmp/ramson-1502: it belongs to user 1501");
 }
 
 #[test]
-fn a_directory_of_another_user_or_of_a_wrong_mode_is_named_before_the_start_and_not_used() {
+fn unsafe_directory_is_named_before_start() {
     let private = "other users may enter it; its mode must be 0700";
     for (owner, mode, finding) in [
         (1501, "777", "it belongs to user 1501"),
@@ -69,7 +69,7 @@ fn a_directory_of_another_user_or_of_a_wrong_mode_is_named_before_the_start_and_
 }
 
 #[test]
-fn of_a_changed_root_directory_it_is_said_what_is_missing_there() {
+fn changed_root_names_what_is_missing() {
     assert_said(
         "mkdir /var/tmp/jail; $ramson run -- $changes root /var/tmp/jail",
         "there is no /var/tmp/jail/var/tmp",
@@ -80,7 +80,7 @@ fn of_a_changed_root_directory_it_is_said_what_is_missing_there() {
 }
 
 #[test]
-fn the_profile_of_a_program_with_another_root_directory_is_found() {
+fn profile_in_changed_root_is_found() {
     let script = "mkdir -p -m 1777 /var/tmp/jail/var/tmp; mkdir /var/tmp/jail/proc\n\
                   mount -t proc none /var/tmp/jail/proc\n\
                   $ramson run -- $changes root /var/tmp/jail\n\
@@ -89,7 +89,7 @@ fn the_profile_of_a_program_with_another_root_directory_is_found() {
 }
 
 #[test]
-fn a_directory_that_another_user_made_does_not_switch_off_root_s_recording() {
+fn taken_directory_does_not_stop_root() {
     // By itself, and as root of a user namespace.
     for makes in ["as 1501 mkdir", "as 1501 unshare -Ur mkdir"] {
         let script = format!(
@@ -106,7 +106,7 @@ fn a_directory_that_another_user_made_does_not_switch_off_root_s_recording() {
 }
 
 #[test]
-fn where_a_limit_may_be_the_cause_it_is_named_and_nothing_is_guessed() {
+fn file_size_limit_is_named() {
     for kilobytes in [0, 4] {
         let script = format!("ulimit -f {kilobytes}; $ramson run -- $changes nothing");
         assert_said(&script, "\"ulimit -f\" may be too low");
@@ -114,7 +114,7 @@ fn where_a_limit_may_be_the_cause_it_is_named_and_nothing_is_guessed() {
 }
 
 #[test]
-fn that_too_little_was_allocated_is_said_where_it_is_known() {
+fn too_few_allocations_are_named() {
     // The few kilobytes of "sleep" are sampled once in 100,000 runs.
     let outcome = private("$ramson run --interval 1G -- sleep 0.5").good();
     let what = "no profile: the program allocated too little to be sampled";

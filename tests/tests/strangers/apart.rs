@@ -39,7 +39,7 @@ fn text_of(scratch: &Scratch, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_stranger_s_files_give_the_reports_that_one_s_own_give() {
+fn foreign_files_give_the_same_reports() {
     let scratch = Scratch::new();
     let (program, profile) = recorded(&scratch);
     let own = profile.to_str().unwrap();
@@ -71,7 +71,7 @@ fn a_stranger_s_files_give_the_reports_that_one_s_own_give() {
 }
 
 #[test]
-fn no_helper_outlives_the_command_as_a_child_of_whoever_adopts_it() {
+fn helper_never_outlives_the_command() {
     // PR_SET_CHILD_SUBREAPER
     const ADOPTS: &str = "import ctypes, os, subprocess, sys
 ctypes.CDLL(None).prctl(36, 1)
@@ -90,7 +90,7 @@ except ChildProcessError:
 }
 
 #[test]
-fn root_asks_no_server_about_the_binaries_in_a_profile_of_another_user() {
+fn foreign_profile_asks_no_debuginfod() {
     let scratch = Scratch::new();
     let (program, profile) = recorded(&scratch);
     finish(clean(installed("strip", "binutils")).arg(&program)).good();
@@ -157,7 +157,7 @@ fn waiting(scratch: &Scratch) -> (Running, u32) {
 }
 
 #[test]
-fn a_helper_is_no_user_s_and_has_no_rights() {
+fn helper_has_no_user_or_rights() {
     let scratch = Scratch::new();
     let (_running, helper) = waiting(&scratch);
     let is = |name: &str| line(helper, name).unwrap_or_else(|| panic!("{name}"));
@@ -214,7 +214,7 @@ fn the_owner_cannot_trace_a_helper() {
 }
 
 #[test]
-fn the_owner_cannot_stop_end_slow_or_limit_a_helper() {
+fn owner_cannot_hinder_a_helper() {
     let scratch = Scratch::new();
     let (_running, helper) = waiting(&scratch);
     let attempts = "import os, resource, signal, sys\n\
@@ -252,7 +252,7 @@ fn large(path: &Path) {
 }
 
 #[test]
-fn what_takes_more_than_its_budget_is_one_line_and_the_others_are_shown() {
+fn over_budget_input_is_one_line() {
     let scratch = Scratch::new();
     let (_, profile) = recorded(&scratch);
     let directory = scratch.open_directory("profiles");
@@ -291,7 +291,7 @@ fn what_takes_more_than_its_budget_is_one_line_and_the_others_are_shown() {
 }
 
 #[test]
-fn a_budget_that_makes_no_sense_is_refused() {
+fn invalid_budget_is_refused() {
     let scratch = Scratch::new();
     for budget in ["2G", "1K,60s", "60s,2G", "16M,1ns"] {
         let outcome = finish(ramson(&scratch).args(["list", "--budget", budget]));
@@ -301,7 +301,7 @@ fn a_budget_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_stranger_s_history_gives_what_one_s_own_gives_also_while_it_is_recorded() {
+fn foreign_history_reads_like_own() {
     let recorded = Recorded::new();
     let mut recorder = recorded.record("PID");
     recorded.good("mark PID here");

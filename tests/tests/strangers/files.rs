@@ -41,7 +41,7 @@ fn said(outcome: &Outcome, what: &str) {
 }
 
 #[test]
-fn one_profile_that_is_over_its_bounds_is_a_line_and_the_others_are_shown() {
+fn oversized_profile_hides_no_others() {
     use ramson_format::RegionKind::Stacks;
     let scratch = Scratch::new();
     let mut command = ramson(&scratch);
@@ -72,7 +72,7 @@ fn one_profile_that_is_over_its_bounds_is_a_line_and_the_others_are_shown() {
 }
 
 #[test]
-fn a_stranger_s_file_beside_the_output_does_not_change_the_status() {
+fn planted_file_keeps_run_status() {
     let scratch = Scratch::new();
     let shared = scratch.open_directory("shared");
     let mut forged = Forged::new(999_999);
@@ -92,7 +92,7 @@ fn a_stranger_s_file_beside_the_output_does_not_change_the_status() {
 }
 
 #[test]
-fn a_directory_that_is_not_its_user_s_is_left_out_and_a_line_says_so() {
+fn foreign_directory_is_left_out() {
     let scratch = Scratch::new();
     // In a directory where everyone may put files, only its owner's files count.
     let script = "mkdir -m 777 /var/tmp/ramson-1501 /var/tmp/ramson-1502\n\
@@ -110,7 +110,7 @@ fn a_directory_that_is_not_its_user_s_is_left_out_and_a_line_says_so() {
 }
 
 #[test]
-fn of_a_stranger_s_directory_so_many_files_are_looked_at_and_a_line_says_so() {
+fn foreign_directory_read_is_bounded() {
     let scratch = Scratch::new();
     let script = "mkdir -m 700 /var/tmp/ramson-1501 /var/tmp/ramson-1502\n\
                   cp $forged /var/tmp/ramson-1502/1-1502.ramson\n\
@@ -136,7 +136,7 @@ fn of_a_stranger_s_directory_so_many_files_are_looked_at_and_a_line_says_so() {
 }
 
 #[test]
-fn links_in_a_stranger_s_directory_are_not_followed() {
+fn foreign_links_are_not_followed() {
     let scratch = Scratch::new();
     let script = "mkdir /var/tmp/ramson-1501 /var/tmp/kept\n\
                   cp $forged /var/tmp/kept/7-7.ramson\n\
@@ -152,7 +152,7 @@ fn links_in_a_stranger_s_directory_are_not_followed() {
 }
 
 #[test]
-fn nothing_is_pruned_or_made_where_a_link_leads() {
+fn pruning_never_follows_directory_links() {
     let scratch = Scratch::new();
     let script = "mkdir -m 700 /var/tmp/kept\n\
                   cp $forged /var/tmp/kept/7-7.ramson\n\
@@ -174,7 +174,7 @@ fn nothing_is_pruned_or_made_where_a_link_leads() {
 }
 
 #[test]
-fn a_clock_that_jumped_makes_no_profile_old() {
+fn clock_jump_ages_no_profile() {
     let scratch = Scratch::new();
     let prune = |age_of_directory: &str| {
         let script = format!(
@@ -192,7 +192,7 @@ fn a_clock_that_jumped_makes_no_profile_old() {
 }
 
 #[test]
-fn a_process_that_hides_from_its_user_is_running_and_keeps_its_file() {
+fn hidden_running_process_keeps_its_file() {
     let scratch = Scratch::new();
     let script = "as 1502 $ramson run --interval 4K -- $hides > /var/tmp/said &\n\
                   for _ in $(seq 1000); do grep -q ready /var/tmp/said && break; sleep 0.01; done\n\
@@ -218,7 +218,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn outputs_are_for_their_owner_only_and_no_link_is_followed() {
+fn outputs_are_private_without_following_links() {
     let scratch = Scratch::new();
     let script = "umask 0; cd /var/tmp; mkdir out\n\
                   $ramson mark $forged -o out/marked > /dev/null\n\
@@ -247,7 +247,7 @@ fn outputs_are_for_their_owner_only_and_no_link_is_followed() {
 }
 
 #[test]
-fn root_puts_no_names_of_private_binaries_into_a_stranger_s_file() {
+fn foreign_file_gets_no_private_names() {
     let scratch = Scratch::new();
     let bin = scratch.open_directory("bin");
     let binary = bin.join("allocates");

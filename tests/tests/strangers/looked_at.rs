@@ -29,7 +29,7 @@ fn assert_cheap(how: &str) {
 }
 
 #[test]
-fn a_process_with_a_c_library_of_its_user_s_is_acted_on_as_any_other() {
+fn own_libc_of_stranger_is_handled() {
     let scratch = Scratch::new();
     let own = scratch.open_directory("own");
     for library in ["ld-linux-x86-64.so.2", "libc.so.6"] {
@@ -54,37 +54,37 @@ fn a_process_with_a_c_library_of_its_user_s_is_acted_on_as_any_other() {
 }
 
 #[test]
-fn a_mapped_file_of_5_gib_without_a_byte_in_it_is_not_read() {
+fn sparse_mapped_file_is_not_read() {
     assert_cheap("sparse");
 }
 
 #[test]
-fn a_fifo_in_the_place_of_a_mapped_file_is_not_waited_for() {
+fn mapped_fifo_is_not_waited_for() {
     assert_cheap("fifo");
 }
 
 #[test]
-fn a_link_to_a_device_in_the_place_of_a_mapped_file_is_not_followed() {
+fn mapped_device_link_is_not_followed() {
     assert_cheap("zero");
 }
 
 #[test]
-fn arguments_and_variables_without_an_end_are_not_read_to_it() {
+fn endless_arguments_are_cut() {
     assert_cheap("endless");
 }
 
 #[test]
-fn a_library_that_is_mapped_a_hundred_times_is_not_read_as_often() {
+fn repeated_library_mapping_stays_cheap() {
     assert_cheap("copies");
 }
 
 #[test]
-fn arenas_without_an_end_and_areas_of_a_tebibyte_take_no_memory() {
+fn endless_arenas_take_no_memory() {
     assert_cheap("heaps");
 }
 
 #[test]
-fn mounts_without_an_end_are_not_all_read() {
+fn endless_mounts_are_cut() {
     assert_cheap("mounts");
 }
 
@@ -105,7 +105,7 @@ impl Drop for FileSystem {
 }
 
 #[test]
-fn a_file_with_the_number_of_another_s_profile_is_not_that_profile() {
+fn forged_inode_is_not_the_profile() {
     /// Offset of `pid` in the header (format/FORMAT.md).
     const PID_OFFSET: u64 = 20;
     let scratch = Scratch::new();

@@ -84,7 +84,7 @@ fn a_silent_process_is_a_line(how: &str) {
 }
 
 #[test]
-fn a_process_that_does_not_answer_is_a_line_and_the_others_are_shown() {
+fn mute_process_is_one_line() {
     ["profile", "maps", "opens"].into_iter().for_each(a_silent_process_is_a_line);
 }
 
@@ -108,18 +108,18 @@ fn a_profiled_process_is_reported(how: &str, is_trimmed: bool) {
 }
 
 #[test]
-fn a_program_whose_own_file_does_not_answer_is_reported_without_it() {
+fn mute_executable_is_reported_without_symbols() {
     // Its symbols tell where its malloc is.
     a_profiled_process_is_reported("runs", false);
 }
 
 #[test]
-fn a_root_directory_that_does_not_answer_is_left_alone() {
+fn mute_root_directory_is_skipped() {
     a_profiled_process_is_reported("overlays", true);
 }
 
 #[test]
-fn a_thread_that_does_not_stop_is_left_as_it_was_and_nobody_waits_for_it() {
+fn unstoppable_thread_delays_nobody() {
     let scratch = Scratch::new();
     let (_mute, pid) = mute(&scratch, "reads");
     let state = || std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -175,13 +175,13 @@ fn a_path_here_is_left_alone(how: &str) {
 }
 
 #[test]
-fn a_file_that_does_not_answer_where_root_looks_is_left_alone() {
+fn mute_mounted_file_is_skipped() {
     ["runs", "ends"].into_iter().for_each(a_path_here_is_left_alone);
 }
 
 /// A command closes a file that it opened when it ends, if not before.
 #[test]
-fn a_file_whose_closing_is_never_answered_is_left_alone() {
+fn mute_close_delays_nobody() {
     for how in ["closes", "covers"] {
         let scratch = &Scratch::new();
         let (mute, pid) = mute(scratch, how);
@@ -193,7 +193,7 @@ fn a_file_whose_closing_is_never_answered_is_left_alone() {
 
 /// Root cannot read it, but its user and who reads for him can.
 #[test]
-fn a_file_that_a_file_system_says_is_root_s_is_read_by_a_helper() {
+fn falsely_root_owned_file_is_read() {
     let scratch = Scratch::new();
     let (mute, pid) = mute(&scratch, "claims");
     let report = answer_within(&scratch, Some(mute.pid()), &["report", &pid.to_string()]);

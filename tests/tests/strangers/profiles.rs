@@ -63,7 +63,7 @@ fn assert_shown(outcome: &Outcome, what: &str) {
 }
 
 #[test]
-fn regions_over_each_other_are_not_read() {
+fn overlapping_regions_are_not_read() {
     let scratch = Scratch::new();
     let (path, _) = plant(&scratch, &overlapping(), LENGTH);
     for arguments in [&["list", "-n", "0"][..], &["report", path.to_str().unwrap()]] {
@@ -75,7 +75,7 @@ fn regions_over_each_other_are_not_read() {
 }
 
 #[test]
-fn a_hole_is_zeroes_that_take_no_memory() {
+fn holes_take_no_memory() {
     let scratch = Scratch::new();
     let (path, _) = plant(&scratch, &largest(), LENGTH);
     for arguments in [&["list", "-n", "0"][..], &["report", path.to_str().unwrap()]] {
@@ -84,7 +84,7 @@ fn a_hole_is_zeroes_that_take_no_memory() {
 }
 
 #[test]
-fn one_long_path_of_a_thousand_mappings_is_not_copied_a_thousand_times() {
+fn shared_long_path_is_copied_once() {
     const PATH_BYTES: u32 = 4 << 20;
     let scratch = Scratch::new();
     let mut forged = Forged::new(999_999);
@@ -105,7 +105,7 @@ fn one_long_path_of_a_thousand_mappings_is_not_copied_a_thousand_times() {
 }
 
 #[test]
-fn a_quarter_of_a_million_mappings_take_no_quadratic_time() {
+fn many_mappings_take_linear_time() {
     let scratch = Scratch::new();
     let mut forged = Forged::new(999_999);
     const COUNT: u64 = 240_000;
@@ -119,7 +119,7 @@ fn a_quarter_of_a_million_mappings_take_no_quadratic_time() {
 }
 
 #[test]
-fn a_profile_with_holes_is_read_as_the_same_bytes_are() {
+fn sparse_profile_reads_like_its_bytes() {
     let run = ramson_tests::Run::new(program("stacks.c")).arg("stacks").arg("5").succeed();
     let path = &run.profiles[0];
     let bytes = fs::read(path).unwrap();
@@ -149,7 +149,7 @@ fn stranger_s(scratch: &Scratch, file: &Path) -> PathBuf {
 }
 
 #[test]
-fn memory_that_a_process_reserved_and_never_touched_is_not_read() {
+fn untouched_reserved_memory_is_not_read() {
     let scratch = Scratch::new();
     let forger = forge(&scratch, &largest(), LENGTH);
     let pid = forger.0.id().to_string();

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_victim_of_the_oom_killer_is_told_with_its_rss_and_time() {
+    fn oom_victim_has_rss_and_time() {
         for records in [&[OOM, KILLED][..], &[KILLED]] {
             let end = log(records).end_of(&header(31567, "gr,ow (1)"), |_| false).unwrap();
             assert_eq!(end.way, Way::Signalled(9));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_by_signal_and_of_any_thread() {
+    fn faults_of_any_thread_are_found() {
         let log = log(&[SEGFAULT, DIVIDED]);
         let way = |pid, name: &str, tid| {
             log.end_of(&header(pid, name), |id| id == tid).map(|end| end.way)
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_that_had_the_id_before_or_on_another_day_is_not_meant() {
+    fn reused_process_ids_are_not_matched() {
         let log = log(&[OOM, KILLED]);
         let later = Header { last_monotonic_ns: 880_000_000_000, ..header(31567, "gr,ow (1)") };
         assert_eq!(log.end_of(&later, |_| false), None);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_of_no_death_and_what_is_cut_is_passed_over() {
+    fn other_and_cut_records_are_skipped() {
         for record in
             ["", ";", "6,1,1,-;usb 1-1: new device", "6,1,x,-;oom-kill:,task=a,pid=1,uid=0"]
         {

@@ -71,7 +71,7 @@ fn sentences(finding: &Finding) -> Vec<&str> {
 }
 
 #[test]
-fn each_cause_is_one_sentence_the_largest_first_and_a_leak_is_named() {
+fn causes_are_sentences_largest_first() {
     let found = finding(Some(leaks(0.0, &["open_session", "cache"])), None);
     assert_eq!(
         sentences(&found)[..3],
@@ -107,7 +107,7 @@ fn each_cause_is_one_sentence_the_largest_first_and_a_leak_is_named() {
 }
 
 #[test]
-fn a_leak_comes_before_what_is_free_and_a_change_of_the_code_last() {
+fn leaks_are_advised_before_free_memory() {
     let limit = |left: u64| {
         let (limit_bytes, group) = (200 << 20, "/a".to_owned());
         Some(Limit { limit_bytes, used_bytes: limit_bytes - (left << 20), group })
@@ -137,7 +137,7 @@ fn a_leak_comes_before_what_is_free_and_a_change_of_the_code_last() {
 }
 
 #[test]
-fn only_a_redis_with_its_own_jemalloc_is_told_to_defragment() {
+fn only_redis_with_jemalloc_is_defragmented() {
     let action = |name: &str, kind: AllocatorKind| {
         let mut found = finding(None, None);
         found.name = name.into();
@@ -173,7 +173,7 @@ fn only_a_redis_with_its_own_jemalloc_is_told_to_defragment() {
 }
 
 #[test]
-fn what_an_allocator_held_before_an_attach_is_asked_for_and_saves_nothing_that_is_known() {
+fn memory_held_at_attach_saves_nothing() {
     let mut found = finding(Some(leaks(0.0, &[])), None);
     found.rss = found.rss.since(Some(Before::Attach));
     let (causes, advice) = (causes::causes(&found), advice::advice(&found));
@@ -188,7 +188,7 @@ fn what_an_allocator_held_before_an_attach_is_asked_for_and_saves_nothing_that_i
 }
 
 #[test]
-fn what_was_mapped_before_an_attach_has_no_stack_to_look_at() {
+fn memory_mapped_before_attach_lacks_stacks() {
     let mut found = finding(None, None);
     found.statistics = Ok(ramson_process::glibc::Statistics::default());
     let mut action = |before| {
@@ -204,7 +204,7 @@ fn what_was_mapped_before_an_attach_has_no_stack_to_look_at() {
 }
 
 #[test]
-fn what_was_live_before_an_attach_has_its_interval_as_its_term_has() {
+fn memory_live_before_attach_has_interval() {
     for (before, words) in
         [(Before::Attach, "before the attach"), (Before::Fork, "before the fork")]
     {
@@ -218,7 +218,7 @@ fn what_was_live_before_an_attach_has_its_interval_as_its_term_has() {
 }
 
 #[test]
-fn what_is_not_sampled_any_more_is_not_judged() {
+fn growth_is_unknown_after_sampling_ended() {
     let mut found = finding(None, None);
     found.has_sampling_ended = true;
     let live = causes::causes(&found).remove(0).sentence;

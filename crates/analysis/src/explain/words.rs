@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn every_estimate_has_its_interval_and_what_was_counted_has_none() {
+    fn estimates_have_intervals_and_counts_none() {
         let rss = 100 << 20;
         assert_eq!(amount(estimate(30.0, 0.0), rss), "30.0 MiB (30.0 %)");
         assert_eq!(amount(estimate(30.0, 2.0), rss), "30.0 MiB (±2.00 MiB; 30.0 %)");
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_as_uncertain_as_its_part_and_the_rest_together() {
+    fn share_has_uncertainty_of_both_parts() {
         // 60 ± 12 of 60 ± 12 + 40 ± 9: by the delta method (40² · 12² + 60² · 9²)^½ / 100².
         let (part, rest) = (estimate(60.0, 12.0), estimate(40.0, 9.0));
         assert_eq!(share(part, part + rest).unwrap(), "60.0 % (±12 %)");

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn one_leak_is_one_finding_whose_lines_stand_below() {
+    fn lines_of_one_leak_are_grouped() {
         let open = |line, caller: u32, first| {
             let frames = [("open_session", line), ("serve", caller)];
             stack(&frames, (first..1000).step_by(30))
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn suspects_that_rise_together_below_one_caller_are_one_group() {
+    fn leaks_below_one_caller_are_grouped() {
         let of = |path: &[&str], first, step| {
             let frames: Vec<(&str, u32)> = path.iter().map(|&name| (name, 1)).collect();
             stack(&frames, (first..1000).step_by(step))
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_another_time_is_in_no_group() {
+    fn tables_of_other_times_stay_ungrouped() {
         let mut found = found(vec![
             stack(&[("open", 1), ("serve", 1), ("main", 1)], (1..1000).step_by(20)),
             stack(&[("late", 1), ("serve", 1), ("main", 1)], (1..250).step_by(2)),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_that_stacks_have_of_a_growth_are_all_of_it() {
+    fn parts_of_growth_add_up() {
         let open = |line, first| stack(&[("open", line), ("serve", 9)], (first..1000).step_by(30));
         let all = || {
             let table = stack(&[("load", 3), ("main", 1)], 900..1000);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_that_do_not_leak_are_set_apart() {
+    fn harmless_callers_are_separated() {
         let found = found(vec![
             stack(&[("copy", 5), ("remember", 1)], (0..1000).step_by(8)),
             stack(&[("copy", 5), ("load", 1)], (0..4000).map(|number| 900 + number / 40)),
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(of("load").finding.verdict, Verdict::StartUp);
     }
     #[test]
-    fn paths_that_a_jit_compiler_changes_are_one() {
+    fn jit_changed_paths_are_merged() {
         let of = |caller: &str, ages_s| {
             let mut stack = stack(&[("remember", 5), (caller, 1)], ages_s);
             stack.frames.iter_mut().for_each(|it| it.language = Some(Language::JavaScript));

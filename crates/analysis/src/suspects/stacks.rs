@@ -155,7 +155,7 @@ mod tests {
 
     /// 100 samples a second, all kept. As a detach forgets what is live, the time before it must not count.
     #[test]
-    fn growth_is_judged_since_the_latest_attach() {
+    fn growth_counts_from_latest_attach() {
         const SECOND: u64 = 1_000_000_000;
         let header = Header {
             start_monotonic_ns: SECOND,
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_with_the_same_frames_of_several_processes_are_one_history_that_keeps_their_ages() {
+    fn equal_stacks_of_processes_are_merged() {
         let change = |value, window_ns| {
             let change = Estimate { value, variance: value };
             Some(MeasuredChange { change, window_ns })

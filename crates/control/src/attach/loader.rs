@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_locks_are_found_by_what_they_are_before_the_program_starts() {
+    fn loader_locks_are_found() {
         let mut data = vec![0xa5; 400];
         // One alone is something else.
         for at in [40, 200, 240, 280] {

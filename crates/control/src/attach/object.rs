@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_shows_more_than_any_program_has_is_not_read_to_the_end() {
+    fn oversized_objects_are_read_to_bound() {
         // One object over and over, whose tables are as large as any that is looked at; zeroes that take no memory.
         let table = vec![0u8; MOST_TABLE_BYTES as usize];
         let hash = [1u32, 1, 0, 0, (MOST_TABLE_BYTES / SYMBOL_BYTES) as u32 - 1, 1];
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_names_without_an_end_is_not_searched_for_it_again_and_again() {
+    fn endless_names_are_searched_once() {
         let strings = [&[b'a'; 1 << 20][..], b"\0malloc\0mallocx\0malloc"].concat();
         let name = |at: usize| {
             let mut symbol = [0; 24];

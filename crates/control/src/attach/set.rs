@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_named_stays_and_everything_is_recorded_without_a_bound() {
+    fn unset_orders_keep_their_values() {
         let now = Orders {
             interval_bytes: 512 << 10,
             max_overhead_ppm: 10_000,

@@ -12,7 +12,7 @@ const PROFILES: u64 = 600;
 const THREADS: u64 = 4;
 
 #[test]
-fn flat_and_cum_of_random_profiles_are_those_of_pprof() {
+fn random_profiles_agree_with_pprof() {
     let place = &Workplace::new("differential");
     std::thread::scope(|scope| {
         for thread in 0..THREADS {

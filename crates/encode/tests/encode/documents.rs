@@ -48,7 +48,7 @@ fn elements(document: &str) -> Vec<&str> {
 }
 
 #[test]
-fn a_flame_graph_has_every_name_as_text_and_nothing_as_markup() {
+fn flame_graph_escapes_names() {
     let document = text(|out| svg::write(&hostile(), out, SampleType::InuseSpace));
     let elements = elements(&document);
     assert!(
@@ -69,7 +69,7 @@ fn a_flame_graph_has_every_name_as_text_and_nothing_as_markup() {
 }
 
 #[test]
-fn a_page_says_whose_and_of_when_it_is_and_what_it_merged_also_without_scripts() {
+fn page_is_described_without_scripts() {
     let page = Page {
         documents: Vec::new(),
         note: "2 frames are merged".into(),
@@ -85,7 +85,7 @@ fn a_page_says_whose_and_of_when_it_is_and_what_it_merged_also_without_scripts()
 }
 
 #[test]
-fn every_frame_of_a_flame_graph_says_bytes_share_and_interval() {
+fn flame_graph_frames_have_intervals() {
     let mut profile = by_hand();
     profile.samples = vec![stack(&[at::MAIN], 1, 3 << 20, 1), stack(&[at::JIT], 1, 1 << 20, 1)];
     profile.samples[0].values[SampleType::InuseSpace as usize].variance = 1e10;
@@ -98,7 +98,7 @@ fn every_frame_of_a_flame_graph_says_bytes_share_and_interval() {
 }
 
 #[test]
-fn five_hundred_levels_are_a_picture_of_bounded_height() {
+fn deep_flame_graph_is_bounded() {
     let mut profile = by_hand();
     profile.samples = vec![stack(&[at::MAIN; 500], 1, 100, 1)];
     let document = text(|out| svg::write(&profile, out, SampleType::InuseSpace));
@@ -142,7 +142,7 @@ fn records(text: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_csv_file_has_a_row_per_stack_and_columns_that_add_up() {
+fn csv_rows_add_up() {
     for profile in [by_hand(), random(7), hostile()] {
         let document = text(|out| csv::write(&profile, out));
         let records = records(&document);
@@ -156,7 +156,7 @@ fn a_csv_file_has_a_row_per_stack_and_columns_that_add_up() {
 }
 
 #[test]
-fn no_text_of_a_csv_file_is_a_formula_and_what_is_unknown_is_empty() {
+fn csv_text_is_no_formula() {
     let mut profile = by_hand();
     profile.functions[0].name = "=cmd|'/C calc'!A0".into();
     profile.functions[0].file = "@SUM(1,\"2\")".into();
@@ -177,7 +177,7 @@ fn no_text_of_a_csv_file_is_a_formula_and_what_is_unknown_is_empty() {
 }
 
 #[test]
-fn speedscope_gets_no_negative_weight_and_no_type_that_is_unknown() {
+fn speedscope_omits_negative_and_unknown_weights() {
     let mut profile = by_hand();
     profile.samples = vec![stack(&[at::MAIN], 2, 8, 1), stack(&[at::PARSE, at::MAIN], -1, 8, -1)];
     for sample in &mut profile.samples {

@@ -48,7 +48,7 @@ const TAGS: [&str; 16] = [
 ];
 
 #[test]
-fn flat_and_cum_after_random_filters_are_those_of_pprof() {
+fn random_filters_agree_with_pprof() {
     let place = Workplace::new("filters");
     let emptied = std::sync::atomic::AtomicU32::new(0);
     for_each_seed(250, |seed| {
@@ -106,7 +106,7 @@ fn random_filters(random: &mut Random) -> (Filters, Vec<String>) {
 type Edges = BTreeMap<String, ((i64, i64), BTreeMap<String, i64>, BTreeMap<String, i64>)>;
 
 #[test]
-fn callers_and_callees_of_random_profiles_are_those_of_pprof() {
+fn random_callers_agree_with_pprof() {
     let place = Workplace::new("edges");
     for_each_seed(150, |seed| {
         let mut profile = hostile(seed);

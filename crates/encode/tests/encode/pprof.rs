@@ -44,7 +44,7 @@ fn with_all_rows<'a>(first: &[&'a str], last: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn pprof_top_shows_our_flat_and_cum_for_every_sample_type() {
+fn top_shows_our_flat_and_cum() {
     let place = Workplace::new("top");
     let profile = dropped();
     let file = place.write("heap.pb.gz", &profile);
@@ -64,7 +64,7 @@ fn pprof_top_shows_our_flat_and_cum_for_every_sample_type() {
 }
 
 #[test]
-fn pprof_shows_inuse_space_unless_asked_otherwise() {
+fn inuse_space_is_shown_by_default() {
     let place = Workplace::new("default");
     let file = place.write("heap.pb.gz", &dropped());
     assert!(place.pprof(&["-top", &file]).contains("Type: inuse_space"));
@@ -85,7 +85,7 @@ fn pprof_drops_the_allocators_frames_itself() {
 }
 
 #[test]
-fn pprof_peek_shows_our_callers_and_callees() {
+fn peek_shows_our_neighbours() {
     let place = Workplace::new("peek");
     let profile = dropped();
     let file = place.write("heap.pb.gz", &profile);
@@ -137,7 +137,7 @@ fn pprof_raw_shows_what_was_written() {
 }
 
 #[test]
-fn estimates_are_rounded_to_the_nearest_integer() {
+fn estimates_are_rounded_to_nearest() {
     let place = Workplace::new("rounding");
     let mut profile = dropped();
     profile.samples.truncate(1);
@@ -178,7 +178,7 @@ fn a_function_to_be_found_by_pprof(random: &mut Random) -> u64 {
 }
 
 #[test]
-fn pprof_symbolizes_an_unsymbolized_profile_whose_binary_exists() {
+fn pprof_symbolizes_from_existing_binary() {
     let place = Workplace::new("unsymbolized");
     let address = a_function_to_be_found_by_pprof as *const () as u64;
     let mapping = own_mapping(address);
@@ -217,7 +217,7 @@ fn own_mapping(address: u64) -> Mapping {
 }
 
 #[test]
-fn pprof_is_content_with_a_binary_that_is_mapped_twice_and_named_once() {
+fn pprof_accepts_twice_mapped_binary() {
     let place = Workplace::new("twice");
     let mut profile = dropped();
     let first = Mapping { start: 0x3f_0000, end: 0x40_0000, ..profile.mappings[0].clone() };
@@ -229,7 +229,7 @@ fn pprof_is_content_with_a_binary_that_is_mapped_twice_and_named_once() {
 }
 
 #[test]
-fn pprof_is_content_with_a_profile_without_samples_or_mappings() {
+fn pprof_accepts_empty_profiles() {
     let place = Workplace::new("empty");
     let file = place.write("heap.pb.gz", &Profile::default());
     place.pprof(&["-top", &file]);
@@ -285,7 +285,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn pprof_serves_our_profile_as_a_flame_graph() {
+fn pprof_serves_flame_graph() {
     let place = Workplace::new("http");
     let file = place.write("heap.pb.gz", &dropped());
     let server = Server::start(&place, &file);

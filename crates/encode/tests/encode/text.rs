@@ -22,7 +22,7 @@ fn parsed(write: impl FnOnce(&mut Vec<u8>)) -> Value {
 }
 
 #[test]
-fn collapsed_stacks_are_merged_and_sorted_and_zero_ones_left_out() {
+fn collapsed_stacks_are_merged_and_sorted() {
     let mut profile = by_hand();
     profile.samples = vec![
         stack(&[at::PARSE_AGAIN, at::MAIN], 1, 10, 1),
@@ -40,7 +40,7 @@ fn collapsed_stacks_are_merged_and_sorted_and_zero_ones_left_out() {
 }
 
 #[test]
-fn collapsed_stacks_have_inlined_frames_root_first() {
+fn collapsed_inlined_frames_are_root_first() {
     let mut profile = by_hand();
     profile.samples = vec![stack(&[at::PARSE, at::MAIN], 1, 10, 1)];
     let text = collapsed_text(&profile, SampleType::InuseSpace);
@@ -52,7 +52,7 @@ fn collapsed_stacks_have_inlined_frames_root_first() {
 }
 
 #[test]
-fn a_separator_in_a_name_does_not_split_a_collapsed_stack() {
+fn separators_never_split_collapsed_stacks() {
     let mut profile = by_hand();
     profile.functions[0].name = "a;b\nc\td".into();
     profile.samples = vec![stack(&[at::MAIN], 1, 10, 1)];
@@ -60,7 +60,7 @@ fn a_separator_in_a_name_does_not_split_a_collapsed_stack() {
 }
 
 #[test]
-fn a_profile_in_json_has_integers_with_their_intervals() {
+fn json_profile_has_integers_and_intervals() {
     let mut profile = by_hand();
     profile.samples.truncate(1);
     profile.samples[0].values[SampleType::InuseSpace as usize].variance = 2500.0;
@@ -80,7 +80,7 @@ fn a_profile_in_json_has_integers_with_their_intervals() {
 }
 
 #[test]
-fn a_report_in_json_has_the_rows_of_the_table() {
+fn json_report_has_table_rows() {
     let table = top(&by_hand(), SampleType::InuseSpace, Sort::Cum);
     let object = serde_json::to_value(&table).unwrap();
     assert_eq!(object["sample_type"], "inuse_space");
@@ -92,7 +92,7 @@ fn a_report_in_json_has_the_rows_of_the_table() {
 }
 
 #[test]
-fn numbers_beyond_every_integer_and_unknown_ones_stay_json() {
+fn extreme_numbers_stay_json() {
     let mut profile = by_hand();
     profile.samples.truncate(1);
     profile.samples[0].values = [
@@ -123,7 +123,7 @@ impl Write for ClosedPipe {
 }
 
 #[test]
-fn a_closed_pipe_is_reported_as_one_by_every_writer() {
+fn closed_pipe_is_reported() {
     let profile = by_hand();
     for result in [
         pprof::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),

@@ -81,7 +81,7 @@ fn write_rows(out: &mut String, database: &Connection, table: &str) {
 }
 
 #[test]
-fn the_bytes_of_a_history_change_only_with_its_version() {
+fn bytes_change_only_with_version() {
     let place = Place::new("golden");
     let mut writer = place.writer();
     let snapshots: Vec<Snapshot> = (1..=6).map(busy).collect();

@@ -56,7 +56,7 @@ fn assert_equal(database: &Database, history: &History) {
 }
 
 #[test]
-fn descriptors_give_what_the_file_does_while_it_is_written_to_and_afterwards() {
+fn descriptors_read_like_the_file() {
     let place = Place::new("image");
     let mut writer = place.writer();
     for round in 0..30u32 {
@@ -72,7 +72,7 @@ fn descriptors_give_what_the_file_does_while_it_is_written_to_and_afterwards() {
 }
 
 #[test]
-fn what_is_written_while_one_reads_is_noticed() {
+fn change_during_reading_is_noticed() {
     let place = Place::new("moving");
     let mut writer = place.writer();
     record(&mut writer, 1, 100, Triggers::CLOCK);
@@ -96,7 +96,7 @@ fn what_is_written_while_one_reads_is_noticed() {
 }
 
 #[test]
-fn a_log_counts_up_to_its_last_whole_commit_whatever_follows() {
+fn log_counts_to_last_whole_commit() {
     let place = Place::new("log");
     let mut writer = place.writer();
     let mut lengths = Vec::new();
@@ -134,7 +134,7 @@ fn a_log_counts_up_to_its_last_whole_commit_whatever_follows() {
 }
 
 #[test]
-fn a_database_of_any_length_is_refused_or_read_and_takes_no_memory_for_holes() {
+fn odd_database_length_costs_no_memory() {
     let place = Place::new("length");
     let mut writer = place.writer();
     record(&mut writer, 1, 100, Triggers::CLOCK);
@@ -153,7 +153,7 @@ fn a_database_of_any_length_is_refused_or_read_and_takes_no_memory_for_holes() {
 }
 
 #[test]
-fn a_helper_answers_of_the_history_that_it_is_given_and_of_no_other() {
+fn helper_answers_its_own_history_only() {
     let [one, other] = [1, 2].map(|pid| {
         let place = Place::new("helper");
         let mut writer = place.writer();

@@ -11,7 +11,7 @@ const FREE: Free = Free { bytes: Estimate { value: 5e6, variance: 1e8 }, is_held
 const TERMS: [i64; TERM_COUNT] = [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1 << 30, 11, 12, 13, -81];
 
 #[test]
-fn what_was_read_of_a_moment_goes_over_into_coarser_levels_and_away_with_its_snapshot() {
+fn terms_are_thinned_with_snapshots() {
     let place = Place::new("thinned-free");
     let mut writer =
         HistoryWriter::open(&place.database(), Levels::new(10 * SECOND, 30 * DAY), 1 << 30)

@@ -37,7 +37,7 @@ fn assert_refused(statements: &str, object: &str) {
 }
 
 #[test]
-fn a_schema_that_is_no_history_s_is_refused() {
+fn foreign_schema_is_refused() {
     let endless = "WITH RECURSIVE endless(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM endless)";
     let view = format!(
         "DROP TABLE processes; CREATE VIEW processes AS {endless}
@@ -54,7 +54,7 @@ fn a_schema_that_is_no_history_s_is_refused() {
 }
 
 #[test]
-fn a_history_without_one_of_its_tables_is_damaged() {
+fn missing_table_is_damage() {
     let place = Place::new("lacking");
     changed(&place, "DROP TABLE marks");
     assert!(matches!(History::open(&place.database()), Err(HistoryError::Damaged)));
@@ -81,7 +81,7 @@ fn a_query_without_end_ends() {
 }
 
 #[test]
-fn a_chain_with_more_live_samples_than_its_reader_takes_is_refused() {
+fn chain_over_sample_budget_is_refused() {
     let snapshot = snapshot(1, 5, 4);
     let numbers: Vec<u32> = (0..snapshot.stacks.len() as u32).collect();
     let state = State::of(&snapshot, &numbers);
@@ -93,7 +93,7 @@ fn a_chain_with_more_live_samples_than_its_reader_takes_is_refused() {
 }
 
 #[test]
-fn rows_that_take_too_much_are_refused() {
+fn rows_over_budget_are_refused() {
     let place = Place::new("rows");
     // Processes with names of a megabyte.
     changed(

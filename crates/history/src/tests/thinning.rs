@@ -7,7 +7,7 @@ fn tidy(writer: &mut HistoryWriter, now_ns: u64) {
 }
 
 #[test]
-fn old_snapshots_are_thinned_and_marks_and_peaks_stay_as_long_as_any() {
+fn thinning_keeps_marks_and_peaks() {
     let place = Place::new("thinned");
     let mut writer = place.writer();
     let second = |hour: u64| hour * 3600;
@@ -44,7 +44,7 @@ fn old_snapshots_are_thinned_and_marks_and_peaks_stay_as_long_as_any() {
 }
 
 #[test]
-fn what_a_coarser_level_takes_over_is_what_was_taken() {
+fn coarser_levels_keep_taken_snapshots() {
     let place = Place::new("coarser");
     let mut writer = place.writer();
     let seconds: Vec<u64> = (1..=600).map(|tick| tick * 10).collect();
@@ -79,7 +79,7 @@ fn what_a_coarser_level_takes_over_is_what_was_taken() {
 }
 
 #[test]
-fn a_database_that_is_too_large_loses_its_oldest_snapshots_and_shrinks() {
+fn oversized_database_loses_oldest_snapshots() {
     let place = Place::new("bounded");
     let most = 300 << 10;
     let levels = Levels::new(10 * SECOND, 30 * DAY);

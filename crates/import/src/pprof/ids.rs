@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identifiers_of_any_size_become_the_indices_of_what_they_name() {
+    fn any_identifiers_become_indices() {
         let cases: [&[u64]; 5] =
             [&[1, 2, 3], &[3, 1, 2], &[7, 1 << 20, 9], &[u64::MAX, 1, 1 << 31], &[1 << 40, 0, 5]];
         for ids in cases {

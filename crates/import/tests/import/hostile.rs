@@ -31,7 +31,7 @@ fn unpacked(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_file_cut_anywhere_is_read_up_to_there_or_refused() {
+fn cut_files_are_read_or_refused() {
     for name in GOLDEN {
         let (packed, plain) = (golden(name), unpacked(name));
         for end in 0..packed.len() {
@@ -45,7 +45,7 @@ fn a_file_cut_anywhere_is_read_up_to_there_or_refused() {
 }
 
 #[test]
-fn a_file_with_a_changed_byte_is_read_or_refused() {
+fn changed_bytes_are_read_or_refused() {
     for name in GOLDEN {
         for mut file in [golden(name), unpacked(name)] {
             for at in (0..file.len()).step_by(2) {
@@ -72,7 +72,7 @@ fn a_cut_profile_says_so() {
 }
 
 #[test]
-fn a_bomb_is_read_up_to_its_bound() {
+fn bomb_is_read_to_its_bound() {
     // A field that is passed over: a thousand times smaller when packed.
     const FIELD_BYTES: u64 = 72 << 20;
     let sample_type = bytes(1, &[number(1, 1), number(2, 2)].concat());
@@ -89,7 +89,7 @@ fn a_bomb_is_read_up_to_its_bound() {
 }
 
 #[test]
-fn what_describes_more_than_it_may_is_read_up_to_its_bound() {
+fn memory_of_profile_is_bounded() {
     // Samples of one frame and one value: 10 bytes of file for more than 100 of profile.
     let texts = ["", "space", "bytes"].map(|text| bytes(6, text.as_bytes())).concat();
     let mut file = [bytes(1, &[number(1, 1), number(2, 2)].concat()), texts].concat();
@@ -103,7 +103,7 @@ fn what_describes_more_than_it_may_is_read_up_to_its_bound() {
 }
 
 #[test]
-fn a_packed_file_describes_no_more_than_its_packed_size_allows() {
+fn packed_size_bounds_memory() {
     // Deep stacks of one small number: less than 6 bytes of profile for each of file, but of the packed file hundreds.
     let texts = ["", "space", "bytes"].map(|text| bytes(6, text.as_bytes())).concat();
     let mut file = [bytes(1, &[number(1, 1), number(2, 2)].concat()), texts].concat();
@@ -122,7 +122,7 @@ fn a_packed_file_describes_no_more_than_its_packed_size_allows() {
 }
 
 #[test]
-fn a_length_that_only_claims_to_be_large_costs_nothing() {
+fn claimed_length_costs_nothing() {
     let mut file = bytes(1, &[number(1, 1), number(2, 2)].concat());
     file.extend([0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]);
     assert!(matches!(read(&file), Err(ImportError::Nothing(Some(ImportDefect::Cut)))));

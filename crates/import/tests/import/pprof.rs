@@ -51,7 +51,7 @@ fn period(bytes_between: u64) -> Vec<u8> {
 }
 
 #[test]
-fn fields_may_come_in_any_order_and_identifiers_be_anything() {
+fn fields_come_in_any_order() {
     let parts =
         [types(&[(1, 2), (3, 4)]), sample(&[70_000, 9], &[2, 64]), code(), texts(), period(512)];
     let expected = read(&parts.concat()).unwrap();
@@ -71,7 +71,7 @@ fn fields_may_come_in_any_order_and_identifiers_be_anything() {
 }
 
 #[test]
-fn unpacked_and_unknown_fields_are_read_and_passed_over() {
+fn unknown_fields_are_skipped() {
     let unpacked = [number(1, 70_000), number(1, 9), number(2, 3), number(2, 30), number(99, 1)];
     let file = [
         types(&[(1, 2), (3, 4)]),
@@ -89,7 +89,7 @@ fn unpacked_and_unknown_fields_are_read_and_passed_over() {
 }
 
 #[test]
-fn negative_values_of_a_diff_stay_negative() {
+fn negative_diff_values_stay_negative() {
     let file = [types(&[(1, 2), (3, 4)]), sample(&[9], &[-2, -64]), code(), texts(), period(1)];
     let imported = read(&file.concat()).unwrap();
     assert_eq!(total(&imported, InuseSpace), -64.0);
@@ -97,7 +97,7 @@ fn negative_values_of_a_diff_stay_negative() {
 }
 
 #[test]
-fn samples_of_one_stack_become_one_unless_their_labels_differ() {
+fn equal_stacks_and_labels_are_merged() {
     let label = bytes(3, &[number(1, 9), number(2, 11)].concat());
     let labelled = bytes(2, &[packed(1, &[9]), packed(2, &[1, 8]), label].concat());
     let plain = sample(&[9], &[1, 8]);
@@ -117,7 +117,7 @@ fn samples_of_one_stack_become_one_unless_their_labels_differ() {
 }
 
 #[test]
-fn a_cpu_profile_is_refused_by_name_and_a_foreign_column_named() {
+fn cpu_profile_is_refused_by_name() {
     let cpu = [types(&[(7, 8)]), sample(&[9], &[1]), code(), texts()].concat();
     match read(&cpu) {
         Err(ImportError::NotAHeapProfile(types)) => assert_eq!(types, ["cpu/nanoseconds"]),
@@ -131,7 +131,7 @@ fn a_cpu_profile_is_refused_by_name_and_a_foreign_column_named() {
 }
 
 #[test]
-fn what_names_nothing_is_left_out_and_counted() {
+fn unresolved_samples_are_counted() {
     let file = [
         types(&[(1, 2), (3, 4)]),
         sample(&[9, 12345], &[1, 8]),
@@ -145,7 +145,7 @@ fn what_names_nothing_is_left_out_and_counted() {
 }
 
 #[test]
-fn a_file_names_the_frames_to_drop() {
+fn file_names_frames_to_drop() {
     let file = [types(&[(3, 4)]), sample(&[9], &[8]), code(), texts(), number(7, 10)].concat();
     match read(&file).unwrap().drop_frames {
         DropFrames::Named { drop, keep: None } => {

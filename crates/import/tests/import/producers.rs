@@ -71,7 +71,7 @@ fn heaptrack_tells_end_and_peak() {
 }
 
 #[test]
-fn go_s_values_are_taken_as_they_are() {
+fn go_values_are_kept() {
     let imported = read(&golden("go.pb.gz")).unwrap();
     assert_eq!(imported.format, Format::Pprof);
     assert_eq!(imported.defects, []);
@@ -99,7 +99,7 @@ fn go_s_values_are_taken_as_they_are() {
 }
 
 #[test]
-fn collapsed_stacks_are_read_as_they_are_written() {
+fn collapsed_stacks_are_read_back() {
     let text =
         "main;a b;c 10\r\nmain;c 2.5\n# remark\n\nmain;a b;c 5\n (anonymous);x 0\nno number\n";
     let text = text.repeat(10).replace("no number", "x");

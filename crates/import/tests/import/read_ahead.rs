@@ -44,7 +44,7 @@ fn both_ways(bytes: &[u8]) -> [String; 2] {
 }
 
 #[test]
-fn a_file_unpacked_by_a_second_thread_is_read_as_by_one() {
+fn second_thread_reads_the_same() {
     let whole = packed_stacks();
     let [from_file, from_pipe] = both_ways(&whole);
     assert!(from_file == from_pipe);
@@ -61,7 +61,7 @@ fn a_file_unpacked_by_a_second_thread_is_read_as_by_one() {
 }
 
 #[test]
-fn a_large_packed_file_that_is_no_profile_is_refused_without_being_unpacked() {
+fn packed_noise_is_refused_early() {
     let noise: Vec<u8> = packed_stacks().iter().map(|byte| byte | 0x80).collect();
     let [from_file, from_pipe] = both_ways(&packed(&noise));
     assert_eq!(from_file, from_pipe);

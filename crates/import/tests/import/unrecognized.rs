@@ -11,7 +11,7 @@ fn finding(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn bytes_are_called_by_what_they_look_like() {
+fn unrecognized_bytes_are_described() {
     let mut core = b"\x7fELF\x02\x01\x01".to_vec();
     core.resize(64, 0);
     core[16] = 4;
@@ -34,7 +34,7 @@ fn bytes_are_called_by_what_they_look_like() {
 }
 
 #[test]
-fn source_code_and_configuration_are_not_taken_for_stacks() {
+fn source_code_is_no_stack() {
     for text in [
         "fn main() {\n    let a = 1;\n    let b = 2;\n}\n",
         "key = value; other = 1\nport 80\nlisten 443\nname x\n",
@@ -47,7 +47,7 @@ fn source_code_and_configuration_are_not_taken_for_stacks() {
 }
 
 #[test]
-fn a_raw_heaptrack_file_and_one_of_the_future_are_told_apart() {
+fn raw_and_future_heaptrack_are_refused() {
     let raw = read(b"v 10400 3\nx /bin/true\nm 1\n");
     assert!(matches!(raw, Err(ImportError::RawHeaptrack)));
     let future = read(b"v 20000 9\nX true\n");

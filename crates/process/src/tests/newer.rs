@@ -74,7 +74,7 @@ fn read(memory: &Snapshot, areas: &[Area]) -> Statistics {
 }
 
 #[test]
-fn large_and_mapped_chunks_in_a_tcache_are_counted_with_what_of_them_is_resident() {
+fn large_tcache_chunks_are_counted() {
     let (mut memory, areas) = process();
     let statistics = read(&memory, &areas);
     let tcaches = statistics.arenas[0].tcaches;
@@ -93,7 +93,7 @@ fn large_and_mapped_chunks_in_a_tcache_are_counted_with_what_of_them_is_resident
 }
 
 #[test]
-fn what_is_no_list_of_a_tcache_makes_it_none() {
+fn invalid_tcache_lists_are_none() {
     let (memory, areas) = process();
     let lists = HEAP + 16 + 152;
     let large = LARGE + 16;
@@ -112,7 +112,7 @@ fn what_is_no_list_of_a_tcache_makes_it_none() {
 }
 
 #[test]
-fn limits_of_tcaches_that_do_not_fit_together_are_no_parameters() {
+fn inconsistent_tcache_limits_are_refused() {
     let limits = |version, bins, limit| {
         let (mut memory, areas) = process();
         memory.set(PARAMETERS + 112, bins);
@@ -146,7 +146,7 @@ fn set_descriptor(memory: &mut Snapshot, own: u64, links: (u64, u64), stack: (u6
 }
 
 #[test]
-fn stacks_that_share_a_mapping_are_found_by_the_loader_s_list_of_threads() {
+fn stacks_are_found_by_thread_list() {
     let (mut memory, mut areas) = process();
     let heads = [LOADER + 0x800, LOADER + 0x810];
     let last = STACKS + 2 * STACK_BYTES;

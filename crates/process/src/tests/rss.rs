@@ -68,7 +68,7 @@ Rss:                   4 kB
 ";
 
 #[test]
-fn an_allocator_s_area_behind_variables_is_not_theirs() {
+fn allocator_area_behind_variables_is_separate() {
     let smaps = "\
 7f0000000000-7f0000001000 rw-p 00001000 08:01 3                          /usr/lib/libjemalloc.so.2
 Rss:                   4 kB
@@ -88,7 +88,7 @@ Anonymous:          8000 kB
 }
 
 #[test]
-fn what_was_mapped_behind_a_binary_s_variables_is_not_theirs() {
+fn mapping_behind_variables_is_other() {
     for (path, term) in
         [("/usr/lib/libx.so", Term::CodeAndData), ("/memfd:ramson/libramson.so", Term::Ramson)]
     {
@@ -108,7 +108,7 @@ fn what_was_mapped_behind_a_binary_s_variables_is_not_theirs() {
 }
 
 #[test]
-fn each_area_of_a_process_belongs_to_one_term() {
+fn each_area_has_one_term() {
     let areas = parse_smaps(SMAPS.as_bytes());
     // The first one is shared, the others lie in one area that is larger.
     let extents = [
@@ -139,7 +139,7 @@ fn each_area_of_a_process_belongs_to_one_term() {
 }
 
 #[test]
-fn an_area_with_a_block_is_held_by_an_allocator_that_cannot_be_read() {
+fn unreadable_allocator_holds_block_areas() {
     let areas = parse_smaps(SMAPS.as_bytes());
     let extents = std::slice::from_ref(&(0x7f00_0400_0000..0x7f00_0410_0000));
     let known = Known { extents, blocks: &[0x40_4010, 0x7f00_0440_0010], ..nothing() };
@@ -155,7 +155,7 @@ fn an_area_with_a_block_is_held_by_an_allocator_that_cannot_be_read() {
 }
 
 #[test]
-fn what_extents_leave_of_areas_are_areas_of_their_own() {
+fn extents_split_their_areas() {
     let area = |start, end| Area { start, end, ..Area::default() };
     let areas = [area(0x1000, 0x5000), area(0x5000, 0x6000), area(0x8000, 0x9000)];
     let left = |ranges: &[std::ops::Range<u64>]| -> Vec<(u64, u64)> {
@@ -174,7 +174,7 @@ fn what_extents_leave_of_areas_are_areas_of_their_own() {
 }
 
 #[test]
-fn an_area_that_is_listed_again_because_it_has_grown_counts_once() {
+fn regrown_area_counts_once() {
     let text = "\
 404000-504000 rw-p 00000000 00:00 0                                      [heap]
 Rss:                 800 kB
@@ -189,7 +189,7 @@ Rss:                   8 kB
 }
 
 #[test]
-fn ramson_s_own_memory_is_told_apart() {
+fn ramson_memory_is_separated() {
     let areas = parse_smaps(SMAPS.as_bytes());
     let is_own = |index: usize| is_ramsons(&areas[index], areas[..index].last(), None);
     let own: Vec<bool> = (0..areas.len()).map(is_own).collect();
@@ -198,7 +198,7 @@ fn ramson_s_own_memory_is_told_apart() {
 }
 
 #[test]
-fn the_terms_of_this_process_add_up_to_its_rss() {
+fn own_terms_add_up_to_rss() {
     let request = crate::rss::Request {
         effort: Effort::Survey(glibc::MOST_WALKED_BYTES),
         profile: None,
@@ -215,7 +215,7 @@ fn the_terms_of_this_process_add_up_to_its_rss() {
 }
 
 #[test]
-fn the_parts_add_up_to_rss_whatever_the_two_readings_say() {
+fn parts_add_up_despite_changes() {
     let (memory, mut areas) = process();
     let statistics = read(&memory, &areas).unwrap();
     for rss in [0, 0x3000, HEAP_PAGES * PAGE_BYTES, 1 << 40] {

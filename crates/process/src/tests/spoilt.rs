@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 proptest! {
     #[test]
-    fn no_memory_however_spoilt_makes_it_panic_or_read_what_is_not_there(
+    fn spoilt_memory_never_panics(
         spoilt in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>(), 0..4u8), 1..60),
         removed in prop::collection::vec(0..HEAP_PAGES, 0..3),
         is_newer in any::<bool>(),

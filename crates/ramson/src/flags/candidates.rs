@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_are_offered_by_id_and_by_name() {
+    fn processes_complete_by_id_and_name() {
         let named = vec![
             (4711, "redis-server".to_owned(), "redis-server --port 1".to_owned()),
             (4712, "redis-server".to_owned(), String::new()),

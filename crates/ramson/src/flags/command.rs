@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_short_help_of_each_command_is_shorter_and_all_are_laid_out_alike() {
+    fn short_help_is_shorter() {
         let mut command = command();
         command.build();
         let is_shown = |it: &&Command| !it.is_hide_set() && it.get_name() != "help";
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_ends_with_a_full_stop_and_a_space() {
+    fn sentence_ends_before_stop_and_space() {
         assert_eq!(first_sentence("To NAME.ramson, or so. Default: 1"), "To NAME.ramson, or so");
         assert_eq!(first_sentence("One"), "One");
     }

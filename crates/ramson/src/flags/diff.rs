@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn only_growth_beyond_the_limit_and_beyond_chance_trips() {
+    fn significant_growth_over_limit_trips() {
         let trips =
             |limit: &str, table: &DiffTable| parse_limit(limit).unwrap().finding(table).is_some();
         assert!(trips("5%", &table(1000.0, 51.0, 10.0)));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_a_percentage_or_a_size() {
+    fn growth_limit_is_percentage_or_size() {
         for wrong in ["", "%", "5 percent", "-5%", "nan%", "inf%", "1.5M", "x"] {
             assert!(parse_limit(wrong).is_err(), "{wrong}");
         }

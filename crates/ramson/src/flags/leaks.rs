@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gate_is_a_verdict_or_a_size_per_hour() {
+    fn gate_is_verdict_or_rate() {
         assert_eq!(parse_gate("growing"), Ok(Gate::Growing));
         assert_eq!(parse_gate("unknown"), Ok(Gate::Unknown));
         assert_eq!(parse_gate("10MiB/h"), Ok(Gate::BytesPerHour(10 << 20)));

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_a_name_without_anything_else() {
+    fn host_is_a_bare_name() {
         for good in ["profiles.example", "10.0.0.1", "[fe80::1]"] {
             assert_eq!(parse_host(good).as_deref(), Ok(good));
         }

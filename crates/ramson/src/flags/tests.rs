@@ -9,7 +9,7 @@ fn the_flag_definition_is_consistent() {
 }
 
 #[test]
-fn peek_takes_an_expression_and_the_other_views_leave_the_source_alone() {
+fn peek_alone_takes_an_expression() {
     let report = |line: &str| {
         let arguments = line.split(' ').map(OsString::from);
         match Cli::try_parse_from(join_peek(arguments)).map(|cli| cli.command) {
@@ -35,7 +35,7 @@ fn peek_takes_an_expression_and_the_other_views_leave_the_source_alone() {
 }
 
 #[test]
-fn sizes_are_read_as_the_library_reads_them() {
+fn sizes_agree_with_library() {
     assert_eq!(parse_size("512K"), Some(512 << 10));
     assert_eq!(parse_size("1MiB"), Some(1 << 20));
     assert_eq!(parse_size("3b"), Some(3));
@@ -45,7 +45,7 @@ fn sizes_are_read_as_the_library_reads_them() {
 }
 
 #[test]
-fn bounds_of_the_overhead_are_what_the_library_reads() {
+fn overhead_bounds_agree_with_library() {
     for right in ["1", "0.5", "0", "off", "90", "0.001"] {
         assert_eq!(parse_max_overhead(right).as_deref(), Ok(right));
     }
@@ -55,7 +55,7 @@ fn bounds_of_the_overhead_are_what_the_library_reads() {
 }
 
 #[test]
-fn intervals_that_make_no_sense_are_refused() {
+fn senseless_intervals_are_refused() {
     for wrong in ["0", "-5", "9999T", "abc"] {
         assert!(parse_interval(wrong).is_err(), "{wrong}");
     }

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_a_size_and_a_time() {
+    fn budget_is_size_and_time() {
         let budget = parse_budget("2G,60s").unwrap();
         assert_eq!((budget.memory_bytes, budget.cpu), (2 << 30, Some(Duration::from_secs(60))));
         for wrong in ["", "2G", "60s", "2G,", "1K,60s", "2G,60", "2G,0s", "16M,1ns", "2G,60s,1"] {

@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_paragraph_is_a_line_and_a_name_is_matched_as_it_is() {
+    fn paragraph_is_joined_and_name_escaped() {
         assert_eq!(paragraph("RSS 1 =\n  live 1\n\nrest"), "RSS 1 =; live 1");
         assert_eq!(regex_of("a::b(int)[1]"), "a::b\\(int\\)\\[1\\]");
     }

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_go_before_what_is_in_them_and_what_went_is_counted() {
+    fn rows_are_cut_whole_and_counted() {
         let row = |number: usize| json!({ "n": number, "frames": ["a", "b", "c", "d"] });
         let rows: Vec<Value> = (0..40).map(row).collect();
         let mut document = json!({ "kind": "x", "rows": rows });
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_go_where_lists_cannot_give_enough() {
+    fn fields_go_after_lists() {
         let mut document =
             json!({ "kind": "x", "ramson": 1, "small": 1, "large": "y".repeat(500) });
         assert_eq!(cut(&mut document, 100), ["large: left out"]);

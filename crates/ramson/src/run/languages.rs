@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_time_is_known_by_its_file() {
+    fn run_time_is_known_by_file() {
         for (file, expected) in [
             ("/usr/bin/python3", Some(Language::Python)),
             ("/usr/bin/python3.12", Some(Language::Python)),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_user_s_options_stay_and_come_last() {
+    fn user_options_come_last() {
         let value = |user_s: Option<&str>| {
             with_user_s(&["--a", "--b"], user_s.map(Into::into)).into_string().unwrap()
         };
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_set_needs_no_hint() {
+    fn options_set_by_user_are_recognized() {
         let set = |language, arguments: &[&str]| {
             let arguments: Vec<OsString> = arguments.iter().map(Into::into).collect();
             is_set_by_user(language, &arguments)

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_may_write_is_not_used() {
+    fn directory_writable_by_others_is_refused() {
         let scratch = tempfile::TempDir::new().unwrap();
         let shared = scratch.path().join("shared");
         fs::create_dir(&shared).unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_above_the_directory_is_not_in_the_path_that_is_loaded() {
+    fn loaded_path_has_links_resolved() {
         let scratch = tempfile::TempDir::new().unwrap();
         let own = open_directory(&scratch, "own");
         let link = scratch.path().join("link");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_loader_does_not_take_is_not_left() {
+    fn unloadable_library_is_removed() {
         let scratch = tempfile::TempDir::new().unwrap();
         let refuses = |_: &Path| Err(io::Error::other("noexec"));
         let open = open_directory(&scratch, "own");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_loader_takes_nothing_the_next_directory_is_taken() {
+    fn next_directory_follows_unloadable_one() {
         let scratch = tempfile::TempDir::new().unwrap();
         let both = ["noexec", "other"].map(|name| open_directory(&scratch, name));
         let is_loaded = |path: &Path| match path.starts_with(&both[0]) {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_below_one_that_another_user_may_rename_is_not_used() {
+    fn directory_below_shared_one_is_refused() {
         let scratch = tempfile::TempDir::new().unwrap();
         let shared = open_directory(&scratch, "shared");
         let own = shared.join("own");
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn root_s_library_is_where_every_user_can_load_it() {
+    fn root_library_is_loadable_by_all() {
         let scratch = tempfile::TempDir::new().unwrap();
         let closed = open_directory(&scratch, "closed");
         fs::set_permissions(&closed, Permissions::from_mode(0o700)).unwrap();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_this_name_with_another_content_is_replaced() {
+    fn other_content_is_replaced() {
         let scratch = tempfile::TempDir::new().unwrap();
         let directory = open_directory(&scratch, "own");
         let into = |content| unpack_into(&directory, "1", content, &|_: &Path| Ok(()));

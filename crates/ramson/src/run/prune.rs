@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_a_person_gave_are_none_of_the_library_s() {
+    fn chosen_names_are_not_pruned() {
         for name in ["1-2.ramson", "4711-123456-4026532000.ramson"] {
             assert!(is_called_as_the_library_does(name.as_ref()), "{name}");
         }
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_read_as_they_are_written() {
+    fn prune_bounds_are_parsed() {
         assert_eq!(parse_age("30d"), Ok(30 * DAY_NS));
         assert_eq!(parse_age("90s"), Ok(90_000_000_000));
         assert_eq!(parse_age("off"), Ok(u64::MAX));

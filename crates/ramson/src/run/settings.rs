@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_that_does_not_parse_is_named_with_what_is_accepted() {
+    fn bad_value_names_accepted_ones() {
         let said = |variables: &[(&str, &str)]| {
             let obstacle =
                 obstacle(variables.iter().map(|&(name, value)| (name.into(), value.into())));

@@ -185,7 +185,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn a_program_s_end_is_told_with_its_status_and_signal() {
+    fn end_has_status_or_signal() {
         let shell = |script: &str| {
             let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
             Watch::begin().wait(child, |_| ())

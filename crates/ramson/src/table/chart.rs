@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_stand_as_high_as_their_bytes_and_marks_below_their_time() {
+    fn bars_and_marks_are_placed() {
         let curve: Vec<Point> =
             (0..=20).map(|at| point(at, at as f64 * 2.0, 20.0 + at as f64 * 3.0)).collect();
         let time_unix_ns = curve[10].time_unix_ns;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_is_between_what_is_live_and_the_rest_and_in_the_legend_only_if_known() {
+    fn free_is_drawn_where_known() {
         let mut curve = [point(0, 20.0, 80.0), point(10, 20.0, 80.0)];
         let unknown = chart(&curve, &[], "free in", 80).unwrap();
         assert!(!unknown.contains('▒') && unknown.contains("█ live  ░ the rest"), "{unknown}");
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_snapshots_are_a_gap_and_a_coarse_series_is_none() {
+    fn missing_snapshots_are_a_gap() {
         let mut curve = vec![point(0, 8.0, 8.0), point(10, 8.0, 8.0)];
         let is_there = |curve: &[Point]| bars(curve, 20).iter().filter(|bar| bar.is_some()).count();
         assert_eq!(is_there(&curve), 20);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_moment_or_of_nothing_there_is_no_picture() {
+    fn single_moment_has_no_chart() {
         let of = |curve: &[Point]| chart(curve, &[], "free in", 80);
         assert_eq!(of(&[]), None);
         assert_eq!(of(&[point(1, 1.0, 1.0)]), None);

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_significant_is_said_only_where_chance_is_known() {
+    fn significance_needs_a_known_interval() {
         for (value, variance, expected) in [
             (0.0, 100.0, "no change"),
             (0.0, f64::NAN, "no change"),

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_goal_is_of_what_is_resident_and_no_limit_of_the_address_space() {
+    fn memory_goal_is_of_resident_bytes() {
         let (most, goal) = (40 << 20, 4 << 20);
         let ends = "(goal: at most 4.00 MiB), in 40.0 MiB of address space";
         assert_eq!(memory((Some(3 << 20), most, goal)), format!("3.00 MiB resident {ends}"));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn small_shares_are_not_rounded_to_nothing() {
+    fn small_shares_stay_visible() {
         let shares = [0.0, 1e-7, 0.00012, 0.0071, 0.25];
         assert_eq!(shares.map(percent), ["0 %", "< 0.001 %", "0.012 %", "0.71 %", "25.0 %"]);
     }

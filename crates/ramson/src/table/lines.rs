@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_cut_by_characters_and_marked() {
+    fn lines_are_cut_by_characters() {
         assert_eq!(cut("ä€bcd", Some(4)), "ä€b…");
         assert_eq!(cut("abcd", Some(4)), "abcd");
         assert_eq!(cut("abcd", None), "abcd");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_s_own_name_is_the_last_thing_to_go() {
+    fn own_function_name_is_kept_longest() {
         let name = "acme::net::SessionManager::open_session";
         assert_eq!(fitted(name, None), name);
         assert_eq!(fitted(name, Some(39)), name);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_break_between_their_terms_and_sentences_not_before_a_unit() {
+    fn lines_break_between_terms() {
         let line = "RSS 132 MiB = live 119 MiB (±12 %) + stacks 60.0 KiB − changed 4.00 KiB";
         let parts =
             ["RSS 132 MiB = live 119 MiB (±12 %) ", "+ stacks 60.0 KiB ", "− changed 4.00 KiB"];

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_tells_servers_apart_and_says_since_when() {
+    fn row_shows_state_and_time() {
         let running = entry(&["/usr/bin/redis-server", "--port", "6379"]);
         let cause = Cause::OomKiller;
         let dead = Entry { is_running: false, cause, state: "SIGKILL".into(), ..entry(&["x"]) };
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_title_is_shown_as_it_is() {
+    fn title_is_shown_unchanged() {
         let line = |words: &[&str]| command(&Alike { entry: &entry(words), count: 1 });
         assert_eq!(line(&["nginx: worker process", ""]), "nginx: worker process");
         assert_eq!(line(&["redis-server *:6379"]), "redis-server *:6379");

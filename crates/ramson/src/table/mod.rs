@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_is_not_shown_is_no_plural() {
+    fn single_rest_is_no_plural() {
         let rest = |all| {
             let mut out = String::new();
             push_rest(&mut out, all, 5, " moments");

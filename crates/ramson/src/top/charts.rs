@@ -158,7 +158,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn each_column_has_the_value_that_was_known_then_and_none_before_the_first() {
+    fn column_has_latest_known_value() {
         let points = [(100 * SECOND, 5.0), (130 * SECOND, 7.0)];
         let values = columns_of(&points, 60 * SECOND, 7);
         assert_eq!(values, [None, None, None, Some(5.0), Some(5.0), Some(5.0), Some(7.0)]);
@@ -166,13 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn a_range_names_a_common_unit_once() {
+    fn range_names_common_unit_once() {
         assert_eq!(range_text(88_395_162.0, 91_121_254.0), "84.3 to 86.9 MiB");
         assert_eq!(range_text(1000.0, 91_121_254.0), "1000 B to 86.9 MiB");
     }
 
     #[test]
-    fn the_highest_dot_is_the_largest_value_and_noise_stays_small() {
+    fn highest_dot_is_largest_value() {
         let tops = |values: &[f64]| {
             let values: Vec<Option<f64>> = values.iter().copied().map(Some).collect();
             let dots = filled(&values, 11);

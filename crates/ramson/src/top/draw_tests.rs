@@ -42,7 +42,7 @@ fn lines(terminal: &Terminal<TestBackend>) -> Vec<String> {
 }
 
 #[test]
-fn the_picture_answers_who_holds_the_memory_in_80_by_24() {
+fn picture_fits_80_by_24() {
     let mut model = model();
     press(&mut model, KeyCode::Enter);
     model.update(&snapshot(&blocks()[1..], &[580.0, 20.0, 40.0, 10.0]), 110 * SECOND);
@@ -77,7 +77,7 @@ zmalloc ← create ← create ← serve ← main
 }
 
 #[test]
-fn no_size_of_the_screen_is_too_small_to_draw_upon() {
+fn any_screen_size_is_drawn() {
     let mut model = model();
     press(&mut model, KeyCode::Enter);
     for width in [1, 2, 7, 20, 39, 40, 80, 300] {
@@ -109,7 +109,7 @@ fn head_line(shown: &[String]) -> usize {
 }
 
 #[test]
-fn whatever_is_said_above_them_the_rows_stay_where_they_are() {
+fn rows_stay_below_changing_heading() {
     for (width, height) in [(50, 24), (80, 24), (120, 36), (200, 50)] {
         let mut model = model();
         let place = |model: &mut Model, heading: &Heading| {
@@ -141,7 +141,7 @@ fn whatever_is_said_above_them_the_rows_stay_where_they_are() {
 }
 
 #[test]
-fn no_line_of_the_help_is_cut_and_every_one_can_be_scrolled_to() {
+fn help_lines_are_whole_and_reachable() {
     for (width, height) in [(20, 10), (50, 24), (80, 24), (120, 36), (200, 50)] {
         let mut model = model();
         model.picture.shape.missing_symbols = vec![SymbolDefect::Excess { frames: 3, names: 4 }];
@@ -161,7 +161,7 @@ fn no_line_of_the_help_is_cut_and_every_one_can_be_scrolled_to() {
 }
 
 #[test]
-fn the_line_of_keys_has_what_fits_and_nothing_is_cut() {
+fn key_line_shows_fitting_keys() {
     let mut model = model();
     for width in 20..=200 {
         let shown = lines(&screen(&mut model, width, 24));
@@ -174,7 +174,7 @@ fn the_line_of_keys_has_what_fits_and_nothing_is_cut() {
 }
 
 #[test]
-fn growth_and_age_have_a_sign_beside_their_colour() {
+fn growth_and_age_have_signs() {
     let mut model = model();
     let mut grown = blocks();
     grown.push(Block(3, 8, 100 << 20, 1.0, 109));

@@ -190,7 +190,7 @@ mod tests {
     const MIB: f64 = 1048576.0;
 
     #[test]
-    fn resident_and_live_bytes_are_of_one_moment_and_add_up() {
+    fn rss_is_live_and_rest() {
         let live = |mib: f64, half_width_mib: f64| Estimate {
             value: mib * MIB,
             variance: (half_width_mib * MIB / 1.959_964).powi(2),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_terms_are_shown_as_fit_and_the_others_are_counted() {
+    fn terms_that_fit_are_shown() {
         let terms = ["free in malloc 31.8 MiB", "files 3.12 MiB", "stacks 12.0 KiB"];
         let split = Split { age_ns: 3_900_000_000, terms: terms.map(str::to_owned).to_vec() };
         assert_eq!(split.line(200), format!("rest, 3 s ago: {}", terms.join(", ")));

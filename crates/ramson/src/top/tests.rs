@@ -76,7 +76,7 @@ pub fn snapshot(blocks: &[Block], allocated: &[f64]) -> Snapshot {
 }
 
 #[test]
-fn stacks_that_differ_in_a_line_alone_say_which() {
+fn stacks_differing_by_line_show_it() {
     let mut model = Model::new(Some(Kind::Heap), View::Stacks, Sort::Live);
     model.picture.shape = shape(&[&["mk:15", "w:22"], &["mk:15", "w:21"], &["mk:16", "w:1"]]);
     model.arrange();
@@ -143,14 +143,14 @@ fn told(rows: &[Row]) -> Vec<String> {
 }
 
 #[test]
-fn own_rows_are_of_leaves_with_the_line_that_holds_most() {
+fn own_rows_have_hottest_line() {
     let model = functions();
     assert_eq!(told(&model.rows), ["zmalloc:10 14", "grow:50 1"]);
     assert_eq!(model.shown.live.value, model.picture.moments.total.live.value);
 }
 
 #[test]
-fn with_callees_a_function_counts_once_in_a_stack_that_it_recurs_in() {
+fn recursion_counts_once_with_callees() {
     let mut model = functions();
     press(&mut model, KeyCode::Char('3'));
     assert_eq!(
@@ -160,7 +160,7 @@ fn with_callees_a_function_counts_once_in_a_stack_that_it_recurs_in() {
 }
 
 #[test]
-fn callers_open_in_place_level_by_level_and_add_up_to_their_row() {
+fn callers_open_level_by_level() {
     let mut model = functions();
     press(&mut model, KeyCode::Enter);
     assert_eq!(told(&model.rows), ["zmalloc:10 14", " create:20 14", "grow:50 1"]);
@@ -183,7 +183,7 @@ fn callers_open_in_place_level_by_level_and_add_up_to_their_row() {
 }
 
 #[test]
-fn callees_of_a_function_that_calls_itself_are_those_below_its_innermost_frame() {
+fn callees_begin_below_innermost_frame() {
     let mut model = functions();
     press(&mut model, KeyCode::Char('e'));
     assert!(model.remark.is_some_and(|remark| remark.contains("view 3")));
@@ -197,7 +197,7 @@ fn callees_of_a_function_that_calls_itself_are_those_below_its_innermost_frame()
 }
 
 #[test]
-fn stacks_and_threads_open_to_frames_and_to_what_each_thread_allocates() {
+fn stacks_and_threads_open() {
     let mut model = model();
     assert_eq!(&*model.rows[0].name, "zmalloc ← create ← serve ← main");
     press(&mut model, KeyCode::Enter);
@@ -211,7 +211,7 @@ fn stacks_and_threads_open_to_frames_and_to_what_each_thread_allocates() {
 }
 
 #[test]
-fn what_lives_since_the_mark_cancels_with_its_error() {
+fn change_since_mark_cancels_shared_error() {
     let mut model = functions();
     let sampled = |size| Block(0, 7, size, 2.0, 10);
     model.update(&snapshot(&[sampled(MIB), sampled(3 * MIB)], &[4.0]), 101 * SECOND);
@@ -229,7 +229,7 @@ fn what_lives_since_the_mark_cancels_with_its_error() {
 }
 
 #[test]
-fn rates_are_of_the_last_seconds_and_unknown_at_first() {
+fn rates_are_of_last_seconds() {
     let mut model = functions();
     assert!(model.rows[0].sums.unwrap().alloc_objects_per_s.is_nan());
     // 50 a second for 20 s, then none.
@@ -248,7 +248,7 @@ fn rates_are_of_the_last_seconds_and_unknown_at_first() {
 }
 
 #[test]
-fn age_is_the_mean_of_the_live_bytes() {
+fn age_is_mean_of_live_bytes() {
     let model = functions();
     let sums = model.rows[0].sums.unwrap();
     // 8 MiB are 90 s old, 2 MiB 80 s, 4 MiB 40 s.
@@ -258,7 +258,7 @@ fn age_is_the_mean_of_the_live_bytes() {
 }
 
 #[test]
-fn every_order_can_be_chosen_and_reversed() {
+fn orders_are_chosen_and_reversed() {
     let mut model = functions();
     let first = |model: &Model| model.rows[0].name.to_string();
     for (key, name) in [('n', "grow"), ('l', "zmalloc"), ('o', "zmalloc"), ('a', "zmalloc")] {
@@ -275,7 +275,7 @@ fn every_order_can_be_chosen_and_reversed() {
 }
 
 #[test]
-fn a_filter_leaves_the_stacks_with_a_frame_that_matches() {
+fn filter_keeps_stacks_that_match() {
     let mut model = functions();
     types(&mut model, "/load");
     assert_eq!(told(&model.rows), ["zmalloc:10 14", "grow:50 1"], "not before Enter");
@@ -294,7 +294,7 @@ fn a_filter_leaves_the_stacks_with_a_frame_that_matches() {
 }
 
 #[test]
-fn the_cursor_stays_on_its_function_when_rows_change_places_and_at_the_top_otherwise() {
+fn cursor_stays_on_its_function() {
     let mut model = functions();
     let grown = || {
         let mut blocks = blocks();
@@ -313,7 +313,7 @@ fn the_cursor_stays_on_its_function_when_rows_change_places_and_at_the_top_other
 }
 
 #[test]
-fn stacks_without_names_yet_are_counted_and_said() {
+fn unnamed_stacks_are_counted() {
     let mut model = functions();
     let mut blocks = blocks();
     blocks.push(Block(4, 7, 3 * MIB, 1.0, 100));
@@ -323,7 +323,7 @@ fn stacks_without_names_yet_are_counted_and_said() {
 }
 
 #[test]
-fn keys_that_are_not_of_the_model_are_handed_on() {
+fn foreign_keys_are_handed_on() {
     let mut model = model();
     let control = |letter| KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL);
     for (letter, request) in [('c', Request::Quit), ('z', Request::Suspend), ('l', Request::Redraw)]
@@ -338,7 +338,7 @@ fn keys_that_are_not_of_the_model_are_handed_on() {
 }
 
 #[test]
-fn rows_keep_their_places_for_some_seconds_and_at_once_where_the_user_asks() {
+fn rows_keep_places_for_seconds() {
     let mut model = functions();
     let mut grown = blocks();
     grown.push(Block(3, 8, 100 * MIB, 1.0, 99));
@@ -357,7 +357,7 @@ fn rows_keep_their_places_for_some_seconds_and_at_once_where_the_user_asks() {
 }
 
 #[test]
-fn what_is_below_an_open_row_does_not_count_as_a_row() {
+fn opened_lines_are_no_rows() {
     let mut model = model();
     types(&mut model, "/create");
     press(&mut model, KeyCode::Enter);
@@ -368,7 +368,7 @@ fn what_is_below_an_open_row_does_not_count_as_a_row() {
 }
 
 #[test]
-fn the_wheel_moves_a_click_on_the_heading_sorts_and_one_on_a_row_opens_it() {
+fn mouse_scrolls_sorts_and_opens() {
     let mut model = functions();
     model.clickable = Clickable { width: 120, head: 5, rows: 7, page: 10 };
     let mouse = |kind, column, row| MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE };

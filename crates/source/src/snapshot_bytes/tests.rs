@@ -112,7 +112,7 @@ fn example() -> Snapshot {
 }
 
 #[test]
-fn what_is_written_is_read_as_the_same_snapshot() {
+fn snapshot_is_read_as_written() {
     let written = example();
     let bytes = snapshot_bytes(&written, &written.header);
     let mut read = Snapshot::read(bytes.as_slice()).unwrap();

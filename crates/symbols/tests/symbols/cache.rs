@@ -52,7 +52,7 @@ fn answers_from_dwarf_outlive_the_binary() {
 }
 
 #[test]
-fn a_cache_file_with_any_byte_wrong_or_cut_off_is_ignored_and_rewritten() {
+fn damaged_cache_file_is_rewritten() {
     let setup = Setup::new();
     let cold = setup.ask();
     let content = std::fs::read(setup.cache_file()).unwrap();
@@ -98,7 +98,7 @@ fn debug_symbols_installed_later_are_seen() {
 }
 
 #[test]
-fn one_symbolizer_sees_debug_symbols_installed_while_it_runs() {
+fn installed_debug_symbols_are_seen() {
     let setup = Setup::new();
     let whole = setup.ask().frames;
     setup.folder.run("cp a whole");
@@ -116,7 +116,7 @@ fn one_symbolizer_sees_debug_symbols_installed_while_it_runs() {
 }
 
 #[test]
-fn a_warm_look_reads_no_more_of_the_binary_than_its_build_id() {
+fn warm_lookup_reads_build_id_only() {
     let setup = Setup::new();
     let id = &setup.binary.build_id;
     setup.folder.run(&format!("mkdir -p debug/.build-id/{}", &id[..2]));
@@ -131,7 +131,7 @@ fn a_warm_look_reads_no_more_of_the_binary_than_its_build_id() {
 }
 
 #[test]
-fn answers_without_a_build_id_are_not_kept() {
+fn unidentified_answers_are_not_kept() {
     let mut setup = Setup::new();
     setup.binary.build_id.clear();
     assert!(!setup.ask().frames[0].is_empty());
@@ -139,7 +139,7 @@ fn answers_without_a_build_id_are_not_kept() {
 }
 
 #[test]
-fn processes_that_write_at_the_same_time_leave_a_whole_file() {
+fn concurrent_writers_leave_whole_file() {
     let setup = Setup::new();
     let expected = setup.ask().frames;
     std::thread::scope(|scope| {
@@ -160,7 +160,7 @@ fn processes_that_write_at_the_same_time_leave_a_whole_file() {
 }
 
 #[test]
-fn a_symbolizer_can_be_sent_to_another_thread() {
+fn symbolizer_is_send() {
     fn is_send<T: Send>() {}
     is_send::<Symbolizer>();
 }

@@ -146,7 +146,7 @@ impl Drop for Debuginfod {
 }
 
 #[test]
-fn a_debug_file_comes_from_debuginfod_once_and_stays() {
+fn debug_file_is_fetched_once() {
     let setup = Setup::new();
     let server = Debuginfod::start(&setup.folder);
     server.wait_for(&setup.path());
@@ -162,7 +162,7 @@ fn a_debug_file_comes_from_debuginfod_once_and_stays() {
 }
 
 #[test]
-fn no_server_is_asked_unless_told_or_if_the_file_is_here() {
+fn servers_are_asked_when_needed() {
     let setup = Setup::new();
     let (url, requests) = serve(Responses::from([(setup.path(), ok(&setup.debug_file()))]));
     assert!(
@@ -183,7 +183,7 @@ fn no_server_is_asked_unless_told_or_if_the_file_is_here() {
 }
 
 #[test]
-fn answers_without_a_server_do_not_keep_later_ones_from_asking() {
+fn offline_answers_allow_later_asking() {
     let setup = Setup::new();
     setup.folder.run("gcc -g -O2 -Wl,--build-id a.c -o a");
     setup.folder.run("strip -g a");
@@ -194,7 +194,7 @@ fn answers_without_a_server_do_not_keep_later_ones_from_asking() {
 }
 
 #[test]
-fn several_servers_are_asked_in_order_and_a_miss_is_remembered() {
+fn servers_are_asked_in_order() {
     let setup = Setup::new();
     let (empty, asked_empty) = serve(Responses::new());
     let (full, asked_full) = serve(Responses::from([(setup.path(), ok(&setup.debug_file()))]));
@@ -211,7 +211,7 @@ fn several_servers_are_asked_in_order_and_a_miss_is_remembered() {
 }
 
 #[test]
-fn a_server_that_fails_is_named_once_and_the_next_one_helps() {
+fn failing_server_is_named_once() {
     let setup = Setup::new();
     let (full, _) = serve(Responses::from([(setup.path(), ok(&setup.debug_file()))]));
     let error = b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n".to_vec();
@@ -225,7 +225,7 @@ fn a_server_that_fails_is_named_once_and_the_next_one_helps() {
 }
 
 #[test]
-fn wrong_cut_and_too_large_files_are_not_used_and_not_kept() {
+fn wrong_files_are_not_kept() {
     let setup = Setup::new();
     let right = setup.debug_file();
     setup.folder.write("b.c", "int main() { return 0; }");
@@ -258,7 +258,7 @@ fn wrong_cut_and_too_large_files_are_not_used_and_not_kept() {
 }
 
 #[test]
-fn a_server_that_never_answers_costs_no_more_than_the_time_allowed() {
+fn silent_server_costs_allowed_time() {
     let setup = Setup::new();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
@@ -277,7 +277,7 @@ fn a_server_that_never_answers_costs_no_more_than_the_time_allowed() {
 }
 
 #[test]
-fn symbolizers_that_fetch_the_same_file_at_the_same_time_all_get_it() {
+fn concurrent_fetches_all_succeed() {
     let setup = Setup::new();
     let (url, _) = serve(Responses::from([(setup.path(), ok(&setup.debug_file()))]));
     std::thread::scope(|scope| {

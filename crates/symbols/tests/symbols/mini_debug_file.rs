@@ -23,7 +23,7 @@ fn library_with_mini_debug_information(folder: &Folder, xz: &str) -> [u64; 2] {
 }
 
 #[test]
-fn mini_debug_information_names_what_the_dynamic_symbols_do_not() {
+fn mini_debug_names_hidden_functions() {
     for xz in ["xz", "xz -9e --check=crc32", "xz --block-size=4096"] {
         let folder = Folder::new();
         let addresses = library_with_mini_debug_information(&folder, xz);
@@ -35,7 +35,7 @@ fn mini_debug_information_names_what_the_dynamic_symbols_do_not() {
 }
 
 #[test]
-fn damaged_mini_debug_information_leaves_the_exports_and_says_so() {
+fn damaged_mini_debug_leaves_exports() {
     let folder = Folder::new();
     let addresses = library_with_mini_debug_information(&folder, "xz");
     let packed = std::fs::read(folder.path("mini.xz")).unwrap();

@@ -49,7 +49,7 @@ impl Drop for Waiting {
 }
 
 #[test]
-fn a_deleted_executable_is_found_through_its_process() {
+fn deleted_executable_is_found() {
     let mut waiting = Waiting::start("", |folder| Command::new(folder.path("a")));
     let mut binary = waiting.binary.clone();
     waiting.assert_is_named(&binary);
@@ -66,7 +66,7 @@ fn a_deleted_executable_is_found_through_its_process() {
 }
 
 #[test]
-fn an_executable_that_was_renamed_and_replaced_is_found_by_its_build_id() {
+fn replaced_executable_is_found_by_id() {
     let waiting = Waiting::start("", |folder| Command::new(folder.path("a")));
     waiting.folder.run("mv a a.old");
     waiting.assert_is_named(&waiting.binary);
@@ -86,7 +86,7 @@ fn an_executable_that_was_renamed_and_replaced_is_found_by_its_build_id() {
 }
 
 #[test]
-fn a_deleted_executable_of_another_root_directory_is_found_through_its_process() {
+fn deleted_executable_in_root_is_found() {
     let waiting = Waiting::start("-static", |folder| {
         let mut command = Command::new("chroot");
         command.arg(&folder.0).arg("/a");
@@ -100,7 +100,7 @@ fn a_deleted_executable_of_another_root_directory_is_found_through_its_process()
 }
 
 #[test]
-fn a_library_that_was_renamed_and_deleted_is_found_among_what_is_mapped() {
+fn deleted_library_is_found_mapped() {
     let folder = Folder::new();
     folder.write("lib.c", &C_SOURCE.replace("int main(", "int unused("));
     folder.run("gcc -O2 -g -shared -fPIC -Wl,--build-id lib.c -o lib.so");

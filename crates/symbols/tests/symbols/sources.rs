@@ -58,12 +58,12 @@ fn same_as_addr2line(folder: &Folder, names: &[&str]) {
 }
 
 #[test]
-fn inlined_c_functions_and_lines_are_those_of_addr2line() {
+fn c_frames_agree_with_addr2line() {
     same_as_addr2line(&c_program("-g -O2"), &["visible", "hidden", "main", "chosen"]);
 }
 
 #[test]
-fn older_and_newer_dwarf_and_each_compression_give_the_same_frames() {
+fn every_dwarf_gives_the_same_frames() {
     for (version, compression) in
         [("4", "none"), ("5", "none"), ("5", "zlib"), ("5", "zlib-gnu"), ("5", "zstd")]
     {
@@ -74,7 +74,7 @@ fn older_and_newer_dwarf_and_each_compression_give_the_same_frames() {
 }
 
 #[test]
-fn cpp_functions_have_parameters_and_mangled_system_names() {
+fn cpp_functions_have_parameters() {
     let folder = Folder::new();
     folder.write("a.cc", CPP_SOURCE);
     folder.run("g++ -g -O1 -Wl,--build-id a.cc -o a");
@@ -108,7 +108,7 @@ fn identified(folder: &Folder, name: &str) -> Binary {
 }
 
 #[test]
-fn rust_functions_have_no_hash_with_either_mangling() {
+fn rust_functions_have_no_hash() {
     for mangling in ["", "-C symbol-mangling-version=v0"] {
         let folder = Folder::new();
         folder.write("a.rs", RUST_SOURCE);
@@ -131,7 +131,7 @@ fn rust_functions_have_no_hash_with_either_mangling() {
 }
 
 #[test]
-fn without_dwarf_every_function_has_the_name_that_nm_gives() {
+fn names_without_dwarf_agree_with_nm() {
     let folder = c_program("-O2 -s");
     folder.run("gcc -O2 -Wl,--build-id a.c -o a");
     let binary = identified(&folder, "a");
@@ -155,7 +155,7 @@ fn without_dwarf_every_function_has_the_name_that_nm_gives() {
 }
 
 #[test]
-fn a_stripped_library_names_its_exports_and_says_what_to_install() {
+fn stripped_library_names_its_exports() {
     let folder = c_program("-O2 -g -shared -fPIC -Wl,--gc-sections");
     let exported = inside(&folder, "a", "visible");
     let hidden = inside(&folder, "a", "hidden");
@@ -169,7 +169,7 @@ fn a_stripped_library_names_its_exports_and_says_what_to_install() {
 }
 
 #[test]
-fn a_stripped_program_has_no_names_and_its_debug_file_has_all() {
+fn stripped_program_uses_debug_file() {
     let folder = c_program("-O2 -g");
     let address = inside(&folder, "a", "hidden");
     let whole = symbolize(&identified(&folder, "a"), &[address]);
@@ -211,7 +211,7 @@ fn a_stripped_program_has_no_names_and_its_debug_file_has_all() {
 }
 
 #[test]
-fn a_debug_link_is_followed_if_its_checksum_is_right() {
+fn debug_link_needs_right_checksum() {
     for (place, has_build_id) in [(".", true), (".debug", true), (".debug", false)] {
         let folder = Folder::new();
         folder.write("a.c", C_SOURCE);
@@ -239,7 +239,7 @@ fn a_debug_link_is_followed_if_its_checksum_is_right() {
 }
 
 #[test]
-fn a_replaced_binary_is_noticed_and_not_used() {
+fn replaced_binary_is_not_used() {
     let folder = c_program("-O2 -g");
     let address = inside(&folder, "a", "visible");
     let old = identified(&folder, "a");
@@ -260,7 +260,7 @@ fn a_replaced_binary_is_noticed_and_not_used() {
 }
 
 #[test]
-fn a_missing_binary_and_the_vdso_have_no_names() {
+fn missing_binary_has_no_names() {
     let symbolized =
         symbolize(&binary("/nowhere/libfoo.so.1".as_ref(), "abcdef012345678"), &[1, 2]);
     assert_eq!(symbolized.frames, [vec![], vec![]]);
@@ -276,7 +276,7 @@ fn a_missing_binary_and_the_vdso_have_no_names() {
 }
 
 #[test]
-fn a_supplement_made_by_dwz_is_used_and_missed() {
+fn dwz_supplement_is_used_and_missed() {
     let folder = Folder::new();
     folder.write("a.cc", CPP_SOURCE);
     folder.write("b.cc", &CPP_SOURCE.replace("argc + 4", "argc + 5"));
@@ -295,7 +295,7 @@ fn a_supplement_made_by_dwz_is_used_and_missed() {
 }
 
 #[test]
-fn split_dwarf_is_found_in_its_package_or_beside_the_objects_and_is_missed() {
+fn split_dwarf_is_found_and_missed() {
     for version in ["-gdwarf-4", "-gdwarf-5"] {
         let folder = Folder::new();
         folder.write("a.c", C_SOURCE);
@@ -323,7 +323,7 @@ fn split_dwarf_is_found_in_its_package_or_beside_the_objects_and_is_missed() {
 }
 
 #[test]
-fn a_program_whose_dwarf_covers_little_says_so() {
+fn sparse_dwarf_is_reported() {
     let folder = Folder::new();
     folder.write("a.c", C_SOURCE);
     folder.write("b.c", "int with_lines(int x) { return x; }");
@@ -358,7 +358,7 @@ last: .skip 8, 0x90
 ";
 
 #[test]
-fn a_symbol_names_its_own_range_only_and_one_without_size_ends_at_the_next() {
+fn symbol_names_its_own_range() {
     let folder = Folder::new();
     folder.write("a.s", ASSEMBLY);
     folder.run("gcc -shared -nostdlib -Wl,--build-id a.s -o a");

@@ -31,7 +31,7 @@ fn program_of_many_units(flags: &str) -> (Folder, Vec<u64>) {
 }
 
 #[test]
-fn many_addresses_at_once_have_the_frames_that_few_at_a_time_have() {
+fn many_addresses_agree_with_few() {
     for flags in ["", "-gz", "-gsplit-dwarf"] {
         let (folder, addresses) = program_of_many_units(flags);
         let binary = binary(&folder.path("a"), &build_id(&folder, "a"));

@@ -195,7 +195,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     #[test]
-    fn a_number_that_has_become_another_file_s_is_not_cut_mapped_or_closed() {
+    fn reused_descriptor_is_left_alone() {
         const BYTES: u64 = 1 << 20;
         let named = tempfile::NamedTempFile::new().unwrap();
         let path = CString::new(named.path().as_os_str().as_bytes()).unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_profile_takes_no_major_page_fault() {
+    fn new_profile_takes_no_major_fault() {
         const BYTES: u64 = 1 << 20;
         let faults = |_| {
             let named = tempfile::NamedTempFile::new().unwrap();

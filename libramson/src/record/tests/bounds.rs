@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_sample_that_does_not_fit_is_counted_and_leaves_no_trace_in_the_filter() {
+fn dropped_sample_leaves_no_trace() {
     let recording = Recording::new(1 << 20);
     let address = |block: u64| 0x6000_0000_0000 + block * 4096;
     let mut blocks = 0;
@@ -20,7 +20,7 @@ fn a_sample_that_does_not_fit_is_counted_and_leaves_no_trace_in_the_filter() {
 }
 
 #[test]
-fn a_thread_that_finds_every_scratch_taken_counts_its_walk_as_dropped() {
+fn walk_without_scratch_is_dropped() {
     let recording = Recording::new(1 << 20);
     let owners = || recording.recorder.scratches.owners();
     owners().for_each(|owner| owner.store(1, Relaxed));

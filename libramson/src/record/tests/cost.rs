@@ -18,7 +18,7 @@ fn recording() -> Recording {
 }
 
 #[test]
-fn frees_of_older_samples_and_looks_for_others_are_no_cost_that_an_interval_lowers() {
+fn extra_frees_and_looks_cost_nothing() {
     let recording = recording();
     let cost = |samples, frees, looks| recording.recorder.slow_cycles(samples, frees, looks);
     assert!(cost(10.0, 10.0, 0.0) > cost(10.0, 0.0, 0.0));
@@ -28,7 +28,7 @@ fn frees_of_older_samples_and_looks_for_others_are_no_cost_that_an_interval_lowe
 }
 
 #[test]
-fn a_sample_that_meets_a_new_stack_is_counted_apart() {
+fn new_stacks_are_counted_apart() {
     let recording = Recording::new(8 << 20);
     for number in 0..200 {
         recording.record(BLOCK + number * 64, 10, 0x1000 + number);
@@ -41,7 +41,7 @@ fn a_sample_that_meets_a_new_stack_is_counted_apart() {
 }
 
 #[test]
-fn extents_are_counted_and_cost_samples_nothing() {
+fn extents_cost_samples_nothing() {
     let recording = recording();
     let before = (recording.health(Health::SlowCycles), recording.file().mean_cycles(Path::Sample));
     let on_this_stack = 0u64;

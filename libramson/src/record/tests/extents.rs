@@ -49,7 +49,7 @@ impl Recording {
 }
 
 #[test]
-fn an_unmapping_moves_the_start_of_an_extent_or_its_end_or_removes_it() {
+fn unmapping_trims_or_removes_extent() {
     for (unmapped, left, objects) in [
         (0..1, Some(1..8), 0),
         (7..8, Some(0..7), 0),
@@ -74,7 +74,7 @@ fn an_unmapping_moves_the_start_of_an_extent_or_its_end_or_removes_it() {
 }
 
 #[test]
-fn an_unmapping_over_two_extents_takes_part_of_each_where_its_ends_are_theirs() {
+fn unmapping_trims_two_extents() {
     let recording = Recording::new(1 << 20);
     recording.map(&mib(0..4));
     recording.map(&mib(4..8));
@@ -89,7 +89,7 @@ fn an_unmapping_over_two_extents_takes_part_of_each_where_its_ends_are_theirs() 
 
 /// As if it were a hole: only one of them is remembered by its end.
 #[test]
-fn of_two_extents_whose_ends_share_a_place_one_is_shortened_and_the_other_is_not_mistaken_for_it() {
+fn colliding_ends_stay_distinct() {
     let recording = Recording::new(1 << 20);
     let (first, second) = (mib(0..8), mib(4096..4104));
     recording.map(&first);
@@ -116,7 +116,7 @@ fn an_unmapping_that_fails_changes_nothing() {
 }
 
 #[test]
-fn a_block_of_the_heap_where_an_extent_was_takes_its_place() {
+fn heap_block_replaces_extent() {
     let recording = Recording::new(1 << 20);
     recording.map(&mib(0..8));
     recording.record(TOP, 100, 0x2000);
@@ -129,7 +129,7 @@ fn a_block_of_the_heap_where_an_extent_was_takes_its_place() {
 }
 
 #[test]
-fn extents_leave_most_of_the_table_to_the_heap() {
+fn extents_leave_table_to_heap() {
     let recording = Recording::new(1 << 20);
     let slots = recording.file().capacity(RegionKind::LiveKeys);
     for number in 0..slots {
@@ -173,7 +173,7 @@ fn map_and_unmap(recording: &Recording, thread: u64) -> Option<Range<u64>> {
 }
 
 #[test]
-fn threads_that_unmap_what_is_their_own_leave_just_that() {
+fn threads_unmap_their_own_only() {
     let recording = Recording::new(16 * MIB);
     let mut known: Vec<_> = std::thread::scope(|scope| {
         let work = |thread| {

@@ -48,7 +48,7 @@ fn free(recording: &Recording, address: u64, frame: Option<u64>) {
 }
 
 #[test]
-fn the_ring_holds_the_latest_entries_whole() {
+fn ring_holds_latest_entries_whole() {
     for length in [1, 2, 63, 64, 65, 256] {
         let recording = Recording::in_nursery(1 << 20, length);
         recording.move_out();
@@ -68,7 +68,7 @@ fn the_ring_holds_the_latest_entries_whole() {
 }
 
 #[test]
-fn a_free_is_remembered_with_both_stacks_and_one_that_cannot_be_walked_without() {
+fn free_has_both_stacks() {
     let recording = Recording::new(1 << 20);
     recording.record(0x5000_0000, 77, 0x1000);
     recording.record(0x5000_1000, 78, 0x1000);
@@ -91,7 +91,7 @@ fn a_free_is_remembered_with_both_stacks_and_one_that_cannot_be_walked_without()
 }
 
 #[test]
-fn stacks_of_frees_take_half_of_the_table_and_leave_the_rest_to_allocations() {
+fn free_stacks_take_half_the_table() {
     let recording = Recording::new(1 << 20);
     let (file, stacks) = (recording.file(), &recording.profile().stacks);
     let intern = |frame: u64, holder| {

@@ -136,7 +136,7 @@ fn two_threads_insert_into_one_window() {
 
 /// Finds: a claim by load and store; one whose load is relaxed, so that it sees old fields.
 #[test]
-fn of_two_threads_that_claim_one_record_one_gets_it_whole() {
+fn one_thread_claims_a_record() {
     let subject = Subject::new();
     let recording = subject.recording();
     model(AsOrdered, move || {
@@ -154,7 +154,7 @@ fn of_two_threads_that_claim_one_record_one_gets_it_whole() {
 
 /// Finds: giving up after one growth, when other threads have meanwhile filled what was made.
 #[test]
-fn no_thread_is_told_that_the_table_is_full_while_it_can_grow() {
+fn growable_table_is_never_full() {
     let subject = Subject::new();
     let recording = subject.recording();
     let addresses = of_one_window(16 + 15 + 2);
@@ -186,7 +186,7 @@ fn no_thread_is_told_that_the_table_is_full_while_it_can_grow() {
 
 /// Finds: a page's byte that is lowered or raised by load and store; one that is raised after the record is there.
 #[test]
-fn the_page_filter_says_maybe_of_every_block_that_is_recorded() {
+fn page_filter_covers_recorded_blocks() {
     let subject = Subject::new();
     let recording = subject.recording();
     let handed = Arc::new(AtomicU64::new(0));
@@ -210,7 +210,7 @@ fn the_page_filter_says_maybe_of_every_block_that_is_recorded() {
 
 /// Finds: a record that is published before its fields are stored; a stack that is in use before it is committed.
 #[test]
-fn a_reader_finds_each_record_whole_or_not_at_all_and_its_stack_too() {
+fn reader_finds_whole_records() {
     let subject = Subject::new();
     let recording = subject.recording();
     model(AtOnce, move || {
@@ -240,7 +240,7 @@ fn a_reader_finds_each_record_whole_or_not_at_all_and_its_stack_too() {
 
 /// Finds: a check without one of the fields or without the number, so that a mixture of two entries is taken for one.
 #[test]
-fn two_threads_a_whole_ring_apart_leave_one_entry_whole_or_none() {
+fn ring_entries_stay_whole() {
     let subject = Subject::of(Recording::in_nursery(1 << 20, 1));
     subject.recording().move_out();
     let recording = subject.recording();
@@ -258,7 +258,7 @@ fn two_threads_a_whole_ring_apart_leave_one_entry_whole_or_none() {
 
 /// Finds: an index entry that is stored with a relaxed order, so that another thread takes the stack for a different one.
 #[test]
-fn two_threads_that_meet_one_new_stack_give_it_one_number() {
+fn same_new_stack_gets_one_number() {
     let subject = Subject::new();
     let recording = subject.recording();
     model(AsOrdered, move || {
@@ -276,7 +276,7 @@ fn two_threads_that_meet_one_new_stack_give_it_one_number() {
 
 /// Finds: frames or entries that two threads reserve by load and store.
 #[test]
-fn two_threads_that_meet_two_new_stacks_do_not_share_room() {
+fn new_stacks_share_no_room() {
     let subject = Subject::new();
     let recording = subject.recording();
     model(AsOrdered, move || {
@@ -316,7 +316,7 @@ fn a_scratch_belongs_to_one_walk() {
 /// Finds: a free that does not know marked keys; one that does not take its mark off; a mover that publishes by a store, or gives the slot
 /// of a cancelled move back before its mark is gone.
 #[test]
-fn a_block_whose_record_is_being_moved_is_freed_once_and_so_is_its_successor() {
+fn moving_block_is_freed_once() {
     let subject = Subject::of(Recording::in_nursery(1 << 20, 0));
     let recording = subject.recording();
     recording.record_as(1, A, 0x1000);
@@ -344,7 +344,7 @@ fn a_block_whose_record_is_being_moved_is_freed_once_and_so_is_its_successor() {
 
 /// Finds: a record that is published before its fields are stored; a mark that is set before the place is known.
 #[test]
-fn a_block_whose_record_is_being_moved_is_found_by_whoever_has_it() {
+fn moving_block_is_found() {
     let subject = Subject::of(Recording::in_nursery(1 << 20, 0));
     let recording = subject.recording();
     recording.record_as(1, A, 0x1000);
@@ -370,7 +370,7 @@ fn a_block_whose_record_is_being_moved_is_found_by_whoever_has_it() {
 
 /// Finds: a mover that calls the file whole while another thread still moves the rest.
 #[test]
-fn a_file_is_whole_once_all_has_been_moved_whoever_moves_it() {
+fn moved_file_is_whole() {
     let subject = Subject::of(Recording::in_nursery(1 << 20, 0));
     let recording = subject.recording();
     recording.record_as(1, A, 0x1000);

@@ -13,7 +13,7 @@ impl Recording {
 }
 
 #[test]
-fn what_was_recorded_in_the_nursery_is_in_the_file_afterwards() {
+fn nursery_records_are_moved_to_file() {
     let recording = Recording::in_nursery(1 << 20, 0);
     let recorder = recording.recorder;
     for block in 1..=40u64 {
@@ -52,7 +52,7 @@ fn what_was_recorded_in_the_nursery_is_in_the_file_afterwards() {
 }
 
 #[test]
-fn threads_that_record_and_free_while_recording_moves_lose_and_double_nothing() {
+fn concurrent_move_loses_nothing() {
     const THREADS: u64 = 4;
     const STEPS: u64 = 300;
     for round in 0..60 {
@@ -111,7 +111,7 @@ fn threads_that_record_and_free_while_recording_moves_lose_and_double_nothing() 
 }
 
 #[test]
-fn a_block_that_realloc_holds_during_the_move_is_put_back_into_the_file() {
+fn realloc_during_move_is_restored() {
     let recording = Recording::in_nursery(1 << 20, 0);
     let (recorder, address) = (recording.recorder, 0x7777_0000_1230);
     recording.record(address, 4321, 0x1000);
@@ -125,7 +125,7 @@ fn a_block_that_realloc_holds_during_the_move_is_put_back_into_the_file() {
 }
 
 #[test]
-fn an_extent_moves_with_its_start_and_its_end() {
+fn extent_moves_with_both_ends() {
     const MIB: u64 = 1 << 20;
     let recording = Recording::in_nursery(1 << 20, 0);
     let recorder = recording.recorder;
@@ -150,7 +150,7 @@ fn an_extent_moves_with_its_start_and_its_end() {
 }
 
 #[test]
-fn a_recording_moves_once_it_is_large_or_old_and_at_once_where_it_may_not_stay() {
+fn recording_moves_when_large_or_old() {
     let recording = Recording::in_nursery(1 << 20, 0);
     let recorder = recording.recorder;
     for block in 1..=63u64 {
@@ -174,7 +174,7 @@ fn a_recording_moves_once_it_is_large_or_old_and_at_once_where_it_may_not_stay()
 }
 
 #[test]
-fn the_file_begins_where_the_nursery_did() {
+fn file_begins_with_nursery() {
     let recording = Recording::in_nursery(1 << 20, 0);
     let recorder = recording.recorder;
     recording.record(0x5000_0000, 100, 0x1000);

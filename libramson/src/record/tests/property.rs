@@ -60,7 +60,7 @@ fn run(recording: &Recording, seed: u64, address_count: u64, are_shared: bool) -
 }
 
 #[test]
-fn threads_with_addresses_of_their_own_find_what_they_stored() {
+fn threads_find_their_own_addresses() {
     for seed in 0..3 {
         let recording = Recording::new(1 << 20);
         assert_eq!(run(&recording, seed, 3000, false), 0);
@@ -69,7 +69,7 @@ fn threads_with_addresses_of_their_own_find_what_they_stored() {
 }
 
 #[test]
-fn threads_that_take_turns_with_addresses_find_what_the_last_one_stored() {
+fn threads_find_latest_shared_addresses() {
     for (seed, address_count) in [(0, 64), (1, 64), (2, 3000), (3, 3000)] {
         let recording = Recording::new(1 << 20);
         assert_eq!(run(&recording, seed, address_count, true), 0);
@@ -77,7 +77,7 @@ fn threads_that_take_turns_with_addresses_find_what_the_last_one_stored() {
 }
 
 #[test]
-fn threads_that_fill_the_table_lose_only_what_they_are_told_is_refused() {
+fn full_table_loses_refused_only() {
     for seed in 0..2 {
         let recording = Recording::new(1 << 20);
         let slots = recording.file().header().region(RegionKind::LiveKeys).capacity.load(Relaxed);

@@ -32,7 +32,7 @@ extern "C" fn work(argument: *mut libc::c_void) -> *mut libc::c_void {
 }
 
 #[test]
-fn threads_that_share_nothing_but_the_recorder_do_not_race() {
+fn recorder_threads_do_not_race() {
     let recording = Recording::new(16 << 20);
     HANDED_OVER.iter().for_each(|slot| slot.store(0, Relaxed));
     let works: Vec<_> =

@@ -27,7 +27,7 @@ pub fn frames_in(recording: &Recording, number: u32) -> Vec<u64> {
 }
 
 #[test]
-fn one_stack_has_one_number_and_another_stack_another() {
+fn stack_has_one_number() {
     let recording = Recording::new(4 << 20);
     let mut numbers = HashMap::new();
     for round in 0..3 {
@@ -48,7 +48,7 @@ fn one_stack_has_one_number_and_another_stack_another() {
 }
 
 #[test]
-fn threads_that_meet_one_new_stack_get_entries_that_a_reader_can_merge() {
+fn concurrent_stack_entries_can_merge() {
     const THREADS: usize = 4;
     let recording = Recording::new(8 << 20);
     let barrier = Barrier::new(THREADS);
@@ -83,7 +83,7 @@ fn threads_that_meet_one_new_stack_get_entries_that_a_reader_can_merge() {
 }
 
 #[test]
-fn a_full_stack_table_refuses_new_stacks_and_knows_the_old_ones() {
+fn full_stack_table_knows_old_stacks() {
     let recording = Recording::new(1 << 20);
     let mut numbers = Vec::new();
     let refused = (0..100_000u64).find(|&stack| {

@@ -14,7 +14,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 #[test]
-fn a_garbage_frame_pointer_ends_the_walk_without_a_fault() {
+fn garbage_frame_pointer_ends_walk() {
     let (walker, jit) = (new_walker(), Jit::with_garbage());
     let page = jit.address()..jit.address() + 4096;
     let here = caller_here().stack_pointer;
@@ -51,7 +51,7 @@ fn library_with_holes() -> Vec<u64> {
 }
 
 #[test]
-fn random_registers_and_stack_words_never_fault() {
+fn random_registers_never_fault() {
     let walker = new_walker();
     programs();
     let holes = library_with_holes();
@@ -92,7 +92,7 @@ fn random_registers_and_stack_words_never_fault() {
 }
 
 #[test]
-fn stack_pointers_at_and_over_page_edges_give_a_view_that_can_be_read() {
+fn stack_view_is_readable_at_edges() {
     let mut stack = GuardedStack::new(3);
     let (low, high) = (stack.low() as u64, stack.low() as u64 + 3 * 4096);
     let mut copy = vec![0; 32 << 10];
@@ -123,7 +123,7 @@ fn stack_pointers_at_and_over_page_edges_give_a_view_that_can_be_read() {
 }
 
 #[test]
-fn a_far_part_of_the_memory_around_a_stack_is_not_taken_for_the_stack() {
+fn distant_mapping_is_not_the_stack() {
     const PAGES: usize = 64;
     // One mapping: a coroutine's stack, a page that cannot be accessed, a thread's stack.
     let mut memory = GuardedStack::new(2 * PAGES + 1);
@@ -159,7 +159,7 @@ fn a_far_part_of_the_memory_around_a_stack_is_not_taken_for_the_stack() {
 }
 
 #[test]
-fn a_frame_that_leads_down_or_to_no_code_is_not_undone() {
+fn invalid_frames_are_not_undone() {
     let words = [0u64, 0, 0x40_0000, 0x40_0000, 0, 5, 0, 1 << 47, 0, 0, 0, 0x40_0000];
     let at = |index: usize| (&raw const words[index]) as u64;
     let registers = |stack_pointer, frame_pointer| Caller {
@@ -190,7 +190,7 @@ fn a_frame_that_leads_down_or_to_no_code_is_not_undone() {
 }
 
 #[test]
-fn a_child_that_another_than_the_first_thread_forked_reads_its_stack_directly() {
+fn forked_child_reads_its_stack_directly() {
     // SAFETY: all zero is a thread that is not initialised yet.
     let thread: arch::Thread = unsafe { std::mem::zeroed() };
     let pid = sys::process_id();
@@ -213,7 +213,7 @@ fn empty_rules() -> Box<RuleCache> {
 }
 
 #[test]
-fn three_addresses_of_one_set_stay_beside_each_other() {
+fn rule_set_holds_three_addresses() {
     let cache = empty_rules();
     let near = RuleCache::sets_of(0x7f00_0000_1000)[0];
     let same = (0x7f00_0000_1000..).filter(|&address| RuleCache::sets_of(address)[0] == near);
@@ -227,7 +227,7 @@ fn three_addresses_of_one_set_stay_beside_each_other() {
 }
 
 #[test]
-fn a_rule_cache_that_threads_race_on_never_gives_the_rule_of_another_address() {
+fn racing_rule_cache_stays_right() {
     let cache = empty_rules();
     // Addresses of one far set, of which two differ by what their rules differ by as seldom as any two …
     let sharing = |from: u64, which: usize| {

@@ -16,7 +16,7 @@ pub fn observed_from(walker: &Walker, run: impl FnOnce(&mut dyn FnMut())) -> Sta
 }
 
 #[test]
-fn every_mix_of_frames_walks_as_framehop_and_backtrace_do() {
+fn mixed_frames_agree_with_framehop() {
     let (walker, programs) = (new_walker(), programs());
     let mut deepest = 0;
     for seed in 0..400 {
@@ -30,7 +30,7 @@ fn every_mix_of_frames_walks_as_framehop_and_backtrace_do() {
 }
 
 #[test]
-fn functions_that_align_their_stack_are_undone_as_backtrace_does() {
+fn aligned_stacks_agree_with_backtrace() {
     let (walker, programs) = (new_walker(), realigned_programs());
     for seed in 0..400 {
         let depth = seed as i32 % 12 + 1;
@@ -40,7 +40,7 @@ fn functions_that_align_their_stack_are_undone_as_backtrace_does() {
 }
 
 #[test]
-fn new_threads_walk_to_their_first_frame() {
+fn new_threads_walk_to_first_frame() {
     let walker = new_walker();
     std::thread::scope(|scope| {
         for seed in 0..4 {
@@ -70,7 +70,7 @@ static OBSERVE_BEFORE_MAIN: extern "C" fn() = {
 };
 
 #[test]
-fn the_first_thread_walks_to_the_program_s_entry() {
+fn first_thread_walks_to_entry() {
     let before_main = BEFORE_MAIN.lock().unwrap();
     let stacks = before_main.as_ref().unwrap();
     stacks.assert_complete_and_equal();
@@ -78,7 +78,7 @@ fn the_first_thread_walks_to_the_program_s_entry() {
 }
 
 #[test]
-fn a_deeper_stack_than_the_format_has_is_cut() {
+fn overdeep_stack_is_cut() {
     let walker = new_walker();
     let stacks = observed_from(&walker, |visit| programs().recurse(3 * MAX_DEPTH as i32, visit));
     assert_eq!((stacks.end, stacks.ours.len()), (End::Cut, MAX_DEPTH));
@@ -120,7 +120,7 @@ fn raise() {
 }
 
 #[test]
-fn a_walk_goes_through_a_signal_frame_to_what_was_interrupted() {
+fn walk_passes_signal_frames() {
     let _guard = SIGNALS.lock().unwrap();
     for seed in 0..30 {
         let stacks = with_handler(0, || programs().tour(seed, 6, raise));
@@ -131,7 +131,7 @@ fn a_walk_goes_through_a_signal_frame_to_what_was_interrupted() {
 }
 
 #[test]
-fn a_walk_on_an_alternate_signal_stack_ends_at_its_edge() {
+fn walk_ends_on_alternate_stack() {
     let _guard = SIGNALS.lock().unwrap();
     let mut memory = GuardedStack::new(16);
     let stack = libc::stack_t { ss_sp: memory.low().cast(), ss_flags: 0, ss_size: memory.bytes() };
@@ -218,7 +218,7 @@ pub fn on_new_stack(pages: usize, run: &mut dyn FnMut()) {
 }
 
 #[test]
-fn a_coroutine_is_walked_to_its_first_frame_on_a_copy() {
+fn coroutine_is_walked_on_copy() {
     let mut all = Vec::new();
     on_new_stack(64, &mut || {
         let walker = new_walker();
@@ -240,7 +240,7 @@ fn a_coroutine_is_walked_to_its_first_frame_on_a_copy() {
 }
 
 #[test]
-fn a_library_without_an_index_of_its_tables_is_reported_and_walked_by_frame_pointers() {
+fn library_without_index_is_reported() {
     let options = ["-O1", "-fno-omit-frame-pointer", "-Wl,--no-eh-frame-hdr"];
     let path = build("frames.c", &options);
     let library = Library::open(&path);
@@ -258,7 +258,7 @@ fn a_library_without_an_index_of_its_tables_is_reported_and_walked_by_frame_poin
 }
 
 #[test]
-fn a_library_whose_program_headers_were_moved_is_walked() {
+fn moved_program_headers_are_walked() {
     let path = build("frames.c", &["-O2", "-fomit-frame-pointer"]);
     let mut bytes = std::fs::read(&path).unwrap();
     let count = u16::from_le_bytes(bytes[56..58].try_into().unwrap()) as usize;
@@ -282,7 +282,7 @@ fn a_library_whose_program_headers_were_moved_is_walked() {
 }
 
 #[test]
-fn libraries_may_come_and_go_at_one_address_for_ever() {
+fn libraries_share_address_over_time() {
     let paths = [["-O2", "-fomit-frame-pointer"], ["-O0", "-fno-omit-frame-pointer"]]
         .map(|options| build("frames.c", &options));
     let (walker, told) = (new_walker(), Told::default());
@@ -312,7 +312,7 @@ fn libraries_may_come_and_go_at_one_address_for_ever() {
 }
 
 #[test]
-fn walks_stay_right_while_other_threads_load_and_unload() {
+fn walks_survive_concurrent_loading() {
     let (walker, told, is_over) = (new_walker(), Told::default(), AtomicBool::new(false));
     let path = build("frames.c", &["-O2"]);
     std::thread::scope(|scope| {
@@ -344,7 +344,7 @@ fn walks_stay_right_while_other_threads_load_and_unload() {
 
 /// The C library's threads, with a stack that the program supplied.
 #[test]
-fn a_thread_on_memory_of_the_program_is_walked() {
+fn thread_on_own_memory_is_walked() {
     extern "C" fn run(result: *mut c_void) -> *mut c_void {
         let walker = new_walker();
         let stacks = observed_from(&walker, |visit| programs().tour(11, 6, visit));

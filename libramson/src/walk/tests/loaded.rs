@@ -42,7 +42,7 @@ fn addresses() -> Vec<u64> {
 }
 
 #[test]
-fn every_object_of_the_start_is_found_by_the_list_as_by_the_loader() {
+fn list_agrees_with_loader() {
     let start = start();
     let addresses = addresses();
     assert!(addresses.len() >= 3, "{addresses:x?}");
@@ -61,7 +61,7 @@ fn every_object_of_the_start_is_found_by_the_list_as_by_the_loader() {
 }
 
 #[test]
-fn a_library_that_is_loaded_later_is_found_until_it_is_unloaded() {
+fn later_library_is_found_until_unloaded() {
     let start = start();
     let paths: Vec<PathBuf> = (0..3).map(|_| build("frames.c", &["-O1"])).collect();
     let mut libraries: Vec<Library> = paths.iter().map(|path| Library::open(path)).collect();
@@ -78,7 +78,7 @@ fn a_library_that_is_loaded_later_is_found_until_it_is_unloaded() {
 }
 
 #[test]
-fn the_list_is_read_without_a_fault_while_other_threads_load_and_unload() {
+fn list_survives_concurrent_loading() {
     let start = start();
     let is_over = AtomicBool::new(false);
     let stays = Library::open(&build("frames.c", &["-O1"]));

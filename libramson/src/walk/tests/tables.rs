@@ -240,17 +240,17 @@ fn assert_is_covered(path: &Path, stride: usize) {
 }
 
 #[test]
-fn the_c_library_s_tables_are_read_as_gimli_reads_them() {
+fn c_library_tables_agree_with_gimli() {
     assert_is_covered(&object_of("libc.so.6"), 1);
 }
 
 #[test]
-fn the_c_plus_plus_library_s_tables_are_read_as_gimli_reads_them() {
+fn cpp_library_tables_agree_with_gimli() {
     assert_is_covered(&object_of("libstdc++.so.6"), 1);
 }
 
 #[test]
-fn a_big_program_s_tables_are_read_as_gimli_reads_them() {
+fn large_program_tables_agree_with_gimli() {
     assert_is_covered(&compiler_proper(), if cfg!(debug_assertions) { 16 } else { 1 });
     if Path::new("/usr/bin/node").exists() {
         assert_is_covered(Path::new("/usr/bin/node"), if cfg!(debug_assertions) { 16 } else { 1 });

@@ -9,7 +9,7 @@ use crate::walk::End;
 const VISITOR_FRAMES: usize = 6;
 
 #[test]
-fn code_without_tables_is_walked_by_frame_pointers() {
+fn tableless_code_walks_by_frame_pointers() {
     let (walker, jit) = (new_walker(), Jit::with_frame_pointer());
     let page = jit.address()..jit.address() + 4096;
     let stacks = observed_from(&walker, |visit| {
@@ -21,7 +21,7 @@ fn code_without_tables_is_walked_by_frame_pointers() {
 }
 
 #[test]
-fn what_was_known_of_code_in_no_object_ends_when_an_object_is_met() {
+fn met_object_ends_unclaimed_scope() {
     let (walker, jit) = (new_walker(), Jit::with_frame_pointer());
     let walk = |told: &Told| jit.run(0, || drop(observe(&walker, told, false)));
     let (first, second) = (Told::default(), Told::default());
@@ -40,7 +40,7 @@ fn what_was_known_of_code_in_no_object_ends_when_an_object_is_met() {
 }
 
 #[test]
-fn code_without_tables_and_frame_pointers_ends_or_skips_but_never_faults() {
+fn frameless_code_never_faults() {
     let (walker, jit) = (new_walker(), Jit::without_frame_pointer());
     let page = jit.address()..jit.address() + 4096;
     for seed in 0..50 {
@@ -52,7 +52,7 @@ fn code_without_tables_and_frame_pointers_ends_or_skips_but_never_faults() {
 }
 
 #[test]
-fn code_that_does_nothing_after_a_call_but_end_its_frame_is_walked_by_its_instructions() {
+fn trampoline_is_walked_by_instructions() {
     let (walker, jit) = (new_walker(), Jit::trampoline());
     let page = jit.address()..jit.address() + 4096;
     for seed in 0..50 {

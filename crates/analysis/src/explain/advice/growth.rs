@@ -109,7 +109,7 @@ mod tests {
     use crate::explain::words::with_half_width;
 
     #[test]
-    fn the_time_until_the_limit_is_as_uncertain_as_the_growth() {
+    fn time_left_has_growth_uncertainty() {
         let limit = Limit { limit_bytes: 1000, used_bytes: 400, group: "/a".into() };
         let rate = with_half_width;
         let time = |value, half_width| time_left(&limit, rate(value, half_width));
