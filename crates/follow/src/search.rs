@@ -19,8 +19,8 @@ use std::time::Duration;
 const FILES_EVERY: Duration = Duration::from_secs(1);
 const FILES_SHARE: f64 = 0.005;
 /// The same for profiles in other places.
-const EVERYWHERE_EVERY: Duration = Duration::from_secs(10);
-const EVERYWHERE_SHARE: f64 = 0.01;
+const EVERYWHERE_EVERY: Duration = Duration::from_secs(20);
+const EVERYWHERE_SHARE: f64 = 0.005;
 
 /// A search that goes on.
 pub struct Search {

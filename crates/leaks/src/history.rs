@@ -228,8 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn mean_lifetime_counts_freed_only()
-     {
+    fn mean_lifetime_counts_freed_only() {
         let live = vec![LiveBlock { time_ns: 0, size_bytes: 1 << 30, inverse_probability: 1.0 }];
         let mut history = StackHistory { now_ns: 3_600 << 30, live, ..StackHistory::default() };
         assert_eq!(history.mean_lifetime_of_freed_ns(), None);

@@ -182,8 +182,7 @@ fn foreign_profile_gets_no_root_note() {
 }
 
 #[test]
-fn unread_profile_finds_root_by_place()
- {
+fn unread_profile_finds_root_by_place() {
     let mut contained = Contained::alone("chroot");
     let moved = contained.end();
     assert!(header(&moved).root.is_none());
