@@ -43,7 +43,6 @@ pub mod suspects;
 pub mod terms;
 pub mod timeline;
 pub mod tint;
-pub mod unprofiled;
 
 pub use coverage::Coverage;
 pub use extents::{MmapSums, live_heap, lost_text};

@@ -2,6 +2,7 @@
 
 use crate::flags::{Gate, LeaksFlags};
 use crate::output::{gate, hint, print, print_json, remark};
+use crate::report::say_without_profile;
 use crate::table;
 use ramson_analysis::question::Question;
 use ramson_analysis::suspects::{Suspects, dated, leaks as judge, moments, paired, suspects};
@@ -18,7 +19,11 @@ pub fn leaks(flags: &LeaksFlags) -> Result<u8, Failure> {
     let question = question(flags)?;
     let mut found = match flags.window {
         Some(window_ns) => watch(window_ns, &question)?,
-        None => judge(&question)?,
+        None => judge(&question).inspect_err(|_| {
+            if !flags.json {
+                say_without_profile(&question.sources);
+            }
+        })?,
     };
     let tripped = flags.fail_on.iter().find_map(|gate| gate.finding(&found));
     let unknown = flags.fail_on.iter().any(|gate| gate.cannot_tell(&found));

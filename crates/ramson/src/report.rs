@@ -3,15 +3,18 @@
 use crate::flags::ReportFlags;
 use crate::output::{hint, print, print_json_of_kind};
 use crate::table::{self, say_what_is_missing};
+use ramson_analysis::explain::examine;
 use ramson_analysis::question::Question;
 use ramson_analysis::report::report as answer_to;
-use ramson_analysis::unprofiled::Unprofiled;
 use ramson_profile::view::Sort;
 use ramson_source::{Failure, find_target, open_all};
 
 pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
-    let mut members =
-        open_all(&flags.source.sources).inspect_err(|_| say_without_profile(flags))?;
+    let mut members = open_all(&flags.source.sources).inspect_err(|_| {
+        if !flags.json {
+            say_without_profile(&flags.source.sources);
+        }
+    })?;
     let report = answer_to(&mut members, &flags.into())?;
     for step in &report.unmatched {
         hint(&format!("{step} matches nothing"));
@@ -45,15 +48,13 @@ impl From<&ReportFlags> for Question {
     }
 }
 
-/// Prints what is known of a running process without a profile, before the line that says that there is no profile.
-fn say_without_profile(flags: &ReportFlags) {
-    let [source] = flags.source.sources.as_slice() else { return };
-    if flags.json {
-        return;
-    }
-    let unprofiled = find_target(source).ok().and_then(Unprofiled::of);
-    if let Some(unprofiled) = unprofiled {
+/// Prints what the RSS of a running process without a profile is, before the line that says that there is no profile.
+pub fn say_without_profile(sources: &[String]) {
+    let [source] = sources else { return };
+    let target = find_target(source).ok().filter(|target| target.profile.is_none());
+    let finding = target.and_then(|target| examine(&target, &Question::default(), None).ok());
+    if let Some(finding) = finding {
         // The failure that follows has the status.
-        let _ = print(&table::stacks::unprofiled(&unprofiled, source));
+        let _ = print(&table::stacks::unprofiled(&finding, source));
     }
 }

@@ -82,12 +82,15 @@ fn unprofiled_process_shows_rss_and_advice() {
     let scratch = Scratch::new();
     let sleeper = Running(Command::new("sleep").arg("1000").spawn().unwrap());
     let pid = sleeper.0.id().to_string();
-    let outcome = say(&scratch, &["report", &pid]);
-    assert_eq!(outcome.status, 5);
-    let shown = outcome.text();
-    assert!(shown.starts_with("RSS ") && shown.contains("code and data"), "{shown}");
-    assert!(shown.contains(&format!("sleep (pid {pid}), running, not profiled; allocator glibc")));
-    assert!(outcome.remarks.iter().any(|line| line.contains("ramson run -- CMD")));
+    for command in ["report", "leaks"] {
+        let outcome = say(&scratch, &[command, &pid]);
+        assert_eq!(outcome.status, 5);
+        let shown = outcome.text();
+        assert!(shown.starts_with("RSS ") && shown.contains("code and data"), "{shown}");
+        let line = format!("sleep (pid {pid}), running, not profiled; allocator glibc");
+        assert!(shown.contains(&line), "{shown}");
+        assert!(outcome.remarks.iter().any(|line| line.contains("ramson run -- CMD")));
+    }
     let exported = say(&scratch, &["export", &pid, "-f", "collapsed"]);
     assert_eq!((exported.status, exported.text().as_str()), (5, ""));
 }

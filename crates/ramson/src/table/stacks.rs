@@ -3,10 +3,10 @@
 use super::report::title;
 use super::subject::nothing_sampled;
 use super::{Table, name_and_place, or_dash, percent, push_prose, push_terms};
+use ramson_analysis::explain::Finding;
 use ramson_analysis::report::Report;
 use ramson_analysis::stack_table::{Pointers, StackRow, StackTable};
 use ramson_analysis::summary::Subject;
-use ramson_analysis::unprofiled::Unprofiled;
 use ramson_profile::format::{
     format_bytes, format_duration, format_estimate, format_objects, format_per_hour,
     format_relative_error, format_value,
@@ -141,14 +141,16 @@ fn nothing(report: &Report, of: &StackTable) -> String {
 }
 
 /// Text on a process without a profile.
-pub fn unprofiled(of: &Unprofiled, source: &str) -> String {
-    let allocator = of.allocator.as_ref().map(|name| format!("; allocator {name}"));
+pub fn unprofiled(of: &Finding, source: &str) -> String {
+    let allocators = &of.allocators;
+    let other = allocators.other.as_ref().map(|(_, other)| other);
+    let allocator = other.or(allocators.glibc.as_ref());
+    let allocator = allocator.map(|it| format!("; allocator {}", it.name)).unwrap_or_default();
     let mut out = String::new();
     push_terms(&mut out, "", &of.rss.line(), 2);
-    let allocator = allocator.unwrap_or_default();
     let line = format!("{} (pid {}), running, not profiled{allocator}", of.name, of.pid);
     push_prose(&mut out, "", &line);
-    pointers(&mut out, &of.pointers, source);
+    pointers(&mut out, &Pointers::of(Some(&of.rss), &[]), source);
     out
 }
 
