@@ -173,7 +173,7 @@ impl ElfFile {
 
     /// Whether its names may be told of other programs: no stranger has put it there, or the user named its directory.
     pub fn is_chosen(&self) -> bool {
-        self.is_trusted || self.folder.is_named_by_user
+        self.is_trusted || self.folder.is_named_by_user()
     }
 
     /// Why its sections cannot be read, if they cannot.

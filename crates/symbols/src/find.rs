@@ -298,7 +298,7 @@ pub(crate) fn supplement(
 /// Identities of all files that exist now and could be a source, except for files that strangers may have put there.
 pub(crate) fn present(file: Option<&ElfFile>, places: &[Place]) -> Vec<Identity> {
     let debug_files = places.iter().filter_map(|place| {
-        let is_chosen = |facts: &Facts| facts.is_trusted() || place.at.is_named_by_user;
+        let is_chosen = |facts: &Facts| facts.is_trusted() || place.at.is_named_by_user();
         place.at.look().filter(is_chosen).map(Identity::from)
     });
     file.map(|file| file.identity).into_iter().chain(debug_files).collect()

@@ -29,55 +29,67 @@ pub struct NotedRoot {
 }
 
 /// Place of a file. The root is opened anew each time: held open, it would keep a container's file system from being unmounted.
-#[derive(Clone, Debug, Default, BorshSerialize, BorshDeserialize)]
+#[derive(Clone, Debug, BorshSerialize, BorshDeserialize)]
 pub(crate) struct RootedPath {
-    #[borsh(serialize_with = "write_path", deserialize_with = "read_path")]
-    root: PathBuf,
-    /// It is the root directory of this process.
-    pid: Option<u32>,
+    base: Base,
     #[borsh(serialize_with = "write_path", deserialize_with = "read_path")]
     inner: PathBuf,
-    /// The user named the directory, so its files may be another user's.
-    pub is_named_by_user: bool,
-    /// A profile of this user told the root.
-    told_by: Option<u32>,
-    /// A program, a profile or a file of this user named the path.
-    named_by: Option<u32>,
+}
+
+/// The root directory, and who named it or the path in it.
+#[derive(Clone, Debug, BorshSerialize, BorshDeserialize)]
+enum Base {
+    /// Ours, for a path of our own.
+    Own,
+    /// Ours, for a path that a program, a profile or a file of this user names.
+    OwnFor(u32),
+    /// That of a process.
+    Process(u32),
+    /// One that a profile of user `by` tells.
+    Told {
+        #[borsh(serialize_with = "write_path", deserialize_with = "read_path")]
+        root: PathBuf,
+        by: u32,
+    },
+    /// A directory that the user named, so its files may be another user's.
+    Chosen(#[borsh(serialize_with = "write_path", deserialize_with = "read_path")] PathBuf),
 }
 
 impl RootedPath {
     /// As the kernel would find it from here.
     pub fn here(path: &Path) -> Self {
-        let inner = std::path::absolute(path).unwrap_or_else(|_| Path::new("/").join(path));
-        Self { root: "/".into(), inner, ..Self::default() }
+        Self { base: Base::Own, inner: absolute(path) }
     }
 
     /// The same, as a program, a profile or a file of `user` names it.
     pub fn named(user: u32, path: &Path) -> Self {
-        Self { named_by: Some(user), ..Self::here(path) }
+        Self { base: Base::OwnFor(user), inner: absolute(path) }
     }
 
     /// As process `pid` sees it.
     pub fn in_process(pid: u32, path: &Path) -> Self {
-        let root = PathBuf::from(format!("/proc/{pid}/root"));
-        Self { root, pid: Some(pid), inner: path.to_owned(), ..Self::default() }
+        Self { base: Base::Process(pid), inner: path.to_owned() }
     }
 
     /// In the root directory that a profile tells of its process.
     pub fn told(root: &NotedRoot, path: &Path) -> Self {
-        let (root, told_by, inner) = (root.path.clone(), root.owner, path.to_owned());
-        Self { root, inner, told_by: told_by.or(Some(NOBODY)), ..Self::default() }
+        let by = root.owner.unwrap_or(NOBODY);
+        Self { base: Base::Told { root: root.path.clone(), by }, inner: path.to_owned() }
     }
 
     /// In a directory that the user named.
     pub fn within(root: &Path, path: &Path) -> Self {
-        let (root, inner) = (root.to_owned(), path.to_owned());
-        Self { root, inner, is_named_by_user: true, ..Self::default() }
+        Self { base: Base::Chosen(root.to_owned()), inner: path.to_owned() }
     }
 
     /// The same as `here`, of a path that the user named.
     pub fn named_by_user(path: &Path) -> Self {
-        Self { is_named_by_user: true, ..Self::here(path) }
+        Self::within(Path::new("/"), &absolute(path))
+    }
+
+    /// Whether the user named the directory.
+    pub fn is_named_by_user(&self) -> bool {
+        matches!(self.base, Base::Chosen(_))
     }
 
     /// Whether its root can be looked into.
@@ -87,7 +99,7 @@ impl RootedPath {
 
     /// `path`, which never leads out of the root, begins here if it is relative.
     pub fn join(&self, path: &Path) -> Self {
-        Self { inner: self.inner.join(path), ..self.clone() }
+        self.with_inner(self.inner.join(path))
     }
 
     /// `folder`, also an absolute one, below this directory.
@@ -97,23 +109,27 @@ impl RootedPath {
 
     /// The directory that it is in.
     pub fn parent(&self) -> Self {
-        let inner = self.inner.parent().unwrap_or(&self.inner).to_owned();
-        Self { inner, ..self.clone() }
+        self.with_inner(self.inner.parent().unwrap_or(&self.inner).to_owned())
     }
 
     /// With `suffix` behind the file's name.
     pub fn with_suffix(&self, suffix: &str) -> Self {
         let mut inner = self.inner.clone().into_os_string();
         inner.push(suffix);
-        Self { inner: inner.into(), ..self.clone() }
+        self.with_inner(inner.into())
+    }
+
+    fn with_inner(&self, inner: PathBuf) -> Self {
+        Self { base: self.base.clone(), inner }
     }
 
     fn root(&self) -> Result<Root, Refusal> {
-        match (self.pid, self.told_by) {
-            (Some(pid), _) => Root::of_process(pid),
-            (None, Some(user)) => Root::told(&self.root, Some(user)),
-            (None, None) if self.named_by.is_some() => Root::own(self.named_by),
-            (None, None) => Root::at(&self.root),
+        match &self.base {
+            Base::Own => Root::at(Path::new("/")),
+            Base::OwnFor(user) => Root::own(Some(*user)),
+            Base::Process(pid) => Root::of_process(*pid),
+            Base::Told { root, by } => Root::told(root, Some(*by)),
+            Base::Chosen(root) => Root::at(root),
         }
     }
 
@@ -128,17 +144,22 @@ impl RootedPath {
     }
 
     fn checked(&self, opened: RegularFile) -> Result<RegularFile, Refusal> {
-        let is_another_s = |by| by != opened.facts.owner && !opened.facts.is_trusted();
-        match self.told_by.is_some_and(is_another_s) {
-            true => Err(Refusal::Missing),
-            false => Ok(opened),
+        match self.base {
+            Base::Told { by, .. } if by != opened.facts.owner && !opened.facts.is_trusted() => {
+                Err(Refusal::Missing)
+            }
+            _ => Ok(opened),
         }
     }
 
     /// Opens the file. `Ok(None)`: not every user may read it.
     pub fn open_to_all(&self) -> Result<Option<RegularFile>, Refusal> {
         let opened = self.open()?;
-        Ok(Root::own(self.told_by.or(self.named_by))?.is_open_to_all(&opened).then_some(opened))
+        let named_by = match self.base {
+            Base::OwnFor(user) | Base::Told { by: user, .. } => Some(user),
+            _ => None,
+        };
+        Ok(Root::own(named_by)?.is_open_to_all(&opened).then_some(opened))
     }
 
     /// Facts of the file, if it is a regular file.
@@ -149,13 +170,22 @@ impl RootedPath {
     /// The directory of `file`, which was opened here, wherever links have led.
     pub fn folder_of(&self, file: &RegularFile) -> Option<Self> {
         let real = self.root().ok()?.path_of(file)?;
-        Some(Self { inner: real.parent()?.to_owned(), ..self.clone() })
+        Some(self.with_inner(real.parent()?.to_owned()))
     }
 
     /// For messages.
     pub fn shown(&self) -> PathBuf {
-        self.root.join(self.inner.strip_prefix("/").unwrap_or(&self.inner))
+        let root = match &self.base {
+            Base::Own | Base::OwnFor(_) => "/".into(),
+            Base::Process(pid) => format!("/proc/{pid}/root").into(),
+            Base::Told { root, .. } | Base::Chosen(root) => root.clone(),
+        };
+        root.join(self.inner.strip_prefix("/").unwrap_or(&self.inner))
     }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| Path::new("/").join(path))
 }
 
 pub(crate) fn write_path(path: &Path, out: &mut impl Write) -> io::Result<()> {

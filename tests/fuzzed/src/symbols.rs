@@ -57,7 +57,7 @@ pub fn read_symbol_cache(bytes: &[u8]) {
         body.extend(text.as_bytes());
     }
     body.extend(bytes);
-    let mut content = b"rmsymbol\x02\0\0\0".to_vec();
+    let mut content = b"rmsymbol\x06\0\0\0".to_vec();
     content.extend(crc32fast::hash(&body).to_le_bytes());
     content.extend(body);
     let path = folder.path().join(format!("{BUILD_ID}.symbols"));
