@@ -23,18 +23,7 @@ Rss:                1024 kB
 }
 
 fn explained_of(smaps: &str, blocks: &[u64]) -> Explained {
-    let known = Known {
-        statistics: None,
-        extents: &[],
-        blocks,
-        is_child: false,
-        profile: None,
-        is_stack: &|_| false,
-        is_shmem: &|_| false,
-        padding: &|_| 0,
-        end_of_variables: &|_| None,
-        resident: &|_| None,
-    };
+    let known = Known { blocks, ..Known::default() };
     explain(&parse_smaps(smaps.as_bytes()), &known)
 }
 

@@ -49,7 +49,7 @@ pub struct Presence {
 
 impl Presence {
     /// Returns the presence of the pages that `start..end` touches; `None` if it cannot be known, or if no process can have the range.
-    pub fn of(memory: &impl Memory, start: u64, end: u64) -> Option<Self> {
+    pub fn of(memory: &(impl Memory + ?Sized), start: u64, end: u64) -> Option<Self> {
         let start = page_of(start);
         let end = end.max(start).checked_next_multiple_of(PAGE_BYTES)?;
         let pages = Some((end - start) / PAGE_BYTES).filter(|&pages| pages <= MOST_PAGES)?;

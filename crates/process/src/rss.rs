@@ -5,7 +5,7 @@ use crate::apart::{Sight, look};
 use crate::areas::{self, Area, Backing, without};
 use crate::glibc::{Arena, Effort, Statistics};
 use crate::identify::base_name;
-use crate::memory::Presence;
+use crate::memory::{Memory, Presence};
 use crate::part::{Part, Term};
 use crate::process_memory::ProcessMemory;
 use crate::smaps::{Areas, read_areas};
@@ -109,6 +109,7 @@ pub fn is_ramsons(area: &Area, previous: Option<&Area>, profile: Option<&str>) -
 }
 
 /// Facts about a process in addition to its areas.
+#[derive(Default)]
 pub struct Known<'a> {
     /// The allocator's statistics, read at about the same time.
     pub statistics: Option<&'a Statistics>,
@@ -120,16 +121,39 @@ pub struct Known<'a> {
     pub is_child: bool,
     /// ramson's file in this process.
     pub profile: Option<&'a str>,
-    /// Stacks that their names do not tell.
-    pub is_stack: &'a dyn Fn(&Area) -> bool,
-    /// Files of tmpfs.
-    pub is_shmem: &'a dyn Fn(&Area) -> bool,
-    /// Zeros in an area's huge pages, in bytes.
-    pub padding: &'a dyn Fn(&Area) -> u64,
-    /// End of the variables that an area begins with; `None` if it is not known: all of the area up to its first block counts then.
-    pub end_of_variables: &'a dyn Fn(&Area) -> Option<u64>,
-    /// Resident bytes of a part of an area; `None` where they cannot be known.
-    pub resident: &'a dyn Fn(ops::Range<u64>) -> Option<u64>,
+    /// Facts seen in its memory.
+    pub sight: Sight,
+    /// The threads' stack pointers, ascending.
+    pub stack_pointers: Vec<u64>,
+    /// Devices of the file systems in memory that it has mounted.
+    pub tmpfs_devices: HashSet<u64>,
+    /// Its memory, whose pages are asked for the resident bytes of a part of an area; `None` if it may not be read.
+    pub memory: Option<&'a dyn Memory>,
+}
+
+impl Known<'_> {
+    fn is_stack(&self, area: &Area) -> bool {
+        let next = self.stack_pointers.partition_point(|&pointer| pointer < area.start);
+        let has_pointer = self.stack_pointers.get(next).is_some_and(|&next| next < area.end);
+        area.path == "[stack]"
+            || self.sight.stacks.binary_search(&area.start).is_ok()
+            || has_pointer && area.path != "[heap]"
+    }
+
+    /// Returns the resident bytes of a part of an area, estimated by its share of the addresses if the pages cannot be asked.
+    fn resident_bytes(&self, area: &Area, part: ops::Range<u64>) -> u64 {
+        if part == (area.start..area.end) {
+            return area.rss;
+        }
+        let presence = self.memory.and_then(|memory| Presence::of(memory, part.start, part.end));
+        match presence {
+            Some(presence) => presence.resident_bytes(part.start, part.end),
+            None => {
+                let share = (part.end - part.start) as f64 / (area.end - area.start) as f64;
+                (area.rss as f64 * share) as u64
+            }
+        }
+    }
 }
 
 /// Divides the areas of one reading of smaps.
@@ -144,29 +168,35 @@ pub fn explain(areas: &[Area], known: &Known) -> Explained {
         explained.swap += area.swap;
         explained.anonymous_huge += area.anonymous_huge;
         explained.hugetlb += area.hugetlb;
-        let (rss, anonymous) = (area.rss as i64, area.anonymous as i64);
+        let rss = area.rss as i64;
+        let anonymous = area.anonymous as i64;
         let is_ramsons = is_ramsons(area, previous, known.profile);
         match area.backing() {
             Backing::Anonymous => {
-                let rest = match () {
-                    () if is_ramsons => Part::Ramson,
-                    () if (known.is_stack)(area) => Part::Stacks,
+                let rest = if is_ramsons {
+                    Part::Ramson
+                } else if known.is_stack(area) {
+                    Part::Stacks
+                } else if begins_with_variables(area, previous) {
                     // The zeroed part of a library's variables has no file.
-                    () if begins_with_variables(area, previous) => Part::Data,
-                    () => Part::Anonymous,
+                    Part::Data
+                } else {
+                    Part::Anonymous
                 };
                 divide(&mut explained, area, rest, known);
             }
             _ if is_ramsons => explained.add(Part::Ramson, rss),
             Backing::Kernel => explained.add(Part::Kernel, rss),
             backing => {
-                let is_shmem = || backing == Backing::Shmem || (known.is_shmem)(area);
-                let is_binary = binaries.contains(area.path.as_str());
+                let is_shmem =
+                    backing == Backing::Shmem || known.tmpfs_devices.contains(&area.device);
                 // Private pages are no file's any more. Shared memory counts as such, whether this process mapped it or inherited it.
-                let (private, shared) = match () {
-                    () if is_shmem() => (Part::Anonymous, Part::Shmem),
-                    () if is_binary => (Part::Data, Part::Code),
-                    () => (Part::Anonymous, Part::Files),
+                let (private, shared) = if is_shmem {
+                    (Part::Anonymous, Part::Shmem)
+                } else if binaries.contains(area.path.as_str()) {
+                    (Part::Data, Part::Code)
+                } else {
+                    (Part::Anonymous, Part::Files)
                 };
                 explained.add(private, anonymous);
                 explained.add(shared, rss - anonymous);
@@ -183,7 +213,8 @@ pub fn explain(areas: &[Area], known: &Known) -> Explained {
 /// Adds what of an anonymous area lies outside the allocator's ranges to `rest`; these follow from the statistics. The kernel
 /// joins areas that touch, so that blocks of the allocator may lie behind a library's variables, or beside a stack.
 fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
-    let (mut covered, mut resident) = (0, 0);
+    let mut covered = 0;
+    let mut resident = 0;
     let ranges = known.statistics.map_or(&[][..], |statistics| &statistics.ranges);
     let first = ranges.partition_point(|range| range.end <= area.start);
     for range in ranges[first..].iter().take_while(|range| range.start < area.end) {
@@ -207,7 +238,7 @@ fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
         elsewhere -= mapped;
     }
     if rest == Part::Anonymous && elsewhere > 0 {
-        let padding = ((known.padding)(area) as i64).min(elsewhere);
+        let padding = (known.sight.padding_of(area) as i64).min(elsewhere);
         explained.add(Part::Padding, padding);
         elsewhere -= padding;
     }
@@ -215,12 +246,12 @@ fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
     let block = first_block(area, known);
     let end = match rest {
         Part::Anonymous => block.map(|_| area.start),
-        Part::Data => (known.end_of_variables)(area).into_iter().chain(block).min(),
-        Part::Ramson => (known.end_of_variables)(area),
+        Part::Data => known.sight.end_of_variables(area).into_iter().chain(block).min(),
+        Part::Ramson => known.sight.end_of_variables(area),
         _ => None,
     };
     let own = end.map_or(elsewhere, |end| {
-        (resident_bytes(area, area.start..end, known) as i64).min(elsewhere)
+        (known.resident_bytes(area, area.start..end) as i64).min(elsewhere)
     });
     explained.add(rest, own);
     let part = if block.is_some() { Part::Held } else { Part::Anonymous };
@@ -239,18 +270,9 @@ fn extent_bytes(area: &Area, known: &Known) -> u64 {
     let first = known.extents.partition_point(|extent| extent.end <= area.start);
     let within = known.extents[first..].iter().take_while(|extent| extent.start < area.end);
     let bytes = |extent: &ops::Range<u64>| {
-        resident_bytes(area, extent.start.max(area.start)..extent.end.min(area.end), known)
+        known.resident_bytes(area, extent.start.max(area.start)..extent.end.min(area.end))
     };
     within.map(bytes).sum::<u64>().min(area.rss)
-}
-
-/// Returns the resident bytes of a part of an area, estimated by its share of the addresses if the pages cannot be asked.
-fn resident_bytes(area: &Area, part: ops::Range<u64>, known: &Known) -> u64 {
-    if part == (area.start..area.end) {
-        return area.rss;
-    }
-    let share = (part.end - part.start) as f64 / (area.end - area.start) as f64;
-    (known.resident)(part).unwrap_or((area.rss as f64 * share) as u64)
 }
 
 fn add_statistics(explained: &mut Explained, statistics: &Statistics) {
@@ -304,7 +326,8 @@ pub fn read(
 ) -> io::Result<Reading> {
     let memory = ProcessMemory::open(pid).map_err(|error| denied(pid, &error));
     let parent = forked::parent(pid);
-    let (mut tries, begin_ns) = (0, clock::thread_cpu_ns());
+    let begin_ns = clock::thread_cpu_ns();
+    let mut tries = 0;
     loop {
         tries += 1;
         let Areas { all: areas, rss, is_settled } = read_areas(pid)?;
@@ -322,30 +345,17 @@ pub fn read(
             }
         };
         let memory_read = memory.as_ref().ok();
-        let sight = memory_read.map_or_else(Sight::default, |memory| look(memory, &areas));
-        let pointers =
-            watched::wait_for_process(pid, move || stack_pointers(pid)).unwrap_or_default();
-        let tmpfs = tmpfs_devices(pid);
         let known = Known {
             statistics: statistics.as_ref().ok(),
             extents: request.extents,
             blocks: request.blocks,
             is_child: parent.is_some(),
             profile: request.profile,
-            is_stack: &|area| {
-                let next = pointers.partition_point(|&pointer| pointer < area.start);
-                let has_pointer = pointers.get(next).is_some_and(|&next| next < area.end);
-                area.path == "[stack]"
-                    || sight.stacks.binary_search(&area.start).is_ok()
-                    || has_pointer && area.path != "[heap]"
-            },
-            is_shmem: &|area| tmpfs.contains(&area.device),
-            padding: &|area| sight.padding_of(area),
-            end_of_variables: &|area| sight.end_of_variables(area),
-            resident: &|range| {
-                let presence = Presence::of(memory_read?, range.start, range.end)?;
-                Some(presence.resident_bytes(range.start, range.end))
-            },
+            sight: memory_read.map(|memory| look(memory, &areas)).unwrap_or_default(),
+            stack_pointers: watched::wait_for_process(pid, move || stack_pointers(pid))
+                .unwrap_or_default(),
+            tmpfs_devices: tmpfs_devices(pid),
+            memory: memory_read.map(|memory| memory as &dyn Memory),
         };
         let mut explained = explain(&areas, &known);
         let is_good = is_still_and_narrow(&explained, statistics.as_ref().ok());

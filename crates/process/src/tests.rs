@@ -1,9 +1,11 @@
 //! Tests on made-up processes: whole, torn, swapped out and hostile ones.
 
+use crate::apart::Sight;
 use crate::glibc::{self, Effort, LibraryData, Statistics};
 use crate::identify;
 use crate::identify::AllocatorKind::{Jemalloc, Musl, Tcmalloc};
 use crate::memory::{Memory, PAGE_BYTES, page_of};
+use crate::rss::{Known, explain};
 use crate::{Area, Part, Term, parse_smaps};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -268,9 +270,10 @@ fn block_behind_variables_is_live_once() {
     areas[0].rss = HEAP_PAGES * PAGE_BYTES;
     let statistics = read(&memory, &areas).unwrap();
     assert_eq!((statistics.mapped.chunks, statistics.mapped.resident_bytes), (1, 2 * PAGE_BYTES));
-    for (is_stack, rest) in [(false, Part::Data), (true, Part::Stacks)] {
-        let is_stack = |area: &Area| is_stack && area.path.is_empty();
-        let explained = explained(&areas, &statistics, &is_stack);
+    for (stacks, rest) in [(vec![], Part::Data), (vec![areas[2].start], Part::Stacks)] {
+        let sight = Sight { stacks, ..Sight::default() };
+        let known = Known { statistics: Some(&statistics), sight, ..Known::default() };
+        let explained = explain(&areas, &known);
         assert_eq!(explained.part(Part::Moved), 0, "{explained:?}");
         assert_eq!(explained.part(rest), PAGE_BYTES as i64);
     }
@@ -287,7 +290,7 @@ fn block_in_several_areas_is_live() {
     let statistics = read(&memory, &areas).unwrap();
     assert_eq!((statistics.mapped.chunks, statistics.mapped.bytes), (1, 2 * PAGE_BYTES));
     assert!(statistics.has_all_mapped);
-    let explained = explained(&areas, &statistics, &|_| false);
+    let explained = explained(&areas, &statistics);
     let kept = statistics.live_resident_bytes() as i64;
     assert_eq!(
         (explained.part(Part::Live), explained.term(Term::Other)),

@@ -1,30 +1,18 @@
 //! Tests of the parts of RSS: the uses of a process's memory, out of smaps and the allocator's books.
 
 use super::*;
-use crate::rss::{Known, explain};
 use crate::{Explained, Term, is_ramsons};
 
-pub(super) fn explained(
-    areas: &[Area],
-    statistics: &Statistics,
-    is_stack: &dyn Fn(&Area) -> bool,
-) -> Explained {
-    explain(areas, &Known { statistics: Some(statistics), is_stack, ..nothing() })
+pub(super) fn explained(areas: &[Area], statistics: &Statistics) -> Explained {
+    explain(areas, &Known { statistics: Some(statistics), ..Known::default() })
 }
 
-fn nothing<'a>() -> Known<'a> {
-    Known {
-        statistics: None,
-        extents: &[],
-        blocks: &[],
-        is_child: false,
-        profile: None,
-        is_stack: &|_| false,
-        is_shmem: &|_| false,
-        padding: &|_| 0,
-        end_of_variables: &|_| None,
-        resident: &|_| None,
-    }
+/// Memory in which every page of `start..end` is present that is a multiple of so many pages behind the start.
+fn present(start: u64, end: u64, every: usize) -> Snapshot {
+    let mut memory = Snapshot::default();
+    let pages = (start..end).step_by(every * PAGE_BYTES as usize);
+    pages.for_each(|page| memory.set(page, 0));
+    memory
 }
 
 const SMAPS: &str = "\
@@ -78,9 +66,10 @@ Rss:                8000 kB
 Anonymous:          8000 kB
 ";
     let areas = parse_smaps(smaps.as_bytes());
-    let resident = |range: std::ops::Range<u64>| Some(range.end - range.start);
+    let memory = present(areas[1].start, areas[1].end, 1);
     let of = |blocks: &[u64]| {
-        let explained = explain(&areas, &Known { resident: &resident, blocks, ..nothing() });
+        let known = Known { memory: Some(&memory), blocks, ..Known::default() };
+        let explained = explain(&areas, &known);
         [Term::CodeAndData, Term::Held].map(|term| explained.term(term) / 1024)
     };
     assert_eq!(of(&[]), [8000, 0]);
@@ -98,9 +87,10 @@ fn mapping_behind_variables_is_other() {
              7f0000001000-7f0000801000 rw-p 00000000 00:00 0\nRss: 8000 kB\nAnonymous: 8000 kB\n"
         );
         let areas = parse_smaps(smaps.as_bytes());
-        let resident = |range: std::ops::Range<u64>| Some(range.end - range.start);
-        let end_of_variables = |_: &Area| Some(0x7f00_0004_1000);
-        let known = Known { resident: &resident, end_of_variables: &end_of_variables, ..nothing() };
+        let start = areas[2].start;
+        let memory = present(start, areas[2].end, 1);
+        let sight = Sight { variables: vec![(start, start + (256 << 10))], ..Sight::default() };
+        let known = Known { memory: Some(&memory), sight, ..Known::default() };
         let explained = explain(&areas, &known);
         assert_eq!(explained.term(term) / 1024, 4 + 256, "{path}");
         assert_eq!(explained.term(Term::Other) / 1024, 8000 - 256, "{path}");
@@ -117,8 +107,7 @@ fn each_area_has_one_term() {
         0x7f00_0440_0000..0x7f00_0480_0000,
     ];
     let profile = Some("/var/tmp/ramson-0/1-2.ramson");
-    let is_stack = |area: &Area| area.path == "[stack]";
-    let known = Known { profile, extents: &extents, is_stack: &is_stack, ..nothing() };
+    let known = Known { profile, extents: &extents, ..Known::default() };
     let explained = explain(&areas, &known);
     let kib = |term| explained.term(term) / 1024;
     assert_eq!(kib(Term::CodeAndData), 4 + 4 + 8);
@@ -133,8 +122,8 @@ fn each_area_has_one_term() {
     assert_eq!(kib(Term::Other), 800 + 1536 + 8 + 16);
     let sum: i64 = Term::ALL.iter().map(|&(term, _)| explained.term(term)).sum();
     assert_eq!(sum as u64, explained.rss);
-    let resident = |range: std::ops::Range<u64>| Some((range.end - range.start) / 4);
-    let known = Known { resident: &resident, ..known };
+    let memory = present(0x7f00_0400_0000, 0x7f00_0480_0000, 4);
+    let known = Known { memory: Some(&memory), ..known };
     assert_eq!(explain(&areas, &known).term(Term::Mmap) / 1024, 256 + 1024);
 }
 
@@ -142,7 +131,7 @@ fn each_area_has_one_term() {
 fn unreadable_allocator_holds_block_areas() {
     let areas = parse_smaps(SMAPS.as_bytes());
     let extents = std::slice::from_ref(&(0x7f00_0400_0000..0x7f00_0410_0000));
-    let known = Known { extents, blocks: &[0x40_4010, 0x7f00_0440_0010], ..nothing() };
+    let known = Known { extents, blocks: &[0x40_4010, 0x7f00_0440_0010], ..Known::default() };
     let mut explained = explain(&areas, &known);
     let kib = |of: &Explained, term| of.term(term) / 1024;
     assert_eq!(kib(&explained, Term::Held), 800 + 4096 - 512);
@@ -221,7 +210,7 @@ fn parts_add_up_despite_changes() {
     for rss in [0, 0x3000, HEAP_PAGES * PAGE_BYTES, 1 << 40] {
         areas[0].rss = rss;
         areas[1].rss = PAGE_BYTES;
-        let explained = explained(&areas, &statistics, &|_| false);
+        let explained = explained(&areas, &statistics);
         let sum: i64 = Part::ALL.iter().map(|&(part, ..)| explained.part(part)).sum();
         assert_eq!(sum as u64, explained.rss);
         assert_eq!(explained.rss, rss + PAGE_BYTES);

@@ -34,7 +34,7 @@ proptest! {
             for block in (HEAP..HEAP + HEAP_PAGES * PAGE_BYTES).step_by(16) {
                 glibc::beside(&memory, &statistics, block);
             }
-            let explained = explained(&areas, &statistics, &|_| false);
+            let explained = explained(&areas, &statistics);
             let sum: i64 = Part::ALL.iter().map(|&(part, ..)| explained.part(part)).sum();
             prop_assert_eq!(sum as u64, explained.rss);
         }
