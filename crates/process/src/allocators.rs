@@ -119,8 +119,7 @@ impl fmt::Display for Missing {
 impl Allocators {
     /// Those of process `pid`.
     pub fn of(pid: u32, areas: &[Area]) -> Self {
-        let environ = watched::start(pid, "environ", MOST_VARIABLES_BYTES);
-        let environ = environ.unwrap_or_default();
+        let environ = watched::start(pid, "environ", MOST_VARIABLES_BYTES).unwrap_or_default();
         let settings = identify::settings(&environ);
         let preload = settings.iter().find(|(name, _)| name == "LD_PRELOAD");
         let preload = preload.map_or("", |(_, list)| list);

@@ -119,7 +119,9 @@ pub fn read_outline(pid: u32) -> IoResult<Vec<Area>> {
         all.push(area);
     }
     for area in &mut all {
-        if let (UNNAMED, Some(name)) = (&*area.path, names.get(&(area.device, area.inode))) {
+        if area.path == UNNAMED
+            && let Some(name) = names.get(&(area.device, area.inode))
+        {
             area.path.clone_from(name);
         }
         path_bytes += area.path.len();
@@ -177,7 +179,8 @@ pub fn parse_smaps(smaps: &[u8]) -> Vec<Area> {
 /// An area that grows between two reads is listed again: only its last entry counts.
 fn parse(mut smaps: impl BufRead) -> IoResult<Vec<Area>> {
     let mut all: Vec<Area> = Vec::new();
-    let (mut bytes, mut path_bytes) = (Vec::new(), 0);
+    let mut bytes = Vec::new();
+    let mut path_bytes = 0;
     while smaps.read_until(b'\n', &mut bytes)? > 0 {
         let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
         // Figures begin with a capital, addresses with a digit.

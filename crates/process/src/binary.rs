@@ -99,9 +99,10 @@ impl Binary {
     /// The same, to be read by this process, as one that acts on a process reads what it calls there. A helper makes a copy of another user's file,
     /// unless this process is one that can be left alone.
     pub fn here(self) -> Option<Self> {
-        let file = match is_asked() {
-            true => unsealed(self.file)?,
-            false => readable(self.file, &self.facts, MOST_READ_BYTES).ok()?,
+        let file = if is_asked() {
+            unsealed(self.file)?
+        } else {
+            readable(self.file, &self.facts, MOST_READ_BYTES).ok()?
         };
         Some(Self { file, ..self })
     }
@@ -115,8 +116,9 @@ impl Binary {
 
     /// The first answer that a piece of what is stored gives, in the order of the file. Each place that a short text is at is within a piece.
     pub fn find<T>(&self, mut answer: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
-        let (mut piece, mut kept, mut left) =
-            (vec![0; OVERLAP_BYTES + PIECE_BYTES], 0, MOST_READ_BYTES);
+        let mut piece = vec![0; OVERLAP_BYTES + PIECE_BYTES];
+        let mut kept = 0;
+        let mut left = MOST_READ_BYTES;
         let mut at = 0;
         while let Some(stored) = self.stored(at).filter(|_| left > 0) {
             // Bytes kept from before a hole end at the hole.
@@ -147,7 +149,9 @@ impl Binary {
 
     fn read(&self, offset: u64, length: u64) -> Option<Vec<u8>> {
         self.left_bytes.set(self.left_bytes.get().checked_sub(length)?);
-        let (mut bytes, mut at, end) = (vec![0; length as usize], offset, offset + length);
+        let end = offset + length;
+        let mut bytes = vec![0; length as usize];
+        let mut at = offset;
         // The zeros of a hole stay untouched, and so take no memory.
         while let Some(stored) = self.stored(at).filter(|stored| stored.start < end) {
             let (from, to) = (stored.start, stored.end.min(end));

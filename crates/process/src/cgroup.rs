@@ -62,8 +62,8 @@ impl Groups {
             };
             let mount = mounts(mountinfo).find(is_it)?;
             let below = path.strip_prefix(mount.root.trim_end_matches('/')).unwrap_or(path);
-            let (path, below, point) = (path.into(), below.into(), mount.point.into());
-            Some(Group { is_second, path, below, point })
+            let point = mount.point.into();
+            Some(Group { is_second, path: path.into(), below: below.into(), point })
         };
         Self(lines_of(groups).filter_map(group).collect())
     }
@@ -82,15 +82,16 @@ impl Groups {
         let levels =
             self.0.iter().flat_map(|group| group.below.ancestors().map(move |at| (group, at)));
         let limits = levels.filter_map(|(group, level)| {
-            let (limit_name, used_name) = match group.is_second {
-                true => ("memory.max", "memory.current"),
-                false => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+            let (limit_name, used_name) = if group.is_second {
+                ("memory.max", "memory.current")
+            } else {
+                ("memory.limit_in_bytes", "memory.usage_in_bytes")
             };
             let directory = group.point.join(level.strip_prefix("/").unwrap_or(level));
             let number = |name: &str| read(&directory.join(name))?.trim().parse::<u64>().ok();
             let limit_bytes = number(limit_name).filter(|&limit| limit < NO_LIMIT)?;
-            let (used_bytes, group) = (number(used_name)?, level.display().to_string());
-            Some(Limit { limit_bytes, used_bytes, group })
+            let used_bytes = number(used_name)?;
+            Some(Limit { limit_bytes, used_bytes, group: level.display().to_string() })
         });
         limits.min_by_key(|limit| limit.limit_bytes.saturating_sub(limit.used_bytes))
     }
@@ -102,9 +103,10 @@ impl Groups {
 
     fn pressure_by(&self, read: impl Fn(&Path) -> Option<String>) -> Pressure {
         let Some(group) = self.of_memory() else { return Pressure::default() };
-        let names: &[&str] = match group.is_second {
-            true => &["memory.events"],
-            false => &["memory.failcnt", "memory.oom_control"],
+        let names: &[&str] = if group.is_second {
+            &["memory.events"]
+        } else {
+            &["memory.failcnt", "memory.oom_control"]
         };
         let bounds: Vec<String> = names.iter().filter_map(|name| read(&group.file(name))).collect();
         // The root has no events: what waits there is the machine.
@@ -130,9 +132,10 @@ impl Group {
     /// Processes of this group that the OOM killer has ended since it was made.
     pub fn oom_kills(&self) -> Option<u64> {
         // Events of the groups below are no business of this process: `.local` where the kernel has it (5.2).
-        let names: &[&str] = match self.is_second {
-            true => &["memory.events.local", "memory.events"],
-            false => &["memory.oom_control"],
+        let names: &[&str] = if self.is_second {
+            &["memory.events.local", "memory.events"]
+        } else {
+            &["memory.oom_control"]
         };
         names.iter().find_map(|name| oom_kills_in(&read(&self.file(name))?))
     }

@@ -37,7 +37,8 @@ const ALLOCATORS: [(&str, &str); 7] = [
 
 /// The owner of memory that did not come from malloc, as far as mapped files and the executable tell.
 pub fn heap_owner(pid: u32) -> Option<String> {
-    let (mut first, mut has_old_python) = (RUNTIMES.len(), false);
+    let mut first = RUNTIMES.len();
+    let mut has_old_python = false;
     for Mapping { path, .. } in mappings(pid).ok()?.filter(Mapping::is_code) {
         first = RUNTIMES.iter().take(first).position(|of| path.contains(of.0)).unwrap_or(first);
         has_old_python |= is_old_python(&path);
@@ -60,10 +61,8 @@ impl Search {
                 found.map_or(Found::Nothing, |(version, package)| Found::Version(version, package))
             }
             Self::JemallocVersion => Found::texts(binary.find(identify::jemalloc_version)),
-            Self::Is32Bit => match is_32_bit(binary) {
-                true => Found::Yes,
-                false => Found::Nothing,
-            },
+            Self::Is32Bit if is_32_bit(binary) => Found::Yes,
+            Self::Is32Bit => Found::Nothing,
             Self::Heap => Found::texts(heap_of(binary)),
             Self::Allocators => Found::texts(allocators_of(binary)),
             Self::Linked { may_be_static } => Found::texts(linked_into(binary, may_be_static)),

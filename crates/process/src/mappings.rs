@@ -190,7 +190,9 @@ mod tests {
         let maps = File::open("/proc/self/maps").unwrap();
         // Other tests map and unmap meanwhile.
         for _ in 0..1000 {
-            let (before, told, after) = (text(), batch(&maps, 0, false), text());
+            let before = text();
+            let told = batch(&maps, 0, false);
+            let after = text();
             let Some(told) = told else {
                 let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
                 let mut numbers = release.split('.').map(|number| number.parse::<u32>().ok());

@@ -130,7 +130,8 @@ impl Presence {
 
     /// Fills `bytes`, whole pages from `start` on, with those that are present.
     pub fn read_pages(&self, memory: &impl Memory, start: u64, bytes: &mut [u8]) {
-        let (mut at, end) = (start, start + bytes.len() as u64);
+        let end = start + bytes.len() as u64;
+        let mut at = start;
         while at < end {
             let length = self.present_run(at, end, u64::MAX) * PAGE_BYTES;
             if length > 0 {
@@ -153,10 +154,10 @@ impl BorshDeserialize for Presence {
     fn deserialize_reader<R: Read>(input: &mut R) -> io::Result<Self> {
         let (start, bits, is_in_rss) = <(u64, Vec<u64>, bool)>::deserialize_reader(input)?;
         let is_range = bits.len() as u64 <= MOST_PAGES / 64 && page_of(start) == start;
-        match is_range {
-            true => Ok(Self::of_bits(start, bits, is_in_rss)),
-            false => Err(io::ErrorKind::InvalidData.into()),
+        if !is_range {
+            return Err(io::ErrorKind::InvalidData.into());
         }
+        Ok(Self::of_bits(start, bits, is_in_rss))
     }
 }
 

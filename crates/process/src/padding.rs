@@ -17,7 +17,8 @@ pub fn padding(memory: &impl Memory, area: &Area) -> u64 {
         return 0;
     }
     let count = (area.end - first) / HUGE_BYTES;
-    let (mut zeros, mut looked_at) = (0, 0);
+    let mut zeros = 0;
+    let mut looked_at = 0;
     let mut page = vec![0; PAGE_BYTES as usize];
     for number in (0..count).step_by(count.div_ceil(MOST_HUGE_PAGES) as usize) {
         let start = first + number * HUGE_BYTES;

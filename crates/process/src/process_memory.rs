@@ -68,9 +68,9 @@ impl Memory for ProcessMemory {
             heads
                 .extend(bytes.chunks_exact(HEAD_BYTES).take(whole).map(|head| Some(head_of(head))));
             // It stops at the first that cannot be read.
-            if let (0, Some(&address)) = (whole, addresses.get(first)) {
+            if whole == 0 {
                 let head = &mut bytes[..HEAD_BYTES];
-                heads.push(self.read(address, head).then(|| head_of(head)));
+                heads.push(self.read(rest[0], head).then(|| head_of(head)));
             }
         }
         heads

@@ -35,7 +35,8 @@ pub fn named(name: &str) -> Vec<u32> {
 fn is_named(pid: u32, name: &str) -> bool {
     let comm = text::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     let exe = executable(pid).unwrap_or_default();
-    let (exe, command) = (exe.to_string_lossy(), command(pid));
+    let exe = exe.to_string_lossy();
+    let command = command(pid);
     let called = called_name(command.first().map_or("", String::as_str), &exe);
     !name.is_empty() && [comm.trim_ascii_end(), base_name(&exe), called].contains(&name)
 }

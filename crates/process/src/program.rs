@@ -174,10 +174,10 @@ pub fn obstacle_of_running(pid: u32) -> Option<Obstacle> {
     // Nothing more is asked of its file system, which may never answer: the bits count on a mount with nosuid, too. File capabilities change
     // nothing for root.
     let sets_ids = opened.facts.mode & 0o4000 != 0 || opened.facts.mode & 0o2010 == 0o2010;
-    match sets_ids {
-        true => Some(Obstacle::new(SETS_IDS, "Run a copy of the program without the bit")),
-        false => obstacle_of_binary(&by.read(&opened.file).ok()?),
+    if sets_ids {
+        return Some(Obstacle::new(SETS_IDS, "Run a copy of the program without the bit"));
     }
+    obstacle_of_binary(&by.read(&opened.file).ok()?)
 }
 
 /// Finds the rights that a program gets and its user lacks, by the rules of bprm_fill_uid and cap_bprm_creds_from_file in the kernel: the loader is
@@ -196,9 +196,10 @@ fn privileges_gained(path: &Path) -> Option<Obstacle> {
     let sets_group = mode & 0o2010 == 0o2010 && metadata.gid() != group.as_raw();
     if may_gain && (sets_user || sets_group) {
         // For its owner, the bit changes nothing.
-        let remedy = match sets_user {
-            true => format!("Run ramson as user {}: sudo -u '#{0}' ramson run", metadata.uid()),
-            false => "Run a copy of the program without the bit".into(),
+        let remedy = if sets_user {
+            format!("Run ramson as user {}: sudo -u '#{0}' ramson run", metadata.uid())
+        } else {
+            "Run a copy of the program without the bit".into()
         };
         return Some(Obstacle::new(SETS_IDS, remedy));
     }

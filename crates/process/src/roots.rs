@@ -58,7 +58,8 @@ fn mount(line: &str) -> Option<(&str, &str, &str)> {
 
 /// Decodes bytes that the kernel wrote as three octal digits: spaces, and bytes that end lines.
 fn plain(escaped: &str) -> PathBuf {
-    let (mut bytes, mut rest) = (Vec::new(), escaped.as_bytes());
+    let mut bytes = Vec::new();
+    let mut rest = escaped.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
         let digits = after.get(..3).filter(|_| first == b'\\');
         let octal =

@@ -126,11 +126,9 @@ fn follow(memory: &impl Memory, head: u64, first: u64, found: &mut Vec<u64>) {
     while at != head && found.len() < MOST_THREADS {
         let Some(own) = at.checked_sub(LINKS) else { return };
         let bytes = read_present(memory, own, LINKS as usize + 16).unwrap_or_default();
-        let links = (word_at(&bytes, LINKS as usize), word_at(&bytes, LINKS as usize + 8));
-        let (true, (Some(next), Some(back))) = (is_descriptor(&bytes, 0, own), links) else {
-            return;
-        };
-        if back != before {
+        let links = word_at(&bytes, LINKS as usize).zip(word_at(&bytes, LINKS as usize + 8));
+        let Some((next, back)) = links else { return };
+        if back != before || !is_descriptor(&bytes, 0, own) {
             return;
         }
         found.push(own);

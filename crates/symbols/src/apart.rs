@@ -307,9 +307,7 @@ impl Passed {
     }
 
     fn is_strange(&self) -> bool {
-        let supplement = self.supplement.as_ref().ok().and_then(Option::as_ref);
-        let parts = [supplement, self.package.as_ref()];
-        !self.is_trusted || parts.into_iter().flatten().any(|part| !part.is_trusted)
+        !self.is_trusted || self.parts().any(|part| !part.is_trusted)
     }
 
     fn part(&self) -> Part {
@@ -327,8 +325,12 @@ impl Passed {
     }
 
     fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        [self.file.as_fd()].into_iter().chain(self.parts().map(|part| part.file.as_fd()))
+    }
+
+    /// Its supplement and its package, as far as there are any.
+    fn parts(&self) -> impl Iterator<Item = &Self> {
         let supplement = self.supplement.as_ref().ok().and_then(Option::as_ref);
-        let parts = [supplement, self.package.as_ref()].into_iter().flatten();
-        [self.file.as_fd()].into_iter().chain(parts.map(|part| part.file.as_fd()))
+        [supplement, self.package.as_ref()].into_iter().flatten().map(Box::as_ref)
     }
 }

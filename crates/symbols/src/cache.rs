@@ -78,9 +78,13 @@ mod tests {
     fn damaged_body_is_harmless() {
         const HEADER_BYTES: usize = 16;
         let mut answers = Answers::default();
-        let (function, system_name) = ("f(int)".into(), "_Z1fi".into());
-        let frame =
-            Frame { function, system_name, file: Some("f.cc".into()), line: 7, offset: Some(9) };
+        let frame = Frame {
+            function: "f(int)".into(),
+            system_name: "_Z1fi".into(),
+            file: Some("f.cc".into()),
+            line: 7,
+            offset: Some(9),
+        };
         answers.add(16, &[frame.clone(), frame]);
         let mut content = encode("abcd", &Origin::default(), &answers).unwrap();
         assert_eq!(decode(&content, "abcd").unwrap().1.get(16).unwrap().len(), 2);

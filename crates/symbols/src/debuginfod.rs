@@ -114,8 +114,8 @@ impl Servers {
         {
             // A folder that cannot take the miss cannot take a file either: there is no use in asking for more.
             self.is_down.fill(true);
-            let (url, reason) = (self.options.urls[0].clone(), error.to_string());
-            self.failures.push(SymbolDefect::ServerFailed { url, reason });
+            let url = self.options.urls[0].clone();
+            self.failures.push(SymbolDefect::ServerFailed { url, reason: error.to_string() });
         }
         None
     }
@@ -147,7 +147,7 @@ impl Servers {
         let is_it = count <= most
             && ElfFile::open(&RootedPath::here(file.path()), Readers::Caller)
                 .is_ok_and(|found| found.build_id == build_id);
-        if let (true, Some(path)) = (is_it, self.place(build_id)) {
+        if is_it && let Some(path) = self.place(build_id) {
             file.persist(path)?;
         }
         Ok(is_it)

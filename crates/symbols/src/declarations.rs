@@ -75,8 +75,8 @@ fn next(abbreviations: &[u8]) -> Result<Abbreviation> {
         let of_addresses = [DW_AT_low_pc, DW_AT_high_pc, DW_AT_ranges];
         is_declaration &= of_addresses.iter().all(|with| u64::from(with.0) != name);
         if (name, form) == (0, 0) {
-            let (tag_at, length) =
-                (is_declaration.then_some(tag_at), abbreviations.len() - rest.len());
+            let tag_at = is_declaration.then_some(tag_at);
+            let length = abbreviations.len() - rest.len();
             return Ok(Abbreviation { tag_at, length, attributes, is_end: false });
         }
         attributes += 1;

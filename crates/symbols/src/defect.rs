@@ -146,9 +146,10 @@ impl SymbolDefect {
                 write_replaced(out, path, [wanted, found], used.as_deref())
             }
             Self::NoSymbols { path, build_id, are_exports_named } => {
-                let finding = match are_exports_named {
-                    true => "stripped (only exported functions have names)",
-                    false => "no symbols",
+                let finding = if *are_exports_named {
+                    "stripped (only exported functions have names)"
+                } else {
+                    "no symbols"
                 };
                 write!(out, "{path}: {finding}. {}", symbols_of(path, build_id))
             }
@@ -195,7 +196,8 @@ impl SymbolDefect {
 }
 
 fn write_missing(out: &mut String, path: &Path, supplement: &Path, build_id: &str) -> fmt::Result {
-    let (path, supplement) = (path.display(), supplement.display());
+    let path = path.display();
+    let supplement = supplement.display();
     write!(out, "{path}: its debug information needs {supplement}, which is missing")?;
     match build_id {
         "" => write!(out, ". Keep the .dwo files, or put a .dwp file beside it"),

@@ -164,7 +164,8 @@ impl Engine {
             Some(lines) => lines.groups(addresses, &budget),
             None => addresses.chunks(NAMES_PER_GROUP).map(<[u64]>::to_vec).collect(),
         };
-        let (lines, names) = (self.lines.as_ref(), self.names.as_slice());
+        let lines = self.lines.as_ref();
+        let names = self.names.as_slice();
         let found = on_all(
             &groups,
             threads(),
@@ -179,13 +180,14 @@ impl Engine {
         for (address, (frames, damage)) in found {
             answers.add(address, &frames);
             if let Some(reason) = damage {
-                let (path, reason) =
-                    (self.path.clone(), format!("at address {address:#x}: {reason}"));
+                let path = self.path.clone();
+                let reason = format!("at address {address:#x}: {reason}");
                 self.damage.get_or_insert(SymbolDefect::Unreadable { path, reason });
             }
         }
         if let Some(supplement) = self.missing_parts().into_iter().next() {
-            let (path, build_id) = (self.path.clone(), String::new());
+            let path = self.path.clone();
+            let build_id = String::new();
             let missing = SymbolDefect::SupplementMissing { path, supplement, build_id };
             self.damage.get_or_insert(missing);
         }

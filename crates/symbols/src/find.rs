@@ -88,8 +88,10 @@ pub(crate) fn locate(
     folders: &Folders,
     earlier: Option<&RootedPath>,
 ) -> Result<ElfFile, SymbolDefect> {
-    let (mut differs, mut unreadable, mut strange) = (None, None, None);
-    let (wanted, binary_path) = (binary.build_id.clone(), binary.path.clone());
+    let mut differs = None;
+    let mut unreadable = None;
+    let mut strange = None;
+    let wanted = binary.build_id.clone();
     // Without a build ID, nothing tells whether the file at this name now is still the same.
     if wanted.is_empty()
         && folders.sysroot.is_none()
@@ -104,7 +106,8 @@ pub(crate) fn locate(
             }
             Ok(file) if file.build_id == wanted => drop(strange.get_or_insert(file)),
             Ok(file) => {
-                let (wanted, found, path) = (wanted.clone(), file.build_id, file.path);
+                let ElfFile { path, build_id: found, .. } = file;
+                let wanted = wanted.clone();
                 let defect = SymbolDefect::BuildIdDiffers { path, wanted, found, used: None };
                 differs.get_or_insert(defect);
             }
@@ -116,9 +119,9 @@ pub(crate) fn locate(
     }
     let earlier = earlier
         .filter(|_| strange.is_some())
-        .and_then(|place| ElfFile::open(place, folders.readers).ok());
-    let earlier = earlier.filter(|file| file.build_id == wanted && file.is_chosen());
-    let missing = SymbolDefect::BinaryMissing { path: binary_path, build_id: wanted };
+        .and_then(|place| ElfFile::open(place, folders.readers).ok())
+        .filter(|file| file.build_id == wanted && file.is_chosen());
+    let missing = SymbolDefect::BinaryMissing { path: binary.path.clone(), build_id: wanted };
     earlier
         .or(strange)
         .or_else(|| mapped_by_name(binary))
@@ -172,12 +175,15 @@ fn mapped_under_any_name(binary: &Binary) -> Option<ElfFile> {
 }
 
 /// The files that the process of `binary` has mapped under names that are wanted.
-fn mapped(binary: &Binary, is_wanted: impl FnMut(&Path) -> bool) -> impl Iterator<Item = ElfFile> {
-    let mut is_wanted = is_wanted;
-    let links = |pid| wait_for_process(pid, move || mapped_links(pid)).unwrap_or_default();
-    let links = binary.pid.map(|pid| (pid, links(pid))).into_iter();
-    let links = links.flat_map(|(pid, links)| links.into_iter().map(move |link| (pid, link)));
+fn mapped(
+    binary: &Binary,
+    mut is_wanted: impl FnMut(&Path) -> bool,
+) -> impl Iterator<Item = ElfFile> {
     let path = Path::new(plain_path(binary));
+    let links = binary.pid.into_iter().flat_map(|pid| {
+        let links = wait_for_process(pid, move || mapped_links(pid)).unwrap_or_default();
+        links.into_iter().map(move |link| (pid, link))
+    });
     links.filter(move |(_, link)| is_wanted(&link.name)).filter_map(move |(pid, link)| {
         ElfFile::mapped(link.open().ok()?, &RootedPath::in_process(pid, path)).ok()
     })
@@ -279,8 +285,9 @@ pub(crate) fn supplement(
         paths.extend(by_build_id(&root, &build_id));
         paths.extend(link.file_name().map(|name| root.join(".dwz".as_ref()).join(name.as_ref())));
     }
-    let fetched = std::iter::once_with(|| search.fetch(&build_id)).flatten();
-    let fetched = fetched.map(|path| RootedPath::here(&path));
+    let fetched = std::iter::once_with(|| search.fetch(&build_id))
+        .flatten()
+        .map(|path| RootedPath::here(&path));
     for path in paths.into_iter().chain(fetched) {
         if let Ok(mut found) = ElfFile::open(&path, folders.readers)
             && found.build_id == build_id
@@ -291,8 +298,8 @@ pub(crate) fn supplement(
             return Ok(Some(found));
         }
     }
-    let (path, supplement) = (file.path.clone(), link.to_owned());
-    Err(SymbolDefect::SupplementMissing { path, supplement, build_id })
+    let path = file.path.clone();
+    Err(SymbolDefect::SupplementMissing { path, supplement: link.to_owned(), build_id })
 }
 
 /// Identities of all files that exist now and could be a source, except for files that strangers may have put there.

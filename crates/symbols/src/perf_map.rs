@@ -164,7 +164,8 @@ fn function(content: &[u8], line: Range<usize>) -> Option<(u64, Function)> {
 
 fn places(process: &JitProcess) -> Vec<RootedPath> {
     let map_of = |pid: u32| PathBuf::from(format!("/tmp/perf-{pid}.map"));
-    let (own, user) = (map_of(process.own_pid), process.uid);
+    let own = map_of(process.own_pid);
+    let user = process.uid;
     match (process.running, &process.root) {
         // In its own mount namespace, by its own number; else the runtime's host wrote it here.
         (Some(pid), _) => {

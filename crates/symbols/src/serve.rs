@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use ramson_apart::Handler;
@@ -103,11 +103,10 @@ impl NameReader {
         let (_, engine) = self.open.as_mut()?;
         let mut answers = Answers::default();
         engine.answer(&addresses, &mut answers);
-        let missing = engine.missing_parts();
-        let missing = missing.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect();
+        let bytes = |path: PathBuf| path.into_os_string().into_vec();
+        let missing = engine.missing_parts().into_iter().map(bytes).collect();
         let damage = engine.damage.as_ref().and_then(Damage::of);
-        let (source, identity) = (engine.source, engine.identity);
-        Some(Reply { answers, source, identity, damage, missing })
+        Some(Reply { answers, source: engine.source, identity: engine.identity, damage, missing })
     }
 }
 

@@ -98,8 +98,8 @@ impl Symbolizer {
         let readers = if is_for_all { Readers::All } else { Readers::Caller };
         let named_by = named_by.unwrap_or(NOBODY);
         let folders = Folders { debug_paths, sysroot, root, readers, named_by };
-        let cache_dir = cache_dir.filter(|_| !is_for_all);
-        let (servers, cache) = (servers.map(Servers::new), cache_dir.map(Cache::new));
+        let servers = servers.map(Servers::new);
+        let cache = cache_dir.filter(|_| !is_for_all).map(Cache::new);
         Self { folders, servers, carried, cache, known: HashMap::new(), calls: 0 }
     }
 
@@ -167,11 +167,10 @@ impl Symbolizer {
                 save(self.cache.as_ref(), binary, &mut known);
             }
         }
-        let frames = addresses.iter();
-        let frames = frames.map(|address| known.answers.get(address.0).unwrap_or_default());
-        let frames: Vec<Vec<Frame>> = frames.collect();
-        let defect = defect(binary, located.err(), &known.origin, known.damage.clone());
-        let defect = defect.or_else(|| few_lines(binary, &frames));
+        let frames_at = |address: &FileAddress| known.answers.get(address.0).unwrap_or_default();
+        let frames: Vec<Vec<Frame>> = addresses.iter().map(frames_at).collect();
+        let defect = defect(binary, located.err(), &known.origin, known.damage.clone())
+            .or_else(|| few_lines(binary, &frames));
         let source = known.origin.source;
         self.known.insert(binary.clone(), known);
         self.close_unused();
@@ -295,7 +294,8 @@ fn defect(
         // With DWARF at hand the binary itself is not needed.
         refusal => refusal.filter(|_| source != SymbolSource::Dwarf),
     };
-    let (path, build_id) = (binary.path.clone(), binary.build_id.clone());
+    let path = binary.path.clone();
+    let build_id = binary.build_id.clone();
     refusal.or(damage).or(match source {
         SymbolSource::Dwarf | SymbolSource::Carried => None,
         SymbolSource::Symtab => Some(SymbolDefect::NoLines { path, build_id }),
@@ -311,6 +311,7 @@ fn few_lines(binary: &Binary, frames: &[Vec<Frame>]) -> Option<SymbolDefect> {
     let has_line = |frames: &&Vec<Frame>| frames.iter().any(|frame| frame.line != 0);
     let named = frames.iter().filter(|frames| !frames.is_empty()).count();
     let with_lines = frames.iter().filter(has_line).count();
-    let (path, build_id) = (binary.path.clone(), binary.build_id.clone());
+    let path = binary.path.clone();
+    let build_id = binary.build_id.clone();
     (with_lines * 2 < named).then_some(SymbolDefect::FewLines { path, build_id, with_lines, named })
 }

@@ -16,7 +16,8 @@ struct Range {
 
 /// `addresses` by unit, those of the largest unit first. Units that do not say what they span are one group.
 pub(crate) fn by_unit(dwarf: &Dwarf<Bytes<'_>>, addresses: &[u64]) -> Vec<Vec<u64>> {
-    let (mut ranges, mut sizes_bytes) = (Vec::new(), Vec::new());
+    let mut ranges = Vec::new();
+    let mut sizes_bytes = Vec::new();
     // A unit that cannot be read here is reported when an address is looked up.
     let _ = read_ranges(dwarf, &mut ranges, &mut sizes_bytes);
     ranges.sort_unstable_by_key(|range| range.begin);

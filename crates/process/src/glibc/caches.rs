@@ -134,7 +134,8 @@ impl<'a, M: Memory> Heap<'a, M> {
     /// Follows the list of a bin whose chunks, by size, are of `sizes`. They may have been mapped, and so lie in no segment.
     fn large_tcache_bin(&mut self, first: u64, count: u64, sizes: Range<u64>) -> Option<Kept> {
         let mut kept = Kept::default();
-        let (mut at, mut least) = (first, sizes.start);
+        let mut at = first;
+        let mut least = sizes.start;
         for _ in 0..count {
             let Some(budget) = self.budget.checked_sub(1) else {
                 kept.is_cut = true;

@@ -122,7 +122,8 @@ impl LibraryData {
         version: (u32, u32),
     ) -> Result<Self, String> {
         let layout = Layout::of(version).ok_or_else(|| {
-            let ((major, minor), (_, newest)) = (version, LAYOUTS[LAYOUTS.len() - 1].minor);
+            let (major, minor) = version;
+            let (_, newest) = LAYOUTS[LAYOUTS.len() - 1].minor;
             format!(
                 "ramson does not know the arenas of glibc {major}.{minor}, only those of 2.27 to 2.{newest} on x86-64"
             )
@@ -133,7 +134,8 @@ impl LibraryData {
         let mut found = Vec::new();
         for (start, bytes) in &data {
             for offset in (0..bytes.len().saturating_sub(top + arena::BYTES)).step_by(8) {
-                let (address, bytes) = (start + offset as u64, &bytes[offset..]);
+                let address = start + offset as u64;
+                let bytes = &bytes[offset..];
                 // The chain of arenas: a cheap first look.
                 if word_at(bytes, top + arena::NEXT) != Some(0)
                     && looks_like_arena(bytes, top)
@@ -155,9 +157,9 @@ impl LibraryData {
         let mut arenas: Vec<ArenaState> = Vec::new();
         let mut next = self.main_arena;
         while arenas.is_empty() || next != self.main_arena {
-            let state = ArenaState::read(memory, next, self.layout.top);
-            let state = state.filter(|_| arenas.len() < MOST_ARENAS);
-            let state = state.ok_or("the chain of glibc's arenas is broken")?;
+            let state = ArenaState::read(memory, next, self.layout.top)
+                .filter(|_| arenas.len() < MOST_ARENAS)
+                .ok_or("the chain of glibc's arenas is broken")?;
             next = state.word(arena::NEXT);
             arenas.push(state);
         }
@@ -244,7 +246,8 @@ fn parameters_at(bytes: &[u8], layout: &Layout, main_heap: Option<&Area>) -> Opt
     let tcache = mapped + parameters::TCACHE_BINS;
     // The cheapest test, and nearly enough.
     let tcache_max_bytes = tcache_max_bytes(layout, word(tcache)?, word(tcache + 8)?)?;
-    let (mapped_bytes, mapped_chunks) = (word(mapped)?, half(layout.n_mmaps)?);
+    let mapped_bytes = word(mapped)?;
+    let mapped_chunks = half(layout.n_mmaps)?;
     let sbrk_base = word(mapped + parameters::SBRK_BASE)?;
     let has_fixed_thresholds = half(layout.n_mmaps + parameters::NO_DYN_THRESHOLD)?;
     let huge_page_bytes = layout.hp_pagesize.map_or(Some(0), word)?;

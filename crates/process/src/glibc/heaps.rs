@@ -83,8 +83,15 @@ pub fn segments(
         let end = heap + bytes;
         let Some(presence) = presence_of(memory, areas, heap, end) else { break };
         let top = segments.is_empty().then(|| state.top());
-        let (arena, start, is_main) = (index, heap, false);
-        segments.push(Segment { arena, start, first_chunk, top, end, presence, is_main });
+        segments.push(Segment {
+            arena: index,
+            start: heap,
+            first_chunk,
+            top,
+            end,
+            presence,
+            is_main: false,
+        });
         heap = previous;
     }
     segments
@@ -103,7 +110,8 @@ fn main_segment(
     state: &ArenaState,
     parameters: &Parameters,
 ) -> Option<Segment> {
-    let (start, top) = (parameters.sbrk_base, state.top());
+    let start = parameters.sbrk_base;
+    let top = state.top();
     if start == 0 || top < start {
         return None;
     }

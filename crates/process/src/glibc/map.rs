@@ -53,8 +53,9 @@ impl HeapMap {
             let mut start = segment.start;
             while start < segment.end {
                 let end = ((start / cell_bytes + 1) * cell_bytes).min(segment.end);
+                let arena = segment.arena;
+                let bytes = end - start;
                 let resident_bytes = segment.presence.resident_bytes(start, end);
-                let (arena, bytes) = (segment.arena, end - start);
                 cells.push(Cell { arena, start, bytes, resident_bytes, free_bytes: 0.0 });
                 start = end;
             }

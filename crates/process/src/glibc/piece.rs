@@ -167,7 +167,8 @@ impl<M: Memory> Look<'_, M> {
 
     /// Returns the surroundings of the whole piece, by where a free chunk ends or starts after it.
     fn chunk_around(&self) -> Around {
-        let (segment, mut buffer) = (self.piece.segment, Vec::new());
+        let segment = self.piece.segment;
+        let mut buffer = Vec::new();
         let is_around =
             |found: &&(u64, u64)| found.0 <= self.piece.start && found.1 > self.piece.start;
         if let Some(&(start, end)) = self.place.found.borrow().iter().find(is_around) {
@@ -252,11 +253,10 @@ impl<M: Memory> Look<'_, M> {
     fn kind_in_use(&self, at: u64, next: u64) -> Kind {
         let known = self.place.known;
         let is_known = || within(&known.fastbins, at, at + 1).first() == Some(&(at, next));
-        let is_one = match known.has_all_fastbins {
-            true => !known.fastbins.is_empty() && is_known(),
-            false => {
-                next - at <= chunk::MOST_FASTBIN_BYTES && (is_known() || self.has_link(at, next))
-            }
+        let is_one = if known.has_all_fastbins {
+            !known.fastbins.is_empty() && is_known()
+        } else {
+            next - at <= chunk::MOST_FASTBIN_BYTES && (is_known() || self.has_link(at, next))
         };
         if is_one { Kind::Fastbin } else { Kind::InUse }
     }

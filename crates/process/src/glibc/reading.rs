@@ -46,7 +46,8 @@ pub fn read(
     effort: Effort,
 ) -> Result<Statistics, String> {
     let library = LibraryData::read(memory, library, version)?;
-    let (layout, states) = (library.layout, library.arenas(memory)?);
+    let layout = library.layout;
+    let states = library.arenas(memory)?;
     let parameters = library.parameters(areas.iter().find(|area| area.path == "[heap]"))?;
     let of_arena =
         |(index, state)| heaps::segments(memory, areas, state, index, layout, &parameters);

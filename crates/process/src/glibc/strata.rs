@@ -87,7 +87,8 @@ impl Spread {
 
 /// 97.5 % quantile of Student's t (Abramowitz and Stegun, 26.7.5; within 1 % from 3 degrees of freedom on).
 fn student_quantile_975(freedom: f64) -> f64 {
-    let (n, z) = (freedom, NORMAL_QUANTILE_975);
+    let n = freedom;
+    let z = NORMAL_QUANTILE_975;
     match n {
         ..2.0 => 12.706,
         2.0..3.0 => 4.303,

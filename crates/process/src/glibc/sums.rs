@@ -90,7 +90,8 @@ impl Sum for Sums {
 
 /// Returns the sums over the part of the piece that is known from the lists.
 pub fn known_sums(piece: &Piece, known: &Known) -> Sums {
-    let (presence, part) = (&piece.segment.presence, (piece.start, piece.end));
+    let presence = &piece.segment.presence;
+    let part = (piece.start, piece.end);
     let mut sums = Sums::default();
     for &(start, end) in within(&known.free, part.0, part.1) {
         let (from, to) = (start.max(part.0), end.min(part.1));

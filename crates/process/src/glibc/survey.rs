@@ -109,7 +109,8 @@ fn cut<'a>(segment: &'a Segment, free: &[(u64, u64)], pieces: &mut Vec<Piece<'a>
         while at < start {
             let end = ((at / PIECE_BYTES + 1) * PIECE_BYTES).min(start);
             pieces.push(Piece { segment, start: at, end, has_chunk_at_start });
-            (at, has_chunk_at_start) = (end, false);
+            at = end;
+            has_chunk_at_start = false;
         }
         at = end;
     }
@@ -123,8 +124,8 @@ fn strata<'a>(pieces: &'a [Vec<Piece<'a>>]) -> Vec<Stratum<'a>> {
     for (subject, pieces) in pieces.iter().enumerate().filter(|(_, pieces)| !pieces.is_empty()) {
         let count = (pieces.len() * STRATA / all).clamp(1, pieces.len().div_ceil(FIRST_DRAWN));
         for index in 0..count {
-            let (first, behind) =
-                (pieces.len() * index / count, pieces.len() * (index + 1) / count);
+            let first = pieces.len() * index / count;
+            let behind = pieces.len() * (index + 1) / count;
             let mut order: Vec<usize> = (first..behind).collect();
             draw.shuffle(&mut order);
             let pieces = order.into_iter().map(|index| &pieces[index]).collect();
@@ -136,7 +137,8 @@ fn strata<'a>(pieces: &'a [Vec<Piece<'a>>]) -> Vec<Stratum<'a>> {
 
 /// Reads of each stratum as many pieces as are missing from `each`.
 fn draw(plan: &Plan<impl Memory>, subjects: &[Subject], strata: &mut [Stratum], each: usize) {
-    let (mut buffer, found) = (Vec::new(), RefCell::new(Vec::new()));
+    let mut buffer = Vec::new();
+    let found = RefCell::new(Vec::new());
     let searches = Cell::new(MOST_SEARCHED_BYTES);
     // From the last on: of the pieces in a large free chunk, the one nearest to its end finds it for all.
     for stratum in strata.iter_mut().rev() {
@@ -213,7 +215,8 @@ fn resident(piece: &&Piece) -> f64 {
 fn add_known(subject: &Subject, arena: &mut Arena, map: &mut HeapMap) {
     let known = subject.known;
     for segment in subject.segments {
-        let (presence, limit) = (&segment.presence, segment.limit());
+        let presence = &segment.presence;
+        let limit = segment.limit();
         arena.metadata_bytes += presence.resident_bytes(segment.start, segment.first_chunk);
         arena.in_use.add(presence, segment.first_chunk, limit);
         if let Some(top) = segment.top {
@@ -249,10 +252,10 @@ fn settle(subject: &Subject, estimate: &Estimate, arena: &mut Arena) {
     arena.joined_page_bytes = added(arena.joined_page_bytes, rest.run_pages);
     arena.largest_free_bytes = arena.largest_free_bytes.max(rest.largest_free);
     if !subject.known.has_all_fastbins {
-        let bytes = added(arena.fastbins.bytes, rest.fastbins);
-        let chunks = added(arena.fastbins.chunks, rest.fastbin_chunks);
-        (arena.fastbins.bytes, arena.fastbins.resident_bytes) = (bytes, bytes);
-        (arena.fastbins.chunks, arena.fastbins.is_cut) = (chunks, false);
+        arena.fastbins.bytes = added(arena.fastbins.bytes, rest.fastbins);
+        arena.fastbins.resident_bytes = arena.fastbins.bytes;
+        arena.fastbins.chunks = added(arena.fastbins.chunks, rest.fastbin_chunks);
+        arena.fastbins.is_cut = false;
     }
     arena.in_use = Space {
         chunks: whole(rest.chunks_in_use),

@@ -189,7 +189,9 @@ impl<M: Memory> Walker<'_, M> {
 
     #[cold]
     fn head_slow(&mut self, at: u64) -> Option<(u64, u64)> {
-        let (page, segment, window) = (page_of(at), self.segment, &mut self.window);
+        let page = page_of(at);
+        let segment = self.segment;
+        let window = &mut self.window;
         if !segment.presence.is_present(at) || at >= segment.end {
             return None;
         }

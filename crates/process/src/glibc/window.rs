@@ -32,9 +32,10 @@ impl<'a> Window<'a> {
     /// The piece's pages, one before, where a run of free chunks may begin, and one behind, where the next size may lie.
     pub fn of(memory: &impl Memory, piece: &Piece<'a>, bytes: &'a mut Vec<u8>) -> Self {
         let segment = piece.segment;
-        let start_of_chunks = match piece.has_chunk_at_start {
-            true => piece.start,
-            false => piece.start.saturating_sub(PAGE_BYTES).max(segment.first_chunk),
+        let start_of_chunks = if piece.has_chunk_at_start {
+            piece.start
+        } else {
+            piece.start.saturating_sub(PAGE_BYTES).max(segment.first_chunk)
         };
         let start = page_of(start_of_chunks);
         let end = (page_of(piece.end + PAGE_BYTES - 1) + PAGE_BYTES)
@@ -125,13 +126,15 @@ impl<'a> Window<'a> {
                 Step::End => target,
                 Step::Chunk { next, .. } => next,
             };
-            steps[index] = match () {
-                () if next == target || next > target && !is_chunk => 1,
-                () if next > target => 0,
-                () => match steps[((next - from) / chunk::ALIGNMENT) as usize] {
+            steps[index] = if next == target || next > target && !is_chunk {
+                1
+            } else if next > target {
+                0
+            } else {
+                match steps[((next - from) / chunk::ALIGNMENT) as usize] {
                     0 => 0,
                     behind => behind + 1,
-                },
+                }
             };
             if steps[index] > 0 && steps[index] >= best.0 {
                 best = (steps[index], at);

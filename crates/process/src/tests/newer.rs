@@ -53,7 +53,8 @@ pub fn process() -> (Snapshot, Vec<Area>) {
     memory.set(TOP + 8, (HEAP + HEAP_PAGES * PAGE_BYTES - TOP) | 1);
     memory.set(MAPPED + 8, (MAPPED_PAGES * PAGE_BYTES - 16) | 2);
     // Room for 16 of each size but for what is there: one of 0x70, one of a page and one of less than three.
-    let (counters, lists) = (HEAP + 16, HEAP + 16 + 152);
+    let counters = HEAP + 16;
+    let lists = counters + 152;
     (0..19).for_each(|word| memory.set(counters + 8 * word, 0x0010_0010_0010_0010));
     memory.set(counters + 8, 0x0010_0010_000f_0010);
     memory.set(counters + 8 * 16, 0x000f_000f_0010_0010);

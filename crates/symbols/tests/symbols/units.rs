@@ -8,9 +8,8 @@ const UNITS: usize = 24;
 /// Every address of a program of many units, and the program.
 fn program_of_many_units(flags: &str) -> (Folder, Vec<u64>) {
     let folder = Folder::new();
-    let calls = (0..UNITS).map(|unit| format!("extern int outer_{unit}(int); "));
-    let sum = (0..UNITS).map(|unit| format!(" + outer_{unit}(argc)"));
-    let (calls, sum) = (calls.collect::<String>(), sum.collect::<String>());
+    let calls: String = (0..UNITS).map(|unit| format!("extern int outer_{unit}(int); ")).collect();
+    let sum: String = (0..UNITS).map(|unit| format!(" + outer_{unit}(argc)")).collect();
     folder
         .write("main.c", &format!("{calls} int main(int argc, char **argv) {{ return 0 {sum}; }}"));
     for unit in 0..UNITS {
