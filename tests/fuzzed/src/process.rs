@@ -45,21 +45,6 @@ fn area(start: u64, bytes: &[u8], path: &str) -> Area {
     Area { start, end: start + length, permissions, path, rss, anonymous: rss, ..Area::default() }
 }
 
-fn nothing_else(statistics: Option<&glibc::Statistics>) -> Known<'_> {
-    Known {
-        statistics,
-        extents: &[],
-        blocks: &[],
-        is_child: false,
-        profile: None,
-        is_stack: &|_| false,
-        is_shmem: &|_| false,
-        padding: &|_| 0,
-        end_of_variables: &|_| None,
-        resident: &|_| None,
-    }
-}
-
 /// Whatever a process's heap and the C library's data hold: the statistics are read or refused, and no page is read that is not
 /// there. The first byte is the layout; then comes the library's page, then the heap.
 pub fn read_allocator_books(bytes: &[u8]) {
@@ -79,7 +64,7 @@ pub fn read_allocator_books(bytes: &[u8]) {
         for block in (HEAP..HEAP + heap.len() as u64).step_by(256) {
             glibc::beside(&memory, &statistics, block);
         }
-        explain(&areas, &nothing_else(Some(&statistics)));
+        explain(&areas, &Known { statistics: Some(&statistics), ..Known::default() });
     }
 }
 
@@ -119,7 +104,7 @@ pub fn smaps_text(bytes: &[u8]) {
             "{start:x}-{end:x} rw-p 00000000 08:01 7 {path}\nRss: 4 kB\nAnonymous: 4 kB\n"
         );
     }
-    explain(&parse_smaps(text.as_bytes()), &nothing_else(None));
+    explain(&parse_smaps(text.as_bytes()), &Known::default());
 }
 
 /// Seeds of `smaps_text`: bytes of a path, areas, pages between them, kind of their path.
