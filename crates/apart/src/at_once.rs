@@ -52,7 +52,8 @@ mod tests {
     #[test]
     fn concurrent_reads_keep_order() {
         // Each waits for another one.
-        let (all, both) = ([3, 1, 4, 1, 5, 9], Barrier::new(2));
+        let all = [3, 1, 4, 1, 5, 9];
+        let both = Barrier::new(2);
         let read = |number: &u32| {
             both.wait();
             number * 2

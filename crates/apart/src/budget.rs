@@ -1,15 +1,26 @@
 //! Bounds of what reading one input may cost.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use std::fmt;
+use std::io::{self, Read, Write};
 use std::time::Duration;
 
 /// Memory and processor time that one input may cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Budget {
     /// Bytes.
     pub memory_bytes: u64,
     /// `None`: as long as it takes.
+    #[borsh(serialize_with = "write_time", deserialize_with = "read_time")]
     pub cpu: Option<Duration>,
+}
+
+fn write_time(time: &Option<Duration>, out: &mut impl Write) -> io::Result<()> {
+    time.map(|time| time.as_nanos() as u64).serialize(out)
+}
+
+fn read_time(input: &mut impl Read) -> io::Result<Option<Duration>> {
+    Ok(Option::deserialize_reader(input)?.map(Duration::from_nanos))
 }
 
 impl Budget {

@@ -2,7 +2,8 @@
 //!
 //! The order matters: the filter comes last, as it forbids the rest.
 
-use libc::{c_long, pid_t};
+use borsh::{BorshDeserialize, BorshSerialize};
+use libc::c_long;
 use rustix::io::Errno;
 use rustix::process::{
     DumpableBehavior, Gid, Resource, Rlimit, Uid, getpid, getrlimit, set_dumpable_behavior,
@@ -29,7 +30,7 @@ const PAGEMAP_SCAN: u64 = 0xc060_6610;
 const PROCMAP_QUERY: u64 = 0xc068_6611;
 
 /// User and group to become.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Ids {
     pub user: u32,
     pub group: u32,
@@ -69,7 +70,8 @@ fn address_space_bytes() -> Option<u64> {
 fn give_up_rights(ids: Option<Ids>) -> Result<(), Errno> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     if let Some(Ids { user, group }) = ids {
-        let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+        let user = Uid::from_raw(user);
+        let group = Gid::from_raw(group);
         set_thread_groups(&[])?;
         set_thread_res_gid(group, group, group)?;
         set_thread_res_uid(user, user, user)?;
@@ -84,18 +86,20 @@ fn give_up_rights(ids: Option<Ids>) -> Result<(), Errno> {
 
 /// Allows the system calls that reading takes, and no more. A forbidden call fails, and readers go on without it.
 fn filter() -> Result<BpfProgram, seccompiler::Error> {
-    let of_this_process = condition(0, SeccompCmpArgLen::Dword, own_pid())?;
-    let asks = |request| -> Result<SeccompRule, seccompiler::Error> {
-        Ok(SeccompRule::new(vec![condition(1, SeccompCmpArgLen::Dword, request)?])?)
+    // Calls with this value as this argument.
+    let with = |argument, value| {
+        let length = SeccompCmpArgLen::Dword;
+        let is_it = SeccompCondition::new(argument, length, SeccompCmpOp::Eq, value)?;
+        SeccompRule::new(vec![is_it])
     };
     let mut rules: Vec<(c_long, Vec<SeccompRule>)> =
         ALLOWED.iter().map(|&call| (call, Vec::new())).collect();
     // The call that abort(3) makes.
-    rules.push((libc::SYS_tgkill, vec![SeccompRule::new(vec![of_this_process])?]));
+    let own_pid = getpid().as_raw_nonzero().get();
+    rules.push((libc::SYS_tgkill, vec![with(0, own_pid as u64)?]));
     // At which it is answered by who keeps a file for it.
-    let is_of_this_machine = condition(0, SeccompCmpArgLen::Dword, libc::AF_UNIX as u64)?;
-    rules.push((libc::SYS_socketpair, vec![SeccompRule::new(vec![is_of_this_machine])?]));
-    rules.push((libc::SYS_ioctl, vec![asks(PAGEMAP_SCAN)?, asks(PROCMAP_QUERY)?]));
+    rules.push((libc::SYS_socketpair, vec![with(0, libc::AF_UNIX as u64)?]));
+    rules.push((libc::SYS_ioctl, vec![with(1, PAGEMAP_SCAN)?, with(1, PROCMAP_QUERY)?]));
     let filter = SeccompFilter::new(
         rules.into_iter().collect(),
         SeccompAction::Errno(libc::EPERM as u32),
@@ -103,19 +107,6 @@ fn filter() -> Result<BpfProgram, seccompiler::Error> {
         std::env::consts::ARCH.try_into()?,
     )?;
     Ok(filter.try_into()?)
-}
-
-fn condition(
-    argument: u8,
-    length: SeccompCmpArgLen,
-    value: u64,
-) -> Result<SeccompCondition, seccompiler::Error> {
-    Ok(SeccompCondition::new(argument, length, SeccompCmpOp::Eq, value)?)
-}
-
-fn own_pid() -> u64 {
-    let pid: pid_t = getpid().as_raw_nonzero().get();
-    pid as u64
 }
 
 /// No call opens, changes, executes or starts anything, sends a signal to another process, or reaches the network.

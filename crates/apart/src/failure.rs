@@ -1,7 +1,8 @@
 //! Why a helper gave no answer.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use std::fmt;
-use std::io;
+use std::io::{self, Read, Write};
 use std::time::Duration;
 
 /// Why an input was not read. Displays as a finding.
@@ -67,6 +68,30 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// Writes nothing: a helper that had no answer itself tells nothing.
+impl BorshSerialize for Failure {
+    fn serialize<W: Write>(&self, _: &mut W) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl BorshDeserialize for Failure {
+    fn deserialize_reader<R: Read>(_: &mut R) -> io::Result<Self> {
+        Ok(Self::BadAnswer)
+    }
+}
+
+/// Writes the kernel's number, or what there is instead.
+pub fn write_error(error: &io::Error, out: &mut impl Write) -> io::Result<()> {
+    (error.raw_os_error(), error.to_string()).serialize(out)
+}
+
+/// Reads what `write_error` wrote.
+pub fn read_error(input: &mut impl Read) -> io::Result<io::Error> {
+    let (number, text): (Option<i32>, String) = BorshDeserialize::deserialize_reader(input)?;
+    Ok(number.map_or_else(|| io::Error::other(text), io::Error::from_raw_os_error))
+}
 
 impl From<Failure> for io::Error {
     fn from(failure: Failure) -> Self {

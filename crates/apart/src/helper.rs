@@ -3,7 +3,7 @@
 use crate::budget::Budget;
 use crate::channel::{Channel, Message};
 use crate::failure::Failure;
-use crate::serve::{ANSWER, BROKEN, GONE, Opened, Role, WORD, greeting};
+use crate::serve::{ANSWER, BROKEN, GONE, Opened, Role, WORD};
 use crate::watch::Watch;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use std::io::{self, ErrorKind};
@@ -53,10 +53,9 @@ impl Helper {
         ours.set_write_timeout(Some(MOST_TIME_TO_SEND)).map_err(started)?;
         let watch = Watch::of(child.id());
         let mut helper = Self { child, channel: Channel(ours), budget, watch };
-        let greeting = greeting(role);
-        let is_over = |watch: &Watch| watch.cpu() > MOST_CPU_TO_START;
+        let greeting = borsh::to_vec(&role).map_err(started)?;
         let answer = helper.exchange(0, &greeting, &[], |watch| {
-            is_over(watch).then_some(Failure::Time(MOST_CPU_TO_START))
+            (watch.cpu() > MOST_CPU_TO_START).then_some(Failure::Time(MOST_CPU_TO_START))
         })?;
         match answer.kind {
             ANSWER => Ok(helper),

@@ -2,7 +2,6 @@
 
 use crate::at_once::AT_ONCE;
 use crate::budget::Budget;
-use crate::confine::Ids;
 use crate::failure::Failure;
 use crate::helper::{Helper, Outcome};
 use crate::serve::{OPEN, Opened, READ, Role, own_bounds};
@@ -188,11 +187,17 @@ fn locked<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Apart {
     fn new(owner: u32, budget: Budget) -> Self {
-        let (wasted, idle) = (Spent::default(), Spent::default());
         let crew = |most| Crew { idle: Vec::new(), working: 0, most };
-        let (readers, actors) = (crew(MOST_READERS), crew(MOST_ACTORS));
-        let (openers, left) = (Vec::new(), Vec::new());
-        let slot = Slot { owner, budget, readers, actors, openers, left, wasted, idle };
+        let slot = Slot {
+            owner,
+            budget,
+            readers: crew(MOST_READERS),
+            actors: crew(MOST_ACTORS),
+            openers: Vec::new(),
+            left: Vec::new(),
+            wasted: Spent::default(),
+            idle: Spent::default(),
+        };
         Self(Arc::new(Shared { slot: Mutex::new(slot), is_free: Condvar::new() }))
     }
 
@@ -227,7 +232,7 @@ impl Apart {
 
     fn have(&self, request: &Request, acts: bool) -> Result<Vec<u8>, Failure> {
         let Shared { slot, is_free } = &*self.0;
-        let is_taken = |slot: &mut Slot| slot.crew(acts).is_taken();
+        let is_taken = |slot: &mut Slot| slot.crew(acts).working >= slot.crew(acts).most;
         let waited = is_free.wait_while(locked(slot), is_taken);
         let mut waited = waited.unwrap_or_else(PoisonError::into_inner);
         let most_idle = waited.admit()?;
@@ -306,12 +311,6 @@ impl Apart {
     }
 }
 
-impl Crew {
-    fn is_taken(&self) -> bool {
-        self.working >= self.most
-    }
-}
-
 impl Slot {
     /// Says how long an input may keep its helper waiting, unless no more of them are read.
     fn admit(&mut self) -> Result<Duration, Failure> {
@@ -328,10 +327,12 @@ impl Slot {
     }
 
     fn role(&self, acts: bool) -> Role {
-        match acts {
-            true => acting(),
-            false => Role::Reads(self.ids(), self.budget.memory_bytes),
+        if acts {
+            return acting();
         }
+        // Only root can become another user.
+        let is_changed = getuid().is_root() && self.owner != 0;
+        Role::Reads(is_changed.then(|| ids_for(self.owner)), self.budget.memory_bytes)
     }
 
     /// How long an input may keep its helper waiting now.
@@ -348,12 +349,6 @@ impl Slot {
         if let Some(all) = HELPERS.get() {
             locked(&all.idle).add(time);
         }
-    }
-
-    /// Only root can become another user.
-    fn ids(&self) -> Option<Ids> {
-        let is_changed = getuid().is_root() && self.owner != 0;
-        is_changed.then(|| ids_for(self.owner))
     }
 }
 

@@ -22,7 +22,7 @@ mod watch;
 
 pub use at_once::{each_at_once, on_all};
 pub use budget::Budget;
-pub use failure::Failure;
+pub use failure::{Failure, read_error, write_error};
 pub use helpers::{
     Apart, NOBODY, Request, bounds, enable, end_all, for_owner, for_process, is_trusted,
     wait_for_process,

@@ -4,6 +4,7 @@ use crate::budget::Budget;
 use crate::channel::{Channel, Message};
 use crate::confine::{Ids, confine};
 use crate::sealed::unsealed;
+use borsh::{BorshDeserialize, BorshSerialize};
 use rustix::io::dup;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
@@ -13,7 +14,6 @@ use std::os::unix::net::UnixStream;
 use std::panic;
 use std::process::exit;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 /// The one argument of a helper.
 pub const WORD: &str = "read_apart";
@@ -30,12 +30,6 @@ pub const REFUSAL: u8 = 1;
 pub const GONE: u8 = 2;
 /// Largest body of a request, in bytes.
 const MOST_REQUEST_BYTES: u64 = 1 << 30;
-const GREETING_BYTES: usize = 32;
-/// Kinds of roles.
-const READS: u64 = 0;
-const READS_AS: u64 = 1;
-const ACTS: u64 = 2;
-const ACTS_WITHIN: u64 = 3;
 /// Bytes of a file that are read at once, at most.
 const MOST_READ_BYTES: u64 = 64 << 10;
 
@@ -82,47 +76,13 @@ pub fn own_bounds() -> Option<Budget> {
     OWN_BOUNDS.get().copied()
 }
 
-/// Purpose of a helper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Purpose of a helper, the first message to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum Role {
     /// It reads what may be hostile: without rights, and as this user if there is one, within so many bytes.
     Reads(Option<Ids>, u64),
     /// It acts on processes, with the rights of its asker, so that the asker need not wait for it. Inputs cost what the user wants them to.
     Acts(Option<Budget>),
-}
-
-/// Returns the first message to a helper.
-pub fn greeting(role: Role) -> [u8; GREETING_BYTES] {
-    let (kind, ids, memory_bytes, cpu) = match role {
-        Role::Reads(None, memory_bytes) => (READS, None, memory_bytes, None),
-        Role::Reads(ids, memory_bytes) => (READS_AS, ids, memory_bytes, None),
-        Role::Acts(None) => (ACTS, None, 0, None),
-        Role::Acts(Some(budget)) => (ACTS_WITHIN, None, budget.memory_bytes, budget.cpu),
-    };
-    let Ids { user, group } = ids.unwrap_or(Ids { user: 0, group: 0 });
-    let cpu = cpu.map_or(0, |cpu| cpu.as_nanos() as u64);
-    let mut words = [0; GREETING_BYTES];
-    words[..8].copy_from_slice(&memory_bytes.to_le_bytes());
-    words[8..16].copy_from_slice(&kind.to_le_bytes());
-    words[16..20].copy_from_slice(&user.to_le_bytes());
-    words[20..24].copy_from_slice(&group.to_le_bytes());
-    words[24..].copy_from_slice(&cpu.to_le_bytes());
-    words
-}
-
-fn parse_greeting(words: &[u8]) -> Option<Role> {
-    let words: &[u8; GREETING_BYTES] = words.try_into().ok()?;
-    let number = |at: usize| Some(u64::from_le_bytes(words[at..at + 8].try_into().ok()?));
-    let small = |at: usize| Some(u32::from_le_bytes(words[at..at + 4].try_into().ok()?));
-    let (memory_bytes, cpu) = (number(0)?, number(24)?);
-    let cpu = (cpu > 0).then(|| Duration::from_nanos(cpu));
-    Some(match number(8)? {
-        READS => Role::Reads(None, memory_bytes),
-        READS_AS => Role::Reads(Some(Ids { user: small(16)?, group: small(20)? }), memory_bytes),
-        ACTS => Role::Acts(None),
-        ACTS_WITHIN => Role::Acts(Some(Budget { memory_bytes, cpu })),
-        _ => return None,
-    })
 }
 
 fn serve(
@@ -137,8 +97,8 @@ fn serve(
         (1..kinds.len()).all(|n| !kinds[n..].contains(&kinds[n - 1])),
         "one kind, two handlers"
     );
-    let first = channel.receive(GREETING_BYTES as u64, never).ok()??;
-    match parse_greeting(&first.body)? {
+    let first = channel.receive(MOST_REQUEST_BYTES, never).ok()??;
+    match borsh::from_slice(&first.body).ok()? {
         Role::Reads(ids, memory_bytes) => {
             if let Err(why) = confine(ids, memory_bytes) {
                 return channel.send(REFUSAL, why.as_bytes(), &[]).ok();
@@ -195,6 +155,7 @@ fn next_bytes(files: Vec<File>) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn a_greeting_tells_whom_to_become() {
@@ -203,9 +164,8 @@ mod tests {
         let reads = [None, Some(ids)].map(|ids| Role::Reads(ids, 512 << 20));
         let acts = [None, Some(budget), Some(Budget { cpu: None, ..budget })].map(Role::Acts);
         for role in reads.into_iter().chain(acts) {
-            assert_eq!(parse_greeting(&greeting(role)), Some(role));
+            let greeting = borsh::to_vec(&role).unwrap();
+            assert_eq!(borsh::from_slice::<Role>(&greeting).unwrap(), role);
         }
-        assert_eq!(parse_greeting(&[0; GREETING_BYTES - 1]), None);
-        assert_eq!(parse_greeting(&[9; GREETING_BYTES]), None);
     }
 }

@@ -42,10 +42,7 @@ fn id_within(owner: u32, map: &str) -> u32 {
     });
     let ranges: Vec<_> = ranges.collect();
     let last = ranges.iter().map(|range| range.end.saturating_sub(1)).max();
-    match ranges.iter().any(|range| range.contains(&own)) {
-        true => own,
-        false => last.unwrap_or(own),
-    }
+    if ranges.iter().any(|range| range.contains(&own)) { own } else { last.unwrap_or(own) }
 }
 
 #[cfg(test)]

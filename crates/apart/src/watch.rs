@@ -34,15 +34,19 @@ impl Watch {
 
     /// Counts anew: it has done nothing since the last look.
     pub fn begin(&mut self) {
-        (self.cpu_before, self.seen, self.idle) = (self.last.cpu, Instant::now(), Duration::ZERO);
+        self.cpu_before = self.last.cpu;
+        self.seen = Instant::now();
+        self.idle = Duration::ZERO;
     }
 
     pub fn look(&mut self) {
-        let (sight, now) = (Sight::of(&self.files), Instant::now());
+        let sight = Sight::of(&self.files);
+        let now = Instant::now();
         if !sight.is_runnable && sight == self.last {
             self.idle += now - self.seen;
         }
-        (self.last, self.seen) = (sight, now);
+        self.last = sight;
+        self.seen = now;
     }
 
     /// Processor time before.

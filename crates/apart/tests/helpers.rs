@@ -174,7 +174,8 @@ fn helper_cannot_reach_outside() {
 #[test]
 fn owner_waiting_time_is_bounded() {
     let apart = helper(20_008);
-    let (mut refused, begin) = (None, Instant::now());
+    let mut refused = None;
+    let begin = Instant::now();
     for _ in 0..100 {
         let (its_ear, _says) = io::pipe().unwrap();
         let (_hears, its_mouth) = io::pipe().unwrap();

@@ -115,7 +115,8 @@ impl From<Trimmed> for WireTrimmed {
         let Trimmed { rss_before, rss_after, elapsed, function, called } = trimmed;
         let Called { tid, name, stopped, called, .. } = called;
         let thread = Borrowed { tid, name, stopped_ns: nanoseconds(stopped) };
-        let (elapsed_ns, called_ns) = (nanoseconds(elapsed), nanoseconds(called));
+        let elapsed_ns = nanoseconds(elapsed);
+        let called_ns = nanoseconds(called);
         Self { rss_before, rss_after, elapsed_ns, called_ns, function, thread }
     }
 }

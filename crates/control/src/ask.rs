@@ -3,7 +3,7 @@
 use crate::apart;
 use crate::outside::{self, Callee, NOTHING, refused};
 use ramson_apart::for_process;
-use ramson_inject::{Argument, Step};
+use ramson_inject::{Argument, Called, Step};
 use ramson_process::allocators::{Allocators, Figures};
 use ramson_process::identify::AllocatorKind;
 use ramson_process::{PAGE_BYTES, Part, read_smaps};
@@ -96,7 +96,7 @@ pub fn ask_here(target: &Target) -> Result<Figures, Failure> {
     let parts = parts(kind, &figures).ok_or_else(|| {
         refused(target, &format!("{} was built without statistics", found.name), NOTHING)
     })?;
-    let (tid, thread, stopped) = (called.tid, called.name, called.stopped);
+    let Called { tid, name: thread, stopped, .. } = called;
     Ok(Figures { function, figures, parts, tid, thread, stopped })
 }
 
@@ -140,7 +140,8 @@ fn parts(kind: AllocatorKind, figures: &[(&str, u64)]) -> Option<Vec<(Part, u64)
         ]);
     }
     let allocated = known("stats.allocated")?;
-    let (resident, active) = (figure("stats.resident"), figure("stats.active"));
+    let resident = figure("stats.resident");
+    let active = figure("stats.active");
     // Not what is left of the resident bytes without active ones and metadata: to 5.2 it counts less as metadata than is resident of it.
     let unused = figure(DIRTY) + figure(MUZZY);
     let metadata = resident.saturating_sub(active + unused).max(figure("stats.metadata"));

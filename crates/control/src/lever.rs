@@ -52,7 +52,8 @@ fn malloc_trim(callee: &Callee, statistics: &Statistics) -> Result<Lever, Failur
     let gain = statistics.sum(|arena| arena.releasable_bytes() + arena.fastbins.bytes);
     let is_all_read = statistics.sum(|arena| arena.not_walked_bytes) == 0
         && statistics.releasable_half_width_95_bytes() == 0.0;
-    let (data, version) = (identify::data_of_libc(areas), allocators.version.unwrap_or_default());
+    let data = identify::data_of_libc(areas);
+    let version = allocators.version.unwrap_or_default();
     let locks = patiently(|| LibraryData::read(memory, &data, version))
         .map_err(|why| refused(target, &why, NOTHING))?;
     let step = Step { function: address, ..NO_ARGUMENTS };

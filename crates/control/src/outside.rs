@@ -125,10 +125,14 @@ impl<'a> Callee<'a> {
             let why = "malloc or the loader stays locked (by a thread that died there, or that loads a library)";
             return Err(refused(self.target, why, "Try again"));
         }
-        let mut is_safe = || match () {
-            () if !is_loader_free(LOCK_LIMIT) => Err("the loader is locked".to_owned()),
-            () if !are_free(LOCK_LIMIT) => Err("malloc is locked".to_owned()),
-            () => Ok(()),
+        let mut is_safe = || {
+            if !is_loader_free(LOCK_LIMIT) {
+                Err("the loader is locked".to_owned())
+            } else if !are_free(LOCK_LIMIT) {
+                Err("malloc is locked".to_owned())
+            } else {
+                Ok(())
+            }
         };
         let call = Call {
             steps,
@@ -322,6 +326,10 @@ fn traced(target: &Target, tracer: u32) -> Failure {
     }
     let why = format!("process {tracer} traces it already (a debugger, strace?)");
     refused(target, &why, "Detach the tracer, or wait until it ends")
+}
+
+pub fn milliseconds(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1e3
 }
 
 /// In one line: who, why, what next.

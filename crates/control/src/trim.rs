@@ -2,7 +2,7 @@
 
 use crate::apart;
 use crate::lever::{self, Lever};
-use crate::outside::{self, Callee, refused};
+use crate::outside::{self, Callee, milliseconds, refused};
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::for_process;
 use ramson_inject::Called;
@@ -72,7 +72,8 @@ pub fn prepare(target: &Target) -> Result<(Callee<'_>, Lever), Failure> {
 /// Has it done.
 pub fn pull(callee: &Callee, lever: &Lever) -> Result<Trimmed, Failure> {
     let rss = || rss_of(callee.target.pid).ok_or_else(|| gone(callee.target));
-    let (rss_before, begin) = (rss()?, Instant::now());
+    let rss_before = rss()?;
+    let begin = Instant::now();
     let called = callee.call(&[lever.step], lever.locks.as_ref())?;
     let elapsed = begin.elapsed();
     Ok(Trimmed { rss_before, rss_after: rss()?, elapsed, function: lever.name.into(), called })
@@ -118,7 +119,6 @@ impl TrimAnswer {
         trimmed: Result<&Trimmed, &Failure>,
         period: Option<Duration>,
     ) -> Self {
-        let milliseconds = |time: Duration| time.as_micros() as f64 / 1e3;
         let found = trimmed.ok();
         let difference = |of: &Trimmed| of.rss_before as i64 - of.rss_after as i64;
         Self {

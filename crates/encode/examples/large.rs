@@ -36,7 +36,8 @@ fn main() -> io::Result<()> {
         None => Ok(default),
     };
     let path = arguments.get(1).ok_or_else(|| io::Error::other("large FILE [SAMPLES [SEED]]"))?;
-    let (samples, seed) = (number(2, 1_000_000)?, number(3, 1)?);
+    let samples = number(2, 1_000_000)?;
+    let seed = number(3, 1)?;
     let out = BufWriter::new(std::fs::File::create(path)?);
     if path.ends_with(".gz") {
         let mut gzip = GzEncoder::new(out, Compression::fast());
@@ -69,7 +70,8 @@ fn write(out: &mut dyn Write, samples: u64, seed: u64) -> io::Result<()> {
     let first_file = first_thread + THREADS;
     let first_name = first_file + FILES;
     for function in 0..FUNCTIONS {
-        let (name, file) = (first_name + function, first_file + function % FILES);
+        let name = first_name + function;
+        let file = first_file + function % FILES;
         message(out, 5, &fields(&[(1, function + 1), (2, name), (3, name), (4, file)]))?;
     }
     message(out, 6, b"")?;
@@ -105,7 +107,8 @@ fn sample(random: &mut Random, stack: &mut Vec<u64>) -> Vec<u8> {
         varint(&mut packed, id);
     }
     let block_bytes = 16 << random.below(12);
-    let (allocated, live) = (1 + random.below(100), random.below(20));
+    let allocated = 1 + random.below(100);
+    let live = random.below(20);
     let mut values = Vec::new();
     for value in [allocated, allocated * block_bytes, live, live * block_bytes] {
         varint(&mut values, value);

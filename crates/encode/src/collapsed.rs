@@ -60,7 +60,8 @@ impl Ranks {
         let mut order: Vec<(usize, bool)> =
             (0..names.len()).flat_map(|name| [(name, false), (name, true)]).collect();
         order.sort_by(|one, other| places(one).cmp(places(other)));
-        let (mut as_leaf, mut as_caller) = (vec![0; names.len()], vec![0; names.len()]);
+        let mut as_leaf = vec![0; names.len()];
+        let mut as_caller = vec![0; names.len()];
         let mut name_of = Vec::new();
         for equal in order.chunk_by(|one, other| one.1 == other.1 && names[one.0] == names[other.0])
         {

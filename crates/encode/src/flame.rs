@@ -29,12 +29,14 @@ pub fn height(graph: &FlameGraph) -> usize {
 
 /// Appends the heading: what is counted, how much of it there is, and what has no box of its own.
 pub fn write_summary(out: &mut String, graph: &FlameGraph) {
-    let (of, total) = (graph.sample_type, graph.boxes[0].cum);
+    let of = graph.sample_type;
+    let total = graph.boxes[0].cum;
     let value = format_value(total.value, of.unit());
     let _ = write!(out, "{of} {value} {}", format_relative_error(total));
     let (frames, cum) = graph.merged();
     if frames > 0 {
-        let (count, value) = (format_objects(frames as f64), format_value(cum.value, of.unit()));
+        let count = format_objects(frames as f64);
+        let value = format_value(cum.value, of.unit());
         let _ = write!(out, "; grey: {count} merged frames, {value}");
     }
 }
@@ -47,8 +49,9 @@ pub fn draw(out: &mut String, graph: &FlameGraph, top: usize) {
 }
 
 fn draw_box(out: &mut String, graph: &FlameGraph, one: &FlameBox, top: usize) {
-    let (y, height) = (top + one.level * LEVEL_HEIGHT, LEVEL_HEIGHT);
-    let (left, width) = (100.0 * one.left, 100.0 * one.width);
+    let y = top + one.level * LEVEL_HEIGHT;
+    let left = 100.0 * one.left;
+    let width = 100.0 * one.width;
     let (name, file, class) = match &one.kind {
         FlameKind::Whole => ("all", "", "c0".to_owned()),
         FlameKind::Frame(name) => (&*name.name, &*name.file, colour(&name.name)),
@@ -56,7 +59,7 @@ fn draw_box(out: &mut String, graph: &FlameGraph, one: &FlameBox, top: usize) {
     };
     let _ = write!(
         out,
-        "<svg x=\"{left:.4}%\" y=\"{y}\" width=\"{width:.4}%\" height=\"{height}\"><g class=\"{class}\"><title>"
+        "<svg x=\"{left:.4}%\" y=\"{y}\" width=\"{width:.4}%\" height=\"{LEVEL_HEIGHT}\"><g class=\"{class}\"><title>"
     );
     escape(out, name, MOST_TITLE_LETTERS);
     if !file.is_empty() {

@@ -5,7 +5,8 @@
 //! closest to the estimate.
 
 use ramson_profile::{
-    Estimate, FrameTable, Profile, STACKS_NOT_RECORDED, SampleType, StackSample, is_invisible,
+    Estimate, FrameTable, Mapping, Profile, STACKS_NOT_RECORDED, SampleType, StackSample,
+    is_invisible,
 };
 use std::io::{self, Write};
 
@@ -44,7 +45,8 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
             let offset = of.offset.map_or_else(String::new, |offset| format!("+{offset:#x}"));
             for at in frames.of_location(location as usize) {
                 let name = frames.name(at.frame);
-                let (function, file) = (on_one_line(&name.name), on_one_line(&name.file));
+                let function = on_one_line(&name.name);
+                let file = on_one_line(&name.file);
                 writeln!(out, "#\t{address:#x}\t{function}{offset}\t{file}:{}", at.line)?;
             }
         }
@@ -60,9 +62,9 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
 fn write_mappings(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nMAPPED_LIBRARIES:")?;
     for mapping in &profile.mappings {
-        let (start, end, offset) = (mapping.start, mapping.end, mapping.file_offset);
+        let Mapping { start, end, file_offset, .. } = mapping;
         let path = mapping.path.replace(char::is_control, "?");
-        writeln!(out, "{start:08x}-{end:08x} r-xp {offset:08x} 00:00 0 {path}")?;
+        writeln!(out, "{start:08x}-{end:08x} r-xp {file_offset:08x} 00:00 0 {path}")?;
     }
     Ok(())
 }

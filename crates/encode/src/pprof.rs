@@ -33,10 +33,7 @@ pub fn write(
     out: &mut dyn Write,
     default_sample_type: SampleType,
 ) -> io::Result<()> {
-    let encoder = Encoder::new(profile, &[]);
-    let mut gzip = GzEncoder::new(out, Compression::fast());
-    encoder.write(default_sample_type.name(), &mut gzip)?;
-    gzip.finish()?.flush()
+    Encoder::new(profile, &[]).write(default_sample_type.name(), out)
 }
 
 /// The same with a fifth sample type, which is the default: `memory_space`, whose samples add up to the process's resident memory. Each is
@@ -47,10 +44,7 @@ pub fn write_memory(
     out: &mut dyn Write,
     terms: &[(String, i64)],
 ) -> io::Result<()> {
-    let encoder = Encoder::new(profile, terms);
-    let mut gzip = GzEncoder::new(out, Compression::fast());
-    encoder.write(MEMORY_SPACE, &mut gzip)?;
-    gzip.finish()?.flush()
+    Encoder::new(profile, terms).write(MEMORY_SPACE, out)
 }
 
 struct Encoder<'a> {
@@ -77,7 +71,8 @@ impl<'a> Encoder<'a> {
     /// Parts of a message, one after the other, are the message: so no more than one part is held at a time.
     fn write(mut self, default_sample_type: &'static str, out: &mut dyn Write) -> io::Result<()> {
         let profile = self.profile;
-        let mut put = |part: message::Profile| out.write_all(&part.encode_to_vec());
+        let mut gzip = GzEncoder::new(out, Compression::fast());
+        let mut put = |part: message::Profile| gzip.write_all(&part.encode_to_vec());
         let none = message::Profile::default;
         let mut types = SampleType::ALL.map(|t| self.value_type(t.name(), unit_name(t))).to_vec();
         let memory = (!self.terms.is_empty()).then(|| self.value_type(MEMORY_SPACE, "bytes"));
@@ -104,7 +99,8 @@ impl<'a> Encoder<'a> {
         };
         let string_table = self.strings.into_iter().map(String::from).collect();
         put(message::Profile { string_table, ..none() })?;
-        put(rest)
+        put(rest)?;
+        gzip.finish()?.flush()
     }
 
     fn string(&mut self, text: &'a str) -> i64 {
@@ -116,14 +112,15 @@ impl<'a> Encoder<'a> {
     }
 
     fn sample(&mut self, sample: &'a StackSample) -> message::Sample {
-        let mut location_id: Vec<u64> =
-            sample.locations.iter().map(|&at| id(at as usize)).collect();
-        if location_id.is_empty() {
-            location_id.extend(self.not_recorded);
-        }
         let mut value = sample.values.map(|estimate| estimate.value.round() as i64).to_vec();
         value.extend((!self.terms.is_empty()).then_some(0));
-        message::Sample { location_id, value, label: self.labels(sample) }
+        message::Sample { location_id: self.stack(sample), value, label: self.labels(sample) }
+    }
+
+    /// Returns the numbers of a stack's locations, leaf first.
+    fn stack(&self, sample: &StackSample) -> Vec<u64> {
+        let recorded = sample.locations.iter().map(|&at| id(at as usize));
+        recorded.chain(self.not_recorded.filter(|_| sample.locations.is_empty())).collect()
     }
 
     /// Returns the samples that add up to resident memory.
@@ -141,9 +138,7 @@ impl<'a> Encoder<'a> {
             let bytes = live.value(SampleType::InuseSpace).value.round() as i64;
             if bytes != 0 {
                 estimated += bytes;
-                let mut stack: Vec<u64> =
-                    live.locations.iter().map(|&at| id(at as usize)).collect();
-                stack.extend(self.not_recorded.filter(|_| live.locations.is_empty()));
+                let mut stack = self.stack(live);
                 stack.push(first);
                 samples.push(sample(stack, bytes));
             }
@@ -170,22 +165,21 @@ impl<'a> Encoder<'a> {
     /// The sample's own labels, the language of its innermost frame that has one, and the block size where there is none.
     fn labels(&mut self, sample: &'a StackSample) -> Vec<message::Label> {
         let own = sample.labels.iter().map(|label| match &label.value {
-            LabelValue::Text(text) => {
-                let (key, str) = (self.string(&label.key), self.string(text));
-                message::Label { key, str, ..Default::default() }
-            }
+            LabelValue::Text(text) => self.text(&label.key, text),
             LabelValue::Number { value, unit } => self.number(&label.key, *value, unit),
         });
         let mut labels: Vec<message::Label> = own.collect();
-        labels.extend(self.language(sample).map(|language| {
-            let (key, str) = (self.string(LANGUAGE), self.string(language.name()));
-            message::Label { key, str, ..Default::default() }
-        }));
+        let language = self.language(sample);
+        labels.extend(language.map(|language| self.text(LANGUAGE, language.name())));
         if !sample.labels.iter().any(|label| &*label.key == BLOCK_SIZE) {
             let size = block_size(&sample.values.map(|estimate| estimate.value));
             labels.extend(size.map(|size| self.number(BLOCK_SIZE, size, "bytes")));
         }
         labels
+    }
+
+    fn text(&mut self, key: &'a str, text: &'a str) -> message::Label {
+        message::Label { key: self.string(key), str: self.string(text), ..Default::default() }
     }
 
     fn number(&mut self, key: &'a str, num: i64, unit: &'a str) -> message::Label {
@@ -266,12 +260,16 @@ impl<'a> Encoder<'a> {
         });
         let mut messages: Vec<message::Function> = named.collect();
         if self.not_recorded.is_some() {
-            let (id, name) = (id(functions.len()), self.string(STACKS_NOT_RECORDED));
-            messages.push(message::Function { id, name, ..Default::default() });
+            let name = self.string(STACKS_NOT_RECORDED);
+            messages.push(message::Function {
+                id: id(functions.len()),
+                name,
+                ..Default::default()
+            });
         }
         for name in self.term_names() {
-            let (id, name) = (id(messages.len()), self.string(name));
-            messages.push(message::Function { id, name, ..Default::default() });
+            let name = self.string(name);
+            messages.push(message::Function { id: id(messages.len()), name, ..Default::default() });
         }
         messages
     }
@@ -302,7 +300,8 @@ fn unit_name(sample_type: SampleType) -> &'static str {
 /// stack leaves no such size. Go labels each sample with its block size; ours may be merged per stack.
 fn block_size(values: &[f64; 4]) -> Option<i64> {
     let average = |objects: SampleType, space: SampleType| {
-        let (objects, space) = (values[objects as usize], values[space as usize]);
+        let objects = values[objects as usize];
+        let space = values[space as usize];
         let size = (space / objects).round();
         (objects != 0.0 && size.is_finite() && size >= 1.0).then_some(size as i64)
     };

@@ -61,13 +61,11 @@ pub fn csv(series: &Series, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{heads}")?;
     for moment in &series.moments {
         let rss = moment.rss.map_or(String::new(), |rss| rss.to_string());
-        let half_width = half_width(moment.live).map_or(String::new(), |bytes| bytes.to_string());
-        let [free, held] = [moment.free, moment.held].map(pair);
+        let [live, free, held] = [Some(moment.live), moment.free, moment.held].map(pair);
         writeln!(
             out,
-            "{},{rss},{},{half_width},{},{},{},{free},{held}",
+            "{},{rss},{live},{},{},{},{free},{held}",
             moment.time_unix_ns,
-            moment.live.value,
             moment.live_samples,
             moment.allocated,
             moment.triggers.replace(',', " "),
@@ -108,7 +106,8 @@ impl Scale {
         let step = (most / 4.0).log2().ceil().max(0.0).exp2();
         let steps = (most / step).ceil().max(1.0) as usize;
         let time = |moment: Option<&Moment>| moment.map_or(0, |moment| moment.time_unix_ns);
-        let (first_ns, last_ns) = (time(series.moments.first()), time(series.moments.last()));
+        let first_ns = time(series.moments.first());
+        let last_ns = time(series.moments.last());
         Self { first_ns, last_ns, step, steps }
     }
 
@@ -142,7 +141,7 @@ pub fn svg(series: &Series, out: &mut dyn Write) -> io::Result<()> {
     );
     text.push_str("</text>\n");
     write_legend(&mut text, series);
-    for part in parts(&series.moments) {
+    for part in series.moments.chunk_by(|_, next| !next.is_after_gap) {
         let rss = |moment: &Moment| moment.rss.map(|rss| (rss as f64, 0.0));
         write_area(&mut text, &scale, part, "rss", rss);
         write_area(&mut text, &scale, part, "live", |moment| Some((moment.live.value, 0.0)));
@@ -172,11 +171,6 @@ pub fn svg(series: &Series, out: &mut dyn Write) -> io::Result<()> {
     text.push_str("</svg>\n");
     out.write_all(text.as_bytes())?;
     out.flush()
-}
-
-/// Between times for which snapshots are missing.
-fn parts(moments: &[Moment]) -> impl Iterator<Item = &[Moment]> {
-    moments.chunk_by(|_, next| !next.is_after_gap)
 }
 
 fn write_legend(text: &mut String, series: &Series) {
@@ -275,7 +269,9 @@ mod tests {
         let live = Estimate { value: live, variance: 100.0 };
         let triggers = "clock,rss-peak".into();
         let free = rss.map(|_| Estimate { value: 500.0, variance: 100.0 });
-        let (live_samples, allocated, held) = (3, 9, None);
+        let live_samples = 3;
+        let allocated = 9;
+        let held = None;
         Moment {
             time_unix_ns,
             rss,

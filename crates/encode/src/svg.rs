@@ -32,10 +32,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write, sample_type: SampleType) ->
         text.push_str(": ");
     }
     flame::write_summary(&mut text, &graph);
-    text.push_str(
-        "</text>
-",
-    );
+    text.push_str("</text>\n");
     flame::draw(&mut text, &graph, HEADING_HEIGHT);
     text.push_str("</svg>\n");
     out.write_all(text.as_bytes())?;

@@ -1,7 +1,7 @@
 //! Histories of others: opened here, read by a helper. The helper's answers are checked, because the helper may be in the others' hands.
 
 use crate::question::{Answer, Question};
-use crate::schema::HistoryError;
+use crate::schema::{HistoryError, failed};
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::{Apart, Failure, Request, for_owner, is_trusted};
 use ramson_format::HEALTH;
@@ -36,19 +36,6 @@ pub(crate) struct Asked {
     pub number: u64,
     pub is_trusted: bool,
     pub question: Question,
-}
-
-/// A `HistoryError` of a helper's.
-#[derive(BorshSerialize, BorshDeserialize)]
-pub(crate) enum Refused {
-    NotAHistory,
-    Version(i32),
-    ForeignSchema(String),
-    OverBudget,
-    Full,
-    Damaged,
-    Changing,
-    Other(String),
 }
 
 impl Passed {
@@ -91,13 +78,11 @@ impl Passed {
         let files: Vec<_> = std::iter::once(self.database.as_fd()).chain(log).collect();
         let request = Request { kind: HISTORY, body: &body, files: &files };
         let answer = self.by.ask(&request).map_err(HistoryError::Apart)?;
-        let answer: Result<Answer, Refused> = borsh::from_slice(&answer).map_err(bad)?;
-        let answer = answer.map_err(HistoryError::from)?;
-        match &answer {
-            Answer::Snapshot(snapshot) if !is_usable(snapshot) => {
+        match borsh::from_slice(&answer).map_err(bad)? {
+            Ok(Answer::Snapshot(snapshot)) if !is_usable(&snapshot) => {
                 Err(HistoryError::Apart(Failure::BadAnswer))
             }
-            _ => Ok(answer),
+            answer => answer,
         }
     }
 }
@@ -127,46 +112,14 @@ fn log_of(path: &Path) -> Result<Option<RegularFile>, HistoryError> {
     match Directory::open_chosen(directory).and_then(|directory| directory.open_file(&name)) {
         Ok(log) => Ok(Some(log)),
         Err(Refusal::Missing) => Ok(None),
-        Err(refusal) => Err(other(&format!("its log: {}", io::Error::from(refusal)))),
+        Err(refusal) => {
+            let text = format!("its log: {}", io::Error::from(refusal));
+            Err(HistoryError::Database(failed(ffi::SQLITE_ERROR, text)))
+        }
     }
 }
 
 fn identity(log: impl std::borrow::Borrow<RegularFile>) -> (u64, u64) {
     let facts = log.borrow().facts;
     (facts.device, facts.inode)
-}
-
-fn other(text: &str) -> HistoryError {
-    let error = ffi::Error::new(ffi::SQLITE_ERROR);
-    HistoryError::Database(rusqlite::Error::SqliteFailure(error, Some(text.to_owned())))
-}
-
-impl From<HistoryError> for Refused {
-    fn from(error: HistoryError) -> Self {
-        match error {
-            HistoryError::NotAHistory => Self::NotAHistory,
-            HistoryError::Version(version) => Self::Version(version),
-            HistoryError::ForeignSchema(name) => Self::ForeignSchema(name),
-            HistoryError::OverBudget => Self::OverBudget,
-            HistoryError::Full => Self::Full,
-            HistoryError::Damaged => Self::Damaged,
-            HistoryError::Changing => Self::Changing,
-            error => Self::Other(error.to_string()),
-        }
-    }
-}
-
-impl From<Refused> for HistoryError {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::NotAHistory => Self::NotAHistory,
-            Refused::Version(version) => Self::Version(version),
-            Refused::ForeignSchema(name) => Self::ForeignSchema(name),
-            Refused::OverBudget => Self::OverBudget,
-            Refused::Full => Self::Full,
-            Refused::Damaged => Self::Damaged,
-            Refused::Changing => Self::Changing,
-            Refused::Other(text) => other(&text),
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! The numbers of a difference, by column, in one zstd frame. One walk over the data serves both ways: `Written` takes the numbers that it is
 //! given, `Read` ignores them and answers those that were written.
 
-use crate::leb128::{push_number, take_number};
+use prost::encoding::{decode_varint, encode_varint};
 use ruzstd::decoding::StreamingDecoder;
 use std::io::Read as _;
 use zstd::bulk::Compressor;
@@ -30,31 +30,7 @@ pub enum Column {
     Freed,
 }
 
-/// All of them.
-pub const COLUMNS: [Column; Column::Freed as usize + 1] = {
-    use Column::*;
-    [
-        Header,
-        Gone,
-        NewTime,
-        NewAddress,
-        NewStack,
-        NewSize,
-        NewThread,
-        NewWeight,
-        NewFlags,
-        Stack,
-        Objects,
-        Bytes,
-        WeightedObjects,
-        WeightedBytes,
-        ObjectsVariance,
-        BytesVariance,
-        Buckets,
-        Bucket,
-        Freed,
-    ]
-};
+const COLUMNS: usize = Column::Freed as usize + 1;
 const COMPRESSION_LEVEL: i32 = 9;
 
 /// The bytes are not what was written.
@@ -76,13 +52,13 @@ pub trait Columns {
 
 /// To bytes.
 #[derive(Default)]
-pub struct Written([Vec<u8>; COLUMNS.len()]);
+pub struct Written(pub [Vec<u8>; COLUMNS]);
 
 impl Written {
     pub fn finish(self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for column in &self.0 {
-            push_number(&mut bytes, column.len() as u64);
+            encode_varint(column.len() as u64, &mut bytes);
         }
         bytes.extend(self.0.iter().flatten());
         let mut compressor = Compressor::new(COMPRESSION_LEVEL).expect("the level is a known one");
@@ -93,13 +69,13 @@ impl Written {
 
 impl Columns for Written {
     fn number(&mut self, column: Column, number: u64) -> Result<u64, Damaged> {
-        push_number(&mut self.0[column as usize], number);
+        encode_varint(number, &mut self.0[column as usize]);
         Ok(number)
     }
 }
 
 /// From bytes.
-pub struct Read<'a>([&'a [u8]; COLUMNS.len()]);
+pub struct Read<'a>([&'a [u8]; COLUMNS]);
 
 /// The content of a frame. Foreign bytes may say that there is any amount of it.
 pub fn unpack(frame: &[u8], most_bytes: u64) -> Result<Vec<u8>, Damaged> {
@@ -114,11 +90,11 @@ pub fn unpack(frame: &[u8], most_bytes: u64) -> Result<Vec<u8>, Damaged> {
 
 impl<'a> Read<'a> {
     pub fn new(mut bytes: &'a [u8]) -> Result<Self, Damaged> {
-        let mut lengths = [0; COLUMNS.len()];
+        let mut lengths = [0; COLUMNS];
         for length in &mut lengths {
-            *length = take_number(&mut bytes).ok_or(Damaged)? as usize;
+            *length = decode_varint(&mut bytes).map_err(|_| Damaged)? as usize;
         }
-        let mut columns = [&[][..]; COLUMNS.len()];
+        let mut columns = [&[][..]; COLUMNS];
         for (column, length) in columns.iter_mut().zip(lengths) {
             (*column, bytes) = bytes.split_at_checked(length).ok_or(Damaged)?;
         }
@@ -128,6 +104,6 @@ impl<'a> Read<'a> {
 
 impl Columns for Read<'_> {
     fn number(&mut self, column: Column, _: u64) -> Result<u64, Damaged> {
-        take_number(&mut self.0[column as usize]).ok_or(Damaged)
+        decode_varint(&mut self.0[column as usize]).map_err(|_| Damaged)
     }
 }

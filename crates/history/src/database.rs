@@ -80,10 +80,10 @@ impl Database {
     /// Reads the history from the descriptors of `image`: no file is opened.
     pub fn given(mut image: Image, budget: Budget) -> Result<Self, HistoryError> {
         let (connection, work) = schema::read_image(&mut image)?;
-        match image.is_still()? {
-            true => Ok(Self { connection, work, budget }),
-            false => Err(HistoryError::Changing),
+        if !image.is_still()? {
+            return Err(HistoryError::Changing);
         }
+        Ok(Self { connection, work, budget })
     }
 
     /// The answer to any question.
@@ -93,10 +93,19 @@ impl Database {
             Question::Series { process, from_ns, to_ns } => {
                 Answer::Moments(self.series(process, from_ns, to_ns)?)
             }
-            Question::At { process, time_ns } => Answer::of(self.at(process, time_ns)?),
-            Question::First { process } => Answer::of(self.first(process)?),
-            Question::Peak { process } => Answer::of(self.peak(process)?),
-            Question::Mark { process, name } => Answer::of(self.mark(process, &name)?),
+            Question::At { process, time_ns } => {
+                self.one("time_ns <= ?2 ORDER BY time_ns DESC", process, signed(time_ns))?
+            }
+            Question::First { process } => {
+                self.one("time_ns >= ?2 ORDER BY time_ns", process, 0)?
+            }
+            Question::Peak { process } => {
+                self.one("time_ns >= ?2 ORDER BY snapshots.live DESC, time_ns", process, 0)?
+            }
+            Question::Mark { process, name } => {
+                let time = "(SELECT time_ns FROM marks WHERE marks.process = ?1 AND name = ?2)";
+                self.one(&format!("time_ns = {time} ORDER BY time_ns"), process, name)?
+            }
             Question::Marks { process } => Answer::Marks(self.marks(process)?),
             Question::Snapshot { process, moment } => {
                 Answer::Snapshot(Box::new(self.snapshot(process, &moment)?))
@@ -133,23 +142,6 @@ impl Database {
         Ok(series)
     }
 
-    fn at(&self, process: i64, time_ns: u64) -> Result<Option<Moment>, HistoryError> {
-        self.one("time_ns <= ?2 ORDER BY time_ns DESC", process, signed(time_ns))
-    }
-
-    fn first(&self, process: i64) -> Result<Option<Moment>, HistoryError> {
-        self.one("time_ns >= ?2 ORDER BY time_ns", process, 0)
-    }
-
-    fn peak(&self, process: i64) -> Result<Option<Moment>, HistoryError> {
-        self.one("time_ns >= ?2 ORDER BY snapshots.live DESC, time_ns", process, 0)
-    }
-
-    fn mark(&self, process: i64, name: &str) -> Result<Option<Moment>, HistoryError> {
-        let time = "(SELECT time_ns FROM marks WHERE marks.process = ?1 AND name = ?2)";
-        self.one(&format!("time_ns = {time} ORDER BY time_ns"), process, name)
-    }
-
     fn marks(&self, process: i64) -> Result<Vec<(String, u64)>, HistoryError> {
         let query = "SELECT name, time_ns FROM marks WHERE process = ?1 ORDER BY time_ns";
         Ok(rows(self.connection(), query, [process], |row| Ok((row.get(0)?, unsigned(row, 1)?)))?)
@@ -161,9 +153,11 @@ impl Database {
         condition: &str,
         process: i64,
         value: impl ToSql,
-    ) -> Result<Option<Moment>, HistoryError> {
+    ) -> Result<Answer, HistoryError> {
         let query = format!("{} AND {condition}, snapshots.id LIMIT 1", moments());
-        Ok(self.connection().query_row(&query, params![process, value], moment).optional()?)
+        let found =
+            self.connection().query_row(&query, params![process, value], moment).optional()?;
+        Ok(Answer::Moments(found.into_iter().collect()))
     }
 
     /// The whole snapshot of a moment, on the clock of which its header says that it was taken.
@@ -187,7 +181,8 @@ impl Database {
             "SELECT data FROM snapshots JOIN differences ON snapshot = id WHERE chain = ?1 AND id <= ?2 ORDER BY id",
         )?;
         let mut rows = query.query(params![moment.chain, moment.id])?;
-        let (mut trail, mut steps) = (Trail::within(self.budget.blocks), 0);
+        let mut trail = Trail::within(self.budget.blocks);
+        let mut steps = 0;
         while let Some(row) = rows.next()? {
             let data = row.get_ref(0)?.as_blob().map_err(|_| HistoryError::Damaged)?;
             trail.read(data).map_err(|_| HistoryError::Damaged)?;

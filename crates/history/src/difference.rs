@@ -122,7 +122,8 @@ impl Flow {
 
 /// Which of the blocks before are gone, by their index, and which are new.
 fn compare<'a>(before: &[Block], now: &'a State) -> (Vec<u64>, Vec<&'a Block>) {
-    let (mut gone, mut new) = (Vec::new(), Vec::new());
+    let mut gone = Vec::new();
+    let mut new = Vec::new();
     let mut old = (0..).zip(before).peekable();
     for block in &now.blocks {
         while let Some((index, _)) = old.next_if(|(_, old)| old.key() < block.key()) {
@@ -311,7 +312,8 @@ pub fn unit(objects: u64, bytes: u64, interval_bytes: u64) -> [f64; 4] {
     let size = (bytes / objects.max(1)).max(1);
     let weight = 1.0 / sampling_probability(size, interval_bytes);
     let of = |unit| Estimate::of_sample(size, weight, unit);
-    let (objects, space) = (of(SampleUnit::Objects), of(SampleUnit::Bytes));
+    let objects = of(SampleUnit::Objects);
+    let space = of(SampleUnit::Bytes);
     [objects.value, space.value, objects.variance, space.variance]
 }
 

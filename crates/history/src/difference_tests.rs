@@ -1,5 +1,5 @@
 use super::*;
-use crate::columns::COLUMNS;
+use prost::encoding::encode_varint;
 
 /// A fixed sequence that looks random.
 struct Sequence(u64);
@@ -60,7 +60,9 @@ fn run_on(state: &mut State, sequence: &mut Sequence, stacks: u64, samples: u64)
 #[test]
 fn chain_restores_counts_exactly() {
     let mut sequence = Sequence(7);
-    let (mut now, mut written, mut read) = (empty(), Trail::default(), Trail::default());
+    let mut now = empty();
+    let mut written = Trail::default();
+    let mut read = Trail::default();
     for round in 0..300 {
         let stacks = 20 + round;
         run_on(&mut now, &mut sequence, stacks, round % 40);
@@ -91,7 +93,9 @@ fn chain_restores_counts_exactly() {
 
 #[test]
 fn unchanged_snapshot_takes_few_bytes() {
-    let (mut now, mut sequence, mut trail) = (empty(), Sequence(3), Trail::default());
+    let mut now = empty();
+    let mut sequence = Sequence(3);
+    let mut trail = Trail::default();
     run_on(&mut now, &mut sequence, 2000, 5000);
     let (first, second, third) = (trail.append(&now), trail.append(&now), trail.append(&now));
     assert!(first.len() > 10_000, "{}", first.len());
@@ -100,8 +104,10 @@ fn unchanged_snapshot_takes_few_bytes() {
 
 #[test]
 fn impossible_states_are_restored() {
-    let (mut now, mut sequence) = (empty(), Sequence(11));
-    let (mut written, mut read) = (Trail::default(), Trail::default());
+    let mut now = empty();
+    let mut sequence = Sequence(11);
+    let mut written = Trail::default();
+    let mut read = Trail::default();
     for round in 0..200 {
         run_on(&mut now, &mut sequence, 40, 30);
         for _ in 0..sequence.next(3) {
@@ -146,12 +152,15 @@ fn impossible_states_are_restored() {
 
 #[test]
 fn damaged_differences_never_panic() {
-    let (mut now, mut sequence, mut before) = (empty(), Sequence(5), Trail::default());
+    let mut now = empty();
+    let mut sequence = Sequence(5);
+    let mut before = Trail::default();
     run_on(&mut now, &mut sequence, 30, 100);
     before.append(&now);
     run_on(&mut now, &mut sequence, 40, 100);
     let bytes = before.clone().append(&now);
-    let (mut tried, mut refused) = (0, 0);
+    let mut tried = 0;
+    let mut refused = 0;
     for at in (0..bytes.len()).step_by(11) {
         tried += 3;
         let mut damaged = bytes.clone();
@@ -164,10 +173,9 @@ fn damaged_differences_never_panic() {
     // Whole frames of columns with any numbers.
     for _ in 0..300 {
         let mut columns = Written::default();
-        for column in COLUMNS {
+        for column in &mut columns.0 {
             for _ in 0..sequence.next(40) {
-                let any = sequence.next(u64::MAX) >> sequence.next(64);
-                columns.number(column, any).unwrap();
+                encode_varint(sequence.next(u64::MAX) >> sequence.next(64), column);
             }
         }
         let _ = before.clone().read(&columns.finish());

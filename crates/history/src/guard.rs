@@ -101,7 +101,8 @@ pub fn check_schema(connection: &Connection) -> Result<(), HistoryError> {
     let mut rows = query.query([])?;
     let mut expected = statements(TABLES);
     while let Some(row) = rows.next()? {
-        let (name, sql): (String, Option<String>) = (row.get(0)?, row.get(1)?);
+        let name: String = row.get(0)?;
+        let sql: Option<String> = row.get(1)?;
         let is_known = match &sql {
             None => name.starts_with("sqlite_autoindex_"),
             Some(sql) if *sql == "CREATE TABLE sqlite_sequence(name,seq)" => true,

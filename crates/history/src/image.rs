@@ -1,7 +1,8 @@
 //! The bytes of a database with those of its write-ahead log (<https://sqlite.org/fileformat2.html#walformat>), read from descriptors: nothing is
 //! opened, locked or written. A writer that goes on meanwhile is noticed: then the log is not what it was.
 
-use crate::schema::HistoryError;
+use crate::schema::{HistoryError, failed};
+use rusqlite::ffi::SQLITE_IOERR;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -63,8 +64,9 @@ impl<'a> Image<'a> {
             pages => pages.into(),
         };
         let modified = modified(database).map_err(unread)?;
-        let (page, at, next) = (vec![0; page_bytes as usize], page_bytes as usize, 1);
-        Ok(Self { database, log_file, log, modified, page_bytes, pages, page, at, next })
+        let page = vec![0; page_bytes as usize];
+        let at = page.len();
+        Ok(Self { database, log_file, log, modified, page_bytes, pages, page, at, next: 1 })
     }
 
     pub fn bytes(&self) -> u64 {
@@ -101,7 +103,8 @@ impl<'a> Image<'a> {
         if number == 1 {
             self.page[MODES].fill(LEGACY_MODE);
         }
-        (self.at, self.next) = (0, number + 1);
+        self.at = 0;
+        self.next = number + 1;
         Ok(())
     }
 }
@@ -169,10 +172,7 @@ struct Sums {
 impl Sums {
     fn add(&mut self, bytes: &[u8]) {
         let (words, _) = bytes.as_chunks::<4>();
-        let word = |word: [u8; 4]| match self.is_big_endian {
-            true => u32::from_be_bytes(word),
-            false => u32::from_le_bytes(word),
-        };
+        let word = if self.is_big_endian { u32::from_be_bytes } else { u32::from_le_bytes };
         let (mut first, mut second) = (self.first, self.second);
         for pair in words.chunks_exact(2) {
             first = first.wrapping_add(word(pair[0])).wrapping_add(second);
@@ -201,6 +201,5 @@ fn modified(file: &File) -> io::Result<(i64, i64)> {
 }
 
 fn unread(error: io::Error) -> HistoryError {
-    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
-    HistoryError::Database(rusqlite::Error::SqliteFailure(code, Some(error.to_string())))
+    HistoryError::Database(failed(SQLITE_IOERR, error.to_string()))
 }

@@ -2,9 +2,9 @@
 //! address in its file for each frame), which processes of one program share.
 
 use crate::guard::Budget;
-use crate::leb128::{push_number, take_number};
 use crate::schema::{HistoryError, rows, unsigned};
 use hashbrown::{Equivalent, HashMap};
+use prost::encoding::{decode_varint, encode_varint};
 use ramson_format::{Kind, Root, mix};
 use ramson_reader::{Header, LookupAddress, Mapping, Snapshot, Stack};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -117,7 +117,9 @@ pub fn stacks(
          FROM process_stacks JOIN stacks ON stacks.id = stack WHERE process = ?1 ORDER BY number",
     )?;
     let mut rows = query.query([process])?;
-    let (mut stacks, mut bytes, mut steps) = (Vec::new(), 0, budget.steps);
+    let mut stacks = Vec::new();
+    let mut bytes = 0;
+    let mut steps = budget.steps;
     while let Some(row) = rows.next()? {
         if row.get::<_, i64>(0)? != stacks.len() as i64 {
             return Err(HistoryError::Damaged);
@@ -150,8 +152,8 @@ fn runtime_addresses(
 ) -> Option<Vec<LookupAddress>> {
     let mut addresses = Vec::new();
     while !frames.is_empty() {
-        let binary = take_number(&mut frames)?;
-        let mut address = take_number(&mut frames)?;
+        let binary = decode_varint(&mut frames).ok()?;
+        let mut address = decode_varint(&mut frames).ok()?;
         if binary != 0 {
             let places = places.get(&(binary as i64))?;
             let at = |mapping: &&&Mapping| {
@@ -273,8 +275,8 @@ impl Known {
         for &address in &stack.frames {
             let at = snapshot.mapping_at(address, stack.epoch);
             let (binary, bias) = at.map_or((0, 0), |at| (binaries[at], snapshot.mappings[at].bias));
-            push_number(&mut frames, binary as u64);
-            push_number(&mut frames, address.0.wrapping_sub(bias));
+            encode_varint(binary as u64, &mut frames);
+            encode_varint(address.0.wrapping_sub(bias), &mut frames);
         }
         let content = content(connection, &frames)?;
         let first_ns = stack.first_monotonic_ns as i64;

@@ -12,7 +12,6 @@ mod difference;
 mod guard;
 mod image;
 mod intern;
-mod leb128;
 mod levels;
 mod moment;
 mod query;

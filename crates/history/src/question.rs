@@ -42,12 +42,10 @@ pub struct Moment {
     /// Resident bytes, where they could be read.
     pub rss: Option<u64>,
     /// Bytes that the allocator had free, or held if it cannot be read; `None`: not known.
-    #[borsh(serialize_with = "write_free", deserialize_with = "read_free")]
     pub free: Option<Free>,
     /// Bytes of the terms of RSS, in the order of their columns, where they were read.
     pub terms: Option<[i64; TERM_COUNT]>,
     /// Live bytes of the heap.
-    #[borsh(serialize_with = "write_estimate", deserialize_with = "read_estimate")]
     pub live: Estimate,
     /// Samples that make it up.
     pub live_samples: u64,
@@ -77,41 +75,10 @@ pub enum Answer {
     Snapshot(Box<Snapshot>),
 }
 
-impl Answer {
-    pub fn of(moment: Option<Moment>) -> Self {
-        Self::Moments(moment.into_iter().collect())
-    }
-}
-
 fn write_triggers(triggers: &Triggers, out: &mut impl Write) -> Result<()> {
     triggers.bits().serialize(out)
 }
 
 fn read_triggers(input: &mut impl Read) -> Result<Triggers> {
     u32::deserialize_reader(input).map(Triggers::from_bits_retain)
-}
-
-fn write_estimate(estimate: &Estimate, out: &mut impl Write) -> Result<()> {
-    [estimate.value, estimate.variance].map(f64::to_bits).serialize(out)
-}
-
-/// Reads the bits, because the variance of an estimate may be NaN.
-fn read_estimate(input: &mut impl Read) -> Result<Estimate> {
-    let [value, variance] = <[u64; 2]>::deserialize_reader(input)?.map(f64::from_bits);
-    Ok(Estimate { value, variance })
-}
-
-fn write_free(free: &Option<Free>, out: &mut impl Write) -> Result<()> {
-    free.is_some().serialize(out)?;
-    let Some(Free { bytes, is_held }) = free else { return Ok(()) };
-    write_estimate(bytes, out)?;
-    is_held.serialize(out)
-}
-
-fn read_free(input: &mut impl Read) -> Result<Option<Free>> {
-    if !bool::deserialize_reader(input)? {
-        return Ok(None);
-    }
-    let bytes = read_estimate(input)?;
-    Ok(Some(Free { bytes, is_held: bool::deserialize_reader(input)? }))
 }

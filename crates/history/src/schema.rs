@@ -4,9 +4,11 @@ use crate::guard::{
     MOST_HEAP_BYTES, MOST_INSTRUCTIONS, MOST_ROW_BYTES, Work, check_schema, confine, row_bytes,
 };
 use crate::image::Image;
+use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::{Failure, bounds, is_trusted};
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, Params, Row, ffi};
 use std::fmt;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
@@ -68,7 +70,7 @@ CREATE TABLE terms (
 ";
 
 /// Errors of a history.
-#[derive(Debug)]
+#[derive(Debug, BorshSerialize, BorshDeserialize)]
 pub enum HistoryError {
     /// It is no database of ours.
     NotAHistory,
@@ -89,7 +91,22 @@ pub enum HistoryError {
     /// Who reads it for us gave no answer.
     Apart(Failure),
     /// Anything else that SQLite reports.
-    Database(rusqlite::Error),
+    Database(
+        #[borsh(serialize_with = "write_failed", deserialize_with = "read_failed")] rusqlite::Error,
+    ),
+}
+
+fn write_failed(error: &rusqlite::Error, out: &mut impl io::Write) -> io::Result<()> {
+    error.to_string().serialize(out)
+}
+
+fn read_failed(input: &mut impl io::Read) -> io::Result<rusqlite::Error> {
+    Ok(failed(ffi::SQLITE_ERROR, String::deserialize_reader(input)?))
+}
+
+/// Returns an error as SQLite reports one.
+pub fn failed(code: i32, text: String) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some(text))
 }
 
 impl fmt::Display for HistoryError {
@@ -149,7 +166,8 @@ pub fn rows<T>(
 ) -> rusqlite::Result<Vec<T>> {
     let mut statement = connection.prepare_cached(query)?;
     let mut found = statement.query(values)?;
-    let (mut answers, mut bytes) = (Vec::new(), 0);
+    let mut answers = Vec::new();
+    let mut bytes = 0;
     while let Some(next) = found.next()? {
         bytes += size_of::<T>() + row_bytes(next)?;
         if bytes > MOST_ROW_BYTES {
@@ -235,11 +253,9 @@ pub fn open_to_read(path: &Path) -> Result<(Connection, Work), HistoryError> {
     // A copy in a place where nothing can be written, and so nobody does.
     if let Err(HistoryError::Database(_)) = opened {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte);
-        let encoded =
-            path.as_os_str().as_encoded_bytes().iter().map(|&byte| match is_plain(byte) {
-                true => char::from(byte).to_string(),
-                false => format!("%{byte:02x}"),
-            });
+        let encoded = path.as_os_str().as_encoded_bytes().iter().map(|&byte| {
+            if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") }
+        });
         let address = format!("file:{}?immutable=1", encoded.collect::<String>());
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
         opened = open(Path::new(&address), flags);

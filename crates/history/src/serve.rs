@@ -1,6 +1,6 @@
 //! Histories of others, in the helper that reads them.
 
-use crate::apart::{Asked, HISTORY, Refused};
+use crate::apart::{Asked, HISTORY};
 use crate::database::Database;
 use crate::guard::Budget;
 use crate::image::Image;
@@ -26,7 +26,7 @@ impl Handler for HistoryReader {
 
     fn answer(&mut self, _: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>> {
         let asked: Asked = borsh::from_slice(body).ok()?;
-        borsh::to_vec(&self.read(asked, files)?.map_err(Refused::from)).ok()
+        borsh::to_vec(&self.read(asked, files)?).ok()
     }
 }
 
@@ -37,9 +37,9 @@ impl HistoryReader {
         if self.last.as_ref().is_none_or(|(last, _)| *last != number) {
             self.last = None;
             let mut files = files.into_iter();
-            let (database, log) = (files.next()?, files.next());
+            let database = files.next()?;
             let budget = if is_trusted { Budget::OWN } else { Budget::STRANGER };
-            match opened(&database, log.as_ref(), budget) {
+            match opened(&database, files.next().as_ref(), budget) {
                 Ok(opened) => self.last = Some((number, opened)),
                 Err(error) => return Some(Err(error)),
             }

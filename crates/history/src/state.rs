@@ -115,7 +115,8 @@ impl State {
         for (stack, counters) in stacks.iter_mut().zip(&self.counters) {
             counters.put_into(stack);
         }
-        let (mut live, mut extents) = (Vec::new(), Vec::new());
+        let mut live = Vec::new();
+        let mut extents = Vec::new();
         let known = stacks.len();
         for block in self.blocks.iter().filter(|block| (block.stack as usize) < known) {
             let sample = LiveSample {

@@ -53,7 +53,8 @@ fn plugin_of(pid: u32) -> u64 {
 }
 
 fn stacks_and_live(pid: u32, stacks: usize, seconds: u64) -> (Vec<Stack>, Vec<LiveSample>) {
-    let (weight, plugin) = (1.0 / sampling_probability(SIZE, INTERVAL), plugin_of(pid));
+    let weight = 1.0 / sampling_probability(SIZE, INTERVAL);
+    let plugin = plugin_of(pid);
     let mut list = [Kind::Heap, Kind::Mmap].map(Stack::overflow).to_vec();
     let mut live = Vec::new();
     for number in 0..stacks as u64 {
@@ -234,7 +235,8 @@ fn range_subtracts_allocations() {
         history.snapshot(1, &moment).unwrap()
     };
     let range = between(&of(20), of(50));
-    let (expected, later) = (snapshot(1, 5, 30), snapshot(1, 5, 50));
+    let expected = snapshot(1, 5, 30);
+    let later = snapshot(1, 5, 50);
     assert_eq!(range.live.len(), later.live.len());
     for (range, expected) in range.stacks.iter().zip(&expected.stacks) {
         assert_eq!(range.sampled_alloc_objects, expected.sampled_alloc_objects);

@@ -71,7 +71,8 @@ impl HistoryWriter {
                      ORDER BY last_ns, id LIMIT ?3";
         let values = params![now_ns as i64, keep_ns, MOST_EXPIRED as i64];
         Ok(rows(&self.connection, query, values, |row| {
-            let (id, process) = (row.get(0)?, row.get(1)?);
+            let id = row.get(0)?;
+            let process = row.get(1)?;
             Ok(Expired { id, process, keep_ns: unsigned(row, 2)?, last_ns: unsigned(row, 3)? })
         })?)
     }

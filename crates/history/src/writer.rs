@@ -9,6 +9,7 @@ use crate::levels::{Length, Level, Levels};
 use crate::schema::{self, HistoryError, TERM_COUNT, signed};
 use crate::state::{State, live_space};
 use crate::trigger::Triggers;
+use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_profile::Estimate;
 use ramson_reader::{Header, Snapshot, Stack};
 use rusqlite::{Connection, Params, params, params_from_iter};
@@ -16,7 +17,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 /// Free memory of an allocator.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct Free {
     /// Resident bytes.
     pub bytes: Estimate,
@@ -67,8 +68,8 @@ impl HistoryWriter {
     /// Opens a history, or makes one. `most_bytes` bounds the database; its write-ahead log comes on top (16 MiB).
     pub fn open(path: &Path, levels: Levels, most_bytes: u64) -> Result<Self, HistoryError> {
         let connection = schema::open_to_write(path)?;
-        let (processes, chains) = Default::default();
-        Ok(Self { connection, levels, most_bytes, processes, chains })
+        let processes = HashMap::new();
+        Ok(Self { connection, levels, most_bytes, processes, chains: HashMap::new() })
     }
 
     /// Keeps all of these snapshots, or none.
@@ -154,7 +155,8 @@ impl HistoryWriter {
                 Chain { id, ..Chain::default() }
             }
         };
-        let (id, bytes) = (chain.id, chain.trail.append(state));
+        let id = chain.id;
+        let bytes = chain.trail.append(state);
         self.execute("UPDATE chains SET last_ns = ?2 WHERE id = ?1", params![id, time_ns as i64])?;
         chain.length.add(bytes.len() as u64);
         chain.last_ns = time_ns;

@@ -1,7 +1,7 @@
 //! Parts that a file lacks although it could be read, and reasons why a file could not be read at all.
 
 use borsh::{BorshDeserialize, BorshSerialize};
-use ramson_apart::Failure;
+use ramson_apart::{Failure, read_error, write_error};
 use ramson_profile::MOST_NAME_BYTES;
 use std::fmt;
 use std::io;
@@ -93,10 +93,10 @@ impl fmt::Display for ImportDefect {
 }
 
 /// Why there is no profile.
-#[derive(Debug)]
+#[derive(Debug, BorshSerialize, BorshDeserialize)]
 pub enum ImportError {
     /// The first bytes could not be read.
-    Io(io::Error),
+    Io(#[borsh(serialize_with = "write_error", deserialize_with = "read_error")] io::Error),
     /// No byte at all.
     Empty,
     /// Not one of the formats; the text tells what the file looks like.

@@ -103,7 +103,8 @@ impl Reading {
             b'+' => self.count(next()?, 1),
             b'-' => self.count(next()?, -1),
             b't' => {
-                let (location, parent) = (next()? as usize, next()? as usize);
+                let location = next()? as usize;
+                let parent = next()? as usize;
                 input.charge(size_of::<Node>())?;
                 let locations = self.builder.profile.locations.len();
                 let location = location.checked_sub(1).filter(|&at| at < locations);
@@ -116,7 +117,8 @@ impl Reading {
                 if location.is_some() && is_parent_known { Ok(()) } else { Err(Stop::BadLine) }
             }
             b'a' => {
-                let (size, node) = (next()?, next()? as usize);
+                let size = next()?;
+                let node = next()? as usize;
                 input.charge(size_of::<Allocation>())?;
                 self.allocations.push(Allocation { size, node, ..Allocation::default() });
                 Ok(())
@@ -127,9 +129,9 @@ impl Reading {
                 self.location(rest, input)
             }
             b'v' => {
-                let (_, version) = (next()?, next());
+                next()?;
                 // Before version 1.0 of heaptrack there was one number for both.
-                self.version = version.unwrap_or(1);
+                self.version = next().unwrap_or(1);
                 match self.version {
                     1..=NEWEST_VERSION => Ok(()),
                     other => Err(Stop::Error(ImportError::HeaptrackVersion(other))),
@@ -168,10 +170,10 @@ impl Reading {
         let mut lines = Vec::new();
         for frame in numbers.get(2..).unwrap_or_default().chunks(3) {
             let at = |position: usize| frame.get(position).copied().unwrap_or(0);
-            let (name, file) = (self.text(at(0)), self.text(at(1)));
+            let name = self.text(at(0));
             if !name.is_empty() {
                 let line = u32::try_from(at(2)).unwrap_or(0);
-                lines.push(Line { function: self.function(name, file, input)?, line });
+                lines.push(Line { function: self.function(name, self.text(at(1)), input)?, line });
             }
         }
         if lines.is_empty() {
@@ -224,7 +226,8 @@ impl Reading {
         allocation.allocated += u64::from(change > 0);
         allocation.live += change;
         if allocation.peak != self.peak {
-            (allocation.peak, allocation.since_peak) = (self.peak, 0);
+            allocation.peak = self.peak;
+            allocation.since_peak = 0;
         }
         allocation.since_peak += change;
         self.live_bytes += i128::from(allocation.size) * i128::from(change);
@@ -241,7 +244,8 @@ impl Reading {
             let is_changed = inuse_at == InuseAt::Peak && allocation.peak == self.peak;
             let since = if is_changed { allocation.since_peak } else { 0 };
             let live = (allocation.live - since) as f64;
-            let (all, size) = (allocation.allocated as f64, allocation.size as f64);
+            let all = allocation.allocated as f64;
+            let size = allocation.size as f64;
             let sums = of_node.entry(allocation.node).or_default();
             for (sum, value) in sums.iter_mut().zip([all, all * size, live, live * size]) {
                 *sum += value;

@@ -2,6 +2,7 @@
 
 use crate::defect::ImportDefect;
 use crate::format::Format;
+use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_profile::{Pattern, Profile, SampleType};
 
 /// Which moment of a recording `inuse` is about. Only heaptrack's files know more than one.
@@ -15,7 +16,7 @@ pub enum InuseAt {
 }
 
 /// Frames that a reader of the profile is meant to cut off at the leaf.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, BorshSerialize, BorshDeserialize)]
 pub enum DropFrames {
     /// The allocator's, by ramson's own list: the format does not say.
     Allocators,

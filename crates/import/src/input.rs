@@ -164,7 +164,8 @@ impl<'a> Input<'a> {
     /// The next line without its end; `None` after the last one. Lines of more than 4 MiB are left out and counted.
     pub fn line(&mut self) -> Option<&[u8]> {
         let without_return = |line| <[u8]>::strip_suffix(line, b"\r").unwrap_or(line);
-        let (mut searched, mut is_long) = (0, false);
+        let mut searched = 0;
+        let mut is_long = false;
         loop {
             match memchr(b'\n', &self.buffer[self.start + searched..self.end]) {
                 Some(at) => {
@@ -173,13 +174,16 @@ impl<'a> Input<'a> {
                     if !is_long {
                         return Some(without_return(&self.buffer[line]));
                     }
-                    (searched, is_long) = (0, false);
+                    searched = 0;
+                    is_long = false;
                 }
                 None => {
                     searched = self.end - self.start;
                     if is_long || searched > MOST_LINE_BYTES {
                         self.long_lines += u64::from(!is_long);
-                        (self.start, searched, is_long) = (self.end, 0, true);
+                        self.start = self.end;
+                        searched = 0;
+                        is_long = true;
                     }
                     if !self.fill() {
                         let line = &self.buffer[self.start..self.end];

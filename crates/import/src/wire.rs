@@ -8,41 +8,21 @@ use ramson_profile::{
 };
 use std::sync::Arc;
 
-/// In the order of the wire.
-const GRANULARITIES: [Granularity; 6] = [
-    Granularity::Functions,
-    Granularity::FileFunctions,
-    Granularity::Files,
-    Granularity::Lines,
-    Granularity::Addresses,
-    Granularity::Mappings,
-];
-
-/// A `Profile`. Floats are their bits, as some are no numbers.
+/// A `Profile`.
 #[derive(BorshSerialize, BorshDeserialize)]
 pub struct WireProfile {
     interval_bytes: u64,
     start_unix_ns: u64,
     time_unix_ns: u64,
     command: String,
-    granularity: u8,
+    granularity: Granularity,
     texts: Vec<String>,
-    mappings: Vec<WireMapping>,
+    mappings: Vec<Mapping>,
     locations: Vec<WireLocation>,
     /// Name, system name, file.
     functions: Vec<[u32; 3]>,
     label_sets: Vec<Vec<WireLabel>>,
     samples: Vec<WireSample>,
-}
-
-#[derive(BorshSerialize, BorshDeserialize)]
-struct WireMapping {
-    start: u64,
-    end: u64,
-    file_offset: u64,
-    bias: u64,
-    path: String,
-    build_id: String,
 }
 
 #[derive(BorshSerialize, BorshDeserialize)]
@@ -68,8 +48,7 @@ enum WireValue {
 #[derive(BorshSerialize, BorshDeserialize)]
 struct WireSample {
     locations: Vec<u32>,
-    /// Value and variance.
-    values: [(u64, u64); 4],
+    values: [Estimate; 4],
     label_set: u32,
 }
 
@@ -104,37 +83,29 @@ impl From<Profile> for WireProfile {
         let functions = functions
             .map(|it| [&it.name, &it.system_name, &it.file].map(|text| texts.number(text)))
             .collect();
-        let (mut label_sets, mut known) = (Vec::new(), HashMap::new());
+        let mut label_sets = Vec::new();
+        let mut known = HashMap::new();
         let mut samples = Vec::with_capacity(profile.samples.len());
         for StackSample { locations, values, labels } in profile.samples {
             let label_set = *known.entry(labels).or_insert_with_key(|labels: &Arc<[Label]>| {
                 label_sets.push(labels.iter().map(|label| texts.label(label)).collect());
                 label_sets.len() as u32 - 1
             });
-            let values = values.map(|it| (it.value.to_bits(), it.variance.to_bits()));
             samples.push(WireSample { locations, values, label_set });
         }
-        let granularity = GRANULARITIES.iter().position(|it| *it == profile.granularity);
         Self {
             interval_bytes: profile.interval_bytes,
             start_unix_ns: profile.start_unix_ns,
             time_unix_ns: profile.time_unix_ns,
             command: profile.command,
-            granularity: granularity.unwrap_or(0) as u8,
-            mappings: profile.mappings.into_iter().map(WireMapping::from).collect(),
+            granularity: profile.granularity,
+            mappings: profile.mappings,
             locations: profile.locations.into_iter().map(WireLocation::from).collect(),
             functions,
             label_sets,
             samples,
             texts: texts.list,
         }
-    }
-}
-
-impl From<Mapping> for WireMapping {
-    fn from(mapping: Mapping) -> Self {
-        let Mapping { start, end, file_offset, bias, path, build_id } = mapping;
-        Self { start, end, file_offset, bias, path, build_id }
     }
 }
 
@@ -170,10 +141,6 @@ impl WireProfile {
             .collect::<Option<_>>()?;
         let sample = |sample: WireSample| {
             let WireSample { locations, values, label_set } = sample;
-            let values = values.map(|(value, variance)| Estimate {
-                value: f64::from_bits(value),
-                variance: f64::from_bits(variance),
-            });
             let labels = label_sets.get(label_set as usize)?.clone();
             Some(StackSample { locations, values, labels })
         };
@@ -182,20 +149,13 @@ impl WireProfile {
             start_unix_ns: self.start_unix_ns,
             time_unix_ns: self.time_unix_ns,
             command: self.command,
-            granularity: *GRANULARITIES.get(usize::from(self.granularity))?,
-            mappings: self.mappings.into_iter().map(WireMapping::into_mapping).collect(),
+            granularity: self.granularity,
+            mappings: self.mappings,
             locations: self.locations.into_iter().map(WireLocation::into_location).collect(),
             functions: self.functions.into_iter().map(function).collect::<Option<_>>()?,
             samples: self.samples.into_iter().map(sample).collect::<Option<_>>()?,
         };
         profile.check_indices().ok().map(|()| profile)
-    }
-}
-
-impl WireMapping {
-    fn into_mapping(self) -> Mapping {
-        let Self { start, end, file_offset, bias, path, build_id } = self;
-        Mapping { start, end, file_offset, bias, path, build_id }
     }
 }
 
@@ -268,7 +228,6 @@ mod tests {
         assert!(broken(|_| {}).is_some());
         assert!(broken(|wire| wire.texts.clear()).is_none());
         assert!(broken(|wire| wire.label_sets.clear()).is_none());
-        assert!(broken(|wire| wire.granularity = 6).is_none());
         assert!(broken(|wire| wire.locations.clear()).is_none());
         assert!(broken(|wire| wire.functions.clear()).is_none());
         assert!(broken(|wire| wire.mappings.clear()).is_none());

@@ -214,10 +214,10 @@ impl Process {
         if !seccomp::may_be_read() {
             return Err(Problem::Seccomp(Seccomp::Unreadable("only root can read it".into())));
         }
-        match threads::is_begun_again_by_number(self.pid, tid) {
-            true => Err(Problem::Seccomp(Seccomp::Refused("restart_syscall"))),
-            false => Ok(true),
+        if threads::is_begun_again_by_number(self.pid, tid) {
+            return Err(Problem::Seccomp(Seccomp::Refused("restart_syscall")));
         }
+        Ok(true)
     }
 
     /// Whether the thread is where it can be borrowed.

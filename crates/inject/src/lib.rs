@@ -174,7 +174,9 @@ pub fn call(
 ) -> Result<Called, Problem> {
     let pid = process.pid;
     let begin = Instant::now();
-    let (mut why, mut pause, mut look) = (None, FIRST_PAUSE, 0);
+    let mut why = None;
+    let mut pause = FIRST_PAUSE;
+    let mut look = 0;
     let mut stuck = Vec::new();
     loop {
         let elapsed = begin.elapsed();

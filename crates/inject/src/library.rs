@@ -55,9 +55,11 @@ impl<'a, Bytes: ReadRef<'a>> Library<'a, Bytes> {
     pub fn variable(&self, name: &str) -> Option<(u64, &'a [u8])> {
         let mut symbols = self.elf.dynamic_symbols();
         let symbol = symbols.find(|symbol| symbol.is_definition() && symbol.name() == Ok(name))?;
-        let (address, bytes) = (symbol.address(), symbol.size());
-        let data =
-            self.elf.segments().find_map(|segment| segment.data_range(address, bytes).ok()?);
+        let address = symbol.address();
+        let data = self
+            .elf
+            .segments()
+            .find_map(|segment| segment.data_range(address, symbol.size()).ok()?);
         Some((self.bias.wrapping_add(address), data.unwrap_or_default()))
     }
 
@@ -79,9 +81,9 @@ impl<'a, Bytes: ReadRef<'a>> Library<'a, Bytes> {
         const MARGIN_BYTES: u64 = 32 << 10;
         let names =
             ["malloc", "free", "calloc", "realloc", "memalign", "malloc_trim", "malloc_info"];
-        let found: Option<Vec<u64>> = names.iter().map(|name| self.function(name)).collect();
-        let found = found?;
-        let (first, last) = (found.iter().min()?, found.iter().max()?);
+        let found = names.iter().map(|name| self.function(name)).collect::<Option<Vec<u64>>>()?;
+        let first = found.iter().min()?;
+        let last = found.iter().max()?;
         Some(first.saturating_sub(MARGIN_BYTES)..last.saturating_add(MARGIN_BYTES))
     }
 

@@ -91,7 +91,8 @@ impl Maps {
 
     /// A process may have very many: of each line no more is looked at than its addresses.
     fn parse(mut maps: impl BufRead, pointer: u64, instruction: u64) -> Self {
-        let (mut found, mut last) = (Self::default(), Vec::new());
+        let mut found = Self::default();
+        let mut last = Vec::new();
         let mut line = Vec::new();
         while maps.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
             let text = line.strip_suffix(b"\n").unwrap_or(&line);
@@ -151,9 +152,10 @@ impl Maps {
             |below: &Mapping| below.range.end == range.start && below.permissions == "---p";
         let is_guarded = !range.start.is_multiple_of(HEAP_ALIGNMENT)
             && self.below.as_ref().is_some_and(is_guard);
-        let (low, end) = match is_guarded {
-            true => (range.start, range.end),
-            false => recorded(descriptor, pointer, thread_pointer)?,
+        let (low, end) = if is_guarded {
+            (range.start, range.end)
+        } else {
+            recorded(descriptor, pointer, thread_pointer)?
         };
         let is_threads = range.start <= low
             && end <= range.end
@@ -221,7 +223,9 @@ mod tests {
             }
             descriptor
         };
-        let (start, length, guard) = (0x7f00_0080_0000, 0x80_0000, 0x1000);
+        let start = 0x7f00_0080_0000;
+        let length = 0x80_0000;
+        let guard = 0x1000;
         let thread = start + length - 0x940;
         let end = |record, pointer, thread| {
             maps(MAPS, pointer, 0).find_stack_end(pointer, thread, &descriptor(record))
@@ -274,7 +278,8 @@ mod tests {
     #[test]
     fn kernel_query_agrees_with_text() {
         let on_stack = 0;
-        let (pointer, instruction) = (&raw const on_stack as u64, Maps::of as *const () as u64);
+        let pointer = &raw const on_stack as u64;
+        let instruction = Maps::of as *const () as u64;
         // A stack of a test's may be one mapping with what lies beside it, which other tests change meanwhile.
         let is_equal = || {
             let maps = || File::open("/proc/self/maps").unwrap();

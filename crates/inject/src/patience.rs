@@ -17,7 +17,9 @@ pub fn is_patient(pid: i32, descriptor: i32) -> bool {
             copy => OwnedFd::from_raw_fd(copy),
         }
     };
-    let (copy, mut least, mut bytes) = (copy.as_raw_fd(), 0i32, size_of::<i32>() as u32);
+    let copy = copy.as_raw_fd();
+    let mut least = 0i32;
+    let mut bytes = size_of::<i32>() as u32;
     // SAFETY: the kernel writes at most `bytes` bytes, of a number, and one `termios`, for which all zero is valid.
     unsafe {
         let at = (&raw mut least).cast();
@@ -34,7 +36,8 @@ pub fn is_patient(pid: i32, descriptor: i32) -> bool {
 /// From now on a reader of a socket waits for so many bytes.
 #[cfg(test)]
 pub fn keep_waiting_for(socket: i32, bytes: i32) {
-    let (at, length) = ((&raw const bytes).cast(), size_of::<i32>() as u32);
+    let at = (&raw const bytes).cast();
+    let length = size_of::<i32>() as u32;
     // SAFETY: the kernel reads one number through a pointer that is valid for the call.
     let done = unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, at, length) };
     assert_eq!(done, 0);

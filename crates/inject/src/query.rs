@@ -28,7 +28,8 @@ pub fn mapping_at(maps: &File, address: u64) -> Result<Option<Told>> {
     let mut query: procmap_query = unsafe { std::mem::zeroed() };
     query.size = size_of::<procmap_query>() as u64;
     query.query_addr = address;
-    (query.vma_name_addr, query.vma_name_size) = (name.as_mut_ptr() as u64, name.len() as u32);
+    query.vma_name_addr = name.as_mut_ptr() as u64;
+    query.vma_name_size = name.len() as u32;
     // SAFETY: the kernel reads and writes one `procmap_query`, and writes at most `vma_name_size` bytes of `name`; both outlive the call.
     let result = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query) };
     if result != 0 {

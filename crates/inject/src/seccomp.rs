@@ -184,7 +184,8 @@ fn allows(filter: &[sock_filter], of: &SystemCall) -> bool {
 
 /// `None` if the instruction is not one that filters have.
 fn step(instruction: sock_filter, mut way: Way, of: &SystemCall) -> Option<Next> {
-    let (code, k) = (u32::from(instruction.code), instruction.k);
+    let code = u32::from(instruction.code);
+    let k = instruction.k;
     let operand = if code & libc::BPF_X == 0 { Some(k) } else { way.x };
     way.at += 1;
     match code & 7 {

@@ -138,7 +138,8 @@ pub fn rank(number: i64, arguments: &[u64]) -> Option<u32> {
         libc::SYS_recvmsg => argument(2)? & MSG_WAITALL != 0,
         // It would return the messages that it has got so far.
         libc::SYS_recvmmsg => {
-            let (count, flags) = (argument(2)? as u32, argument(3)?);
+            let count = argument(2)? as u32;
+            let flags = argument(3)?;
             flags & MSG_WAITALL != 0 || count > 1 && flags & MSG_WAITFORONE == 0
         }
         // It would return before all completions are there, and submit again what it has submitted.
@@ -201,9 +202,10 @@ pub fn may_come_later(number: i64, are_locks_seen: bool) -> bool {
     // The kernel keeps what restart_syscall is to wait for again, and our call might wait, too.
     let is_known = number != libc::SYS_restart_syscall;
     let waits = is_known && WAITING.iter().any(|(known, _)| *known == number);
-    match are_locks_seen {
-        true => waits || OTHERS.contains(&number),
-        false => waits && number != libc::SYS_futex,
+    if are_locks_seen {
+        waits || OTHERS.contains(&number)
+    } else {
+        waits && number != libc::SYS_futex
     }
 }
 
@@ -286,7 +288,8 @@ mod tests {
             assert_eq!(near.read(&mut [0; 12]).unwrap(), 12);
             let _ = near.read(&mut [0; 12]);
         });
-        let (own, tid): (u32, i32) = (std::process::id(), tid.recv().unwrap());
+        let own = std::process::id();
+        let tid: i32 = tid.recv().unwrap();
         let waits =
             || while parse(&text(format!("/proc/{own}/task/{tid}/syscall")).unwrap()).is_none() {};
         waits();

@@ -138,7 +138,8 @@ impl Traced {
 
     /// Waits for the next stop; `None` if there is none until `deadline`.
     pub fn wait(&mut self, deadline: Instant) -> Result<Option<Stop>> {
-        let (begin, mut pause) = (Instant::now(), Duration::from_micros(20));
+        let begin = Instant::now();
+        let mut pause = Duration::from_micros(20);
         // How the first thread ended is its parent's to know; its stops need not be taken away.
         let keep = if self.is_leader { libc::WNOWAIT } else { 0 };
         loop {
@@ -241,8 +242,8 @@ fn meaning(kind: i32, status: i32) -> (State, Stop) {
     if matches!(kind, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED) {
         return (State::Gone, Stop::Gone);
     }
-    let (signal, event) = (status & 0x7f, status >> 8);
-    match event {
+    let signal = status & 0x7f;
+    match status >> 8 {
         0 if status == libc::SIGTRAP | AT_CALL => (State::Stopped(0), Stop::Call),
         PTRACE_EVENT_STOP => (State::Stopped(0), Stop::Event(signal)),
         libc::PTRACE_EVENT_EXEC => (State::Stopped(0), Stop::Exec),
@@ -304,7 +305,8 @@ impl Deferred {
     pub fn begin() -> Self {
         // SAFETY: all zero is a valid value of a set of signals; each call writes to one through a pointer that is valid for it.
         unsafe {
-            let (mut signals, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+            let mut signals = std::mem::zeroed();
+            let mut before = std::mem::zeroed();
             libc::sigemptyset(&raw mut signals);
             for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
                 libc::sigaddset(&raw mut signals, signal);

@@ -21,21 +21,20 @@ pub fn wait_for_stop(traced: &mut Traced) -> Result<Option<&'static str>> {
         match traced.wait(deadline)? {
             Some(Stop::Event(libc::SIGTRAP)) => return Ok(None),
             Some(Stop::Event(_)) => return Ok(Some("the process is stopped")),
-            // Any stop takes the place of the one that was asked for. Its system call may say EINTR because of that, which it has to be kept
-            // from, so it is asked again.
-            Some(Stop::Call) => {
-                traced.interrupt()?;
-                traced.go_on(0)?;
-            }
-            Some(Stop::Signal(signal)) => {
-                traced.interrupt()?;
-                traced.go_on(signal)?;
-            }
+            Some(Stop::Call) => ask_again(traced, 0)?,
+            Some(Stop::Signal(signal)) => ask_again(traced, signal)?,
             Some(Stop::Exec) => return Ok(Some("it has started another program")),
             Some(Stop::Gone) => return Ok(Some("it ended")),
             None => return Ok(Some(DOES_NOT_STOP)),
         }
     }
+}
+
+/// Asks for the stop again, because any stop takes the place of the one that was asked for. The thread's system call may say EINTR because of
+/// that stop, which the thread has to be kept from.
+fn ask_again(traced: &mut Traced, signal: i32) -> Result<()> {
+    traced.interrupt()?;
+    traced.go_on(signal)
 }
 
 /// Has a thread that runs stop, however long that takes, so that it can be let go as if it had not been stopped: one that does not stop soon may be
@@ -49,14 +48,8 @@ pub fn stop_for_good(traced: &mut Traced, ends_soon: bool) -> Result<()> {
                 let registers = traced.registers()?;
                 traced.set_registers(&Resumption::of(&registers, true).helped)?;
             }
-            Some(Stop::Signal(signal)) => {
-                traced.interrupt()?;
-                traced.go_on(signal)?;
-            }
-            Some(Stop::Call) => {
-                traced.interrupt()?;
-                traced.go_on(0)?;
-            }
+            Some(Stop::Signal(signal)) => ask_again(traced, signal)?,
+            Some(Stop::Call) => ask_again(traced, 0)?,
             None if ends_soon && cannot_stop(traced.tid()) => return Ok(()),
             Some(Stop::Event(_) | Stop::Exec | Stop::Gone) | None => {}
         }
@@ -71,7 +64,8 @@ pub fn wait_for_return(
     start: u64,
     deadline: Instant,
 ) -> Result<Option<i32>> {
-    let (mut owed, mut passed_on) = (0, 0);
+    let mut owed = 0;
+    let mut passed_on = 0;
     loop {
         traced.go_on(passed_on)?;
         passed_on = match traced.wait(deadline)? {

@@ -26,14 +26,7 @@ impl StackHistory {
         let last = counts.iter().rposition(|&count| count > BURST_TIMES * usual)?;
         let first_ns = self.first_ns + part_ns * (last as u64 + 1);
         let since = self.live.iter().filter(|block| block.time_ns >= first_ns);
-        let since = Self {
-            start_ns: self.start_ns,
-            first_ns,
-            now_ns: self.now_ns,
-            lifetimes: self.lifetimes,
-            live: since.copied().collect(),
-            measured: self.measured,
-        };
+        let since = Self { first_ns, live: since.copied().collect(), ..*self };
         (usual > 0 && since.live.len() >= LEAST_SAMPLES).then_some(since)
     }
 }

@@ -127,7 +127,8 @@ mod tests {
         fn history(&self, random: &mut Random) -> Option<StackHistory> {
             let inverse_probability = self.inverse_probability();
             let between_blocks_ns = NS_PER_HOUR * self.size_bytes as f64 / self.bytes_per_hour;
-            let (mut blocks, mut live) = (0.0, Vec::new());
+            let mut blocks = 0.0;
+            let mut live = Vec::new();
             loop {
                 // Blocks from one that is sampled to the next: a geometric distribution.
                 let missed = match inverse_probability {

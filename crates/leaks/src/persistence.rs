@@ -85,7 +85,8 @@ impl Persistence {
             let below = |limit_ns| ages.partition_point(|&age_ns| age_ns < limit_ns);
             (below(to_ns) - below(from_ns)) as u64
         };
-        let (kept, young) = (count(settled_ns, horizon_ns + 1), count(0, settled_ns));
+        let kept = count(settled_ns, horizon_ns + 1);
+        let young = count(0, settled_ns);
         let span_ns = (horizon_ns - settled_ns).max(1);
         let expected_young = kept as f64 * settled_ns as f64 / span_ns as f64;
         // The youngest third of the time of the kept ones; a leak may have been slower before. If old blocks were freed, a third without
@@ -111,13 +112,13 @@ impl Persistence {
 
     /// Whether what grew old is kept as by a leak: Wald's test of a leak against a cache that has just filled.
     pub fn is_kept(&self) -> bool {
-        let [of_kept, of_freed] = self.weights();
-        self.kept as f64 * of_kept + self.freed as f64 * of_freed >= -FALSE_ALARMS.ln()
+        self.evidence() >= -FALSE_ALARMS.ln()
     }
 
-    /// Returns the amounts that a kept and a freed sample add to the logarithm of the likelihood ratio of leak and cache.
-    fn weights(&self) -> [f64; 2] {
-        weights(self.settled_ns, self.horizon_ns)
+    /// Returns the logarithm of the likelihood ratio of leak and cache.
+    fn evidence(&self) -> f64 {
+        let [of_kept, of_freed] = weights(self.settled_ns, self.horizon_ns);
+        self.kept as f64 * of_kept + self.freed as f64 * of_freed
     }
 
     /// Samples that have to reach the settled age, with none of them freed.
@@ -127,8 +128,7 @@ impl Persistence {
 
     /// How much longer until a leak would show, if kept and freed samples keep coming as they did; `None` if it would not.
     pub fn missing_ns(&self) -> Option<u64> {
-        let [of_kept, of_freed] = self.weights();
-        let evidence = self.kept as f64 * of_kept + self.freed as f64 * of_freed;
+        let evidence = self.evidence();
         let times = -FALSE_ALARMS.ln() / evidence;
         (evidence > 0.0).then(|| (self.horizon_ns as f64 * (times - 1.0).max(0.0)) as u64)
     }
@@ -149,6 +149,7 @@ impl Persistence {
     }
 }
 
+/// Returns the amounts that a kept and a freed sample add to the logarithm of the likelihood ratio of leak and cache.
 fn weights(settled_ns: u64, horizon_ns: u64) -> [f64; 2] {
     let by_a_cache = share_freed_by_a_cache(settled_ns, horizon_ns);
     let of_kept = (1.0 - FREED_BY_A_LEAK) / (1.0 - by_a_cache);

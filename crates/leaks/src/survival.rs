@@ -38,7 +38,9 @@ impl Survival {
         let freed = &history.lifetimes;
         let last = (0..LIFETIME_BUCKETS).rfind(|&bucket| living[bucket] + freed[bucket] > 0)?;
         let total: u64 = living.iter().chain(freed).sum();
-        let (mut reached, mut share, mut greenwood) = (total, 1.0, 0.0);
+        let mut reached = total;
+        let mut share = 1.0;
+        let mut greenwood = 0.0;
         let mut points = Vec::with_capacity(last + 1);
         for bucket in 0..=last {
             let deaths = freed[bucket] as f64;

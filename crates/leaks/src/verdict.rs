@@ -72,15 +72,10 @@ pub struct Finding {
     pub judged_in_ns: Option<u64>,
 }
 
-/// A verdict, and the reason for it.
-struct Conclusion {
+/// Evidence from a history, and the verdict with the reason for it.
+struct Evidence {
     verdict: Verdict,
     reason: String,
-}
-
-/// Evidence from a history, and the conclusion.
-struct Evidence {
-    conclusion: Conclusion,
     persistence: Option<Persistence>,
     growth: Option<Growth>,
     growing_for_ns: Option<u64>,
@@ -113,15 +108,15 @@ impl fmt::Display for Verdict {
 /// Judges one stack, or several that were joined. Memory allocated in one go does not deny a leak that goes on next to it.
 pub fn judge(history: &StackHistory, settings: &Settings) -> Finding {
     let mut shown = Evidence::of(history, settings);
-    if shown.conclusion.is_denial() {
+    if !matches!(shown.verdict, Verdict::Growing | Verdict::NotEnoughData) {
         let later = history.since_last_burst();
         let later = later.and_then(|since| Evidence::since(history, &since, settings));
         shown = later.unwrap_or(shown);
     }
-    let Evidence { conclusion, persistence, growth, growing_for_ns, judged_in_ns } = shown;
+    let Evidence { verdict, reason, persistence, growth, growing_for_ns, judged_in_ns } = shown;
     Finding {
-        verdict: conclusion.verdict,
-        reason: conclusion.reason,
+        verdict,
+        reason,
         inuse_space: history.inuse(SampleUnit::Bytes),
         inuse_objects: history.inuse(SampleUnit::Objects),
         samples: history.live.len() as u64,
@@ -138,11 +133,11 @@ impl Evidence {
     fn of(history: &StackHistory, settings: &Settings) -> Self {
         let persistence = Persistence::of(history, settings.min_age_ns);
         let growth = persistence.and_then(|seen| Growth::of(history, &seen, settings.stacks));
-        let conclusion = match &persistence {
+        let (verdict, reason) = match &persistence {
             None => too_young(history, settings),
             Some(seen) => conclusion(history, seen, growth.as_ref(), settings),
         };
-        let judged_in_ns = match (conclusion.verdict, &persistence) {
+        let judged_in_ns = match (verdict, &persistence) {
             (Verdict::NotEnoughData, Some(seen)) => seen.missing_ns(),
             (Verdict::NotEnoughData, None) => {
                 Some(settings.min_age_ns.saturating_sub(history.observed_ns()))
@@ -150,36 +145,29 @@ impl Evidence {
             _ => None,
         };
         let growing_for_ns = persistence
-            .filter(|_| conclusion.verdict == Verdict::Growing)
+            .filter(|_| verdict == Verdict::Growing)
             .and_then(|seen| history.oldest_ns(seen.horizon_ns));
-        Self { conclusion, persistence, growth, growing_for_ns, judged_in_ns }
+        Self { verdict, reason, persistence, growth, growing_for_ns, judged_in_ns }
     }
 
     /// Returns the evidence since a burst, if that is a leak or may become one.
     fn since(all: &StackHistory, since: &StackHistory, settings: &Settings) -> Option<Self> {
         let mut evidence = Self::of(since, settings);
-        let Conclusion { verdict, reason } = &mut evidence.conclusion;
-        let goes_on = evidence.persistence.is_none_or(|seen| seen.may_show_growth());
         let burst = all.inuse(SampleUnit::Bytes).value - since.inuse(SampleUnit::Bytes).value;
-        let (first, rest) = reason.split_at_checked(1)?;
-        *reason = format!(
+        let (first, rest) = evidence.reason.split_at_checked(1)?;
+        evidence.reason = format!(
             "Apart from {} allocated in one go: {}{rest}",
             format_bytes(burst),
             first.to_lowercase()
         );
-        let is_one = match verdict {
+        let is_one = match evidence.verdict {
             Verdict::Growing => true,
-            Verdict::NotEnoughData => goes_on,
+            Verdict::NotEnoughData => {
+                evidence.persistence.is_none_or(|seen| seen.may_show_growth())
+            }
             _ => false,
         };
         is_one.then_some(evidence)
-    }
-}
-
-impl Conclusion {
-    /// Says that it is no leak.
-    fn is_denial(&self) -> bool {
-        !matches!(self.verdict, Verdict::Growing | Verdict::NotEnoughData)
     }
 }
 
@@ -192,14 +180,13 @@ impl Finding {
     }
 }
 
-fn too_young(history: &StackHistory, settings: &Settings) -> Conclusion {
-    let (seen, least) = (history.observed_ns(), settings.min_age_ns);
+fn too_young(history: &StackHistory, settings: &Settings) -> (Verdict, String) {
     let reason = format!(
         "First seen {} ago; nothing is judged before {} (--min-age).",
-        format_duration(seen),
-        format_duration(least)
+        format_duration(history.observed_ns()),
+        format_duration(settings.min_age_ns)
     );
-    Conclusion { verdict: Verdict::NotEnoughData, reason }
+    (Verdict::NotEnoughData, reason)
 }
 
 fn conclusion(
@@ -207,19 +194,18 @@ fn conclusion(
     seen: &Persistence,
     growth: Option<&Growth>,
     settings: &Settings,
-) -> Conclusion {
-    let of = |verdict, reason| Conclusion { verdict, reason };
+) -> (Verdict, String) {
     if seen.shows_growth() {
         return match growth.filter(|growth| is_contradiction(growth, history, seen, settings)) {
-            Some(growth) => of(
+            Some(growth) => (
                 Verdict::Plateau,
                 format!("Did not grow in the last {}.", format_duration(growth.window_ns)),
             ),
-            None => of(Verdict::Growing, growing(history, seen)),
+            None => (Verdict::Growing, growing(history, seen)),
         };
     }
     if let Some(reason) = built_once(history, settings) {
-        return of(Verdict::StartUp, reason);
+        return (Verdict::StartUp, reason);
     }
     let turned_over_ns = history
         .mean_lifetime_of_freed_ns()
@@ -227,22 +213,22 @@ fn conclusion(
     let is_left_young = history.ages().is_none_or(|ages| ages.p50_ns < settings.min_age_ns);
     match turned_over_ns.map(|mean_ns| (mean_ns, format_duration(mean_ns))) {
         Some((mean_ns, mean)) if mean_ns >= settings.min_age_ns => {
-            of(Verdict::Plateau, format!("Freed or replaced after {mean} on average."))
+            (Verdict::Plateau, format!("Freed or replaced after {mean} on average."))
         }
         Some((_, mean)) if is_left_young => {
-            of(Verdict::Churn, format!("Short-lived: freed after {mean} on average."))
+            (Verdict::Churn, format!("Short-lived: freed after {mean} on average."))
         }
-        _ if seen.is_scarce() => of(Verdict::NotEnoughData, scarce(seen)),
-        Some((_, mean)) => of(
+        _ if seen.is_scarce() => (Verdict::NotEnoughData, scarce(seen)),
+        Some((_, mean)) => (
             Verdict::Plateau,
             format!(
                 "Most is freed after {mean} on average; the rest is older and does not keep growing."
             ),
         ),
         None if !seen.is_steady => {
-            of(Verdict::Plateau, "It grew, and has slowed down or stopped.".into())
+            (Verdict::Plateau, "It grew, and has slowed down or stopped.".into())
         }
-        None => of(
+        None => (
             Verdict::Plateau,
             format!(
                 "Of {} sampled blocks older than {}, {} were freed.",
@@ -256,7 +242,8 @@ fn conclusion(
 
 /// As much as they say all the same.
 fn scarce(seen: &Persistence) -> String {
-    let (reached, settled) = (seen.kept + seen.freed, format_duration(seen.settled_ns));
+    let reached = seen.kept + seen.freed;
+    let settled = format_duration(seen.settled_ns);
     let (samples, are) = if reached == 1 { ("sample", "is") } else { ("samples", "are") };
     match (reached, seen.freed) {
         (0, _) => format!("None of its samples is older than {settled}."),

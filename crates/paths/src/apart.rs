@@ -255,8 +255,7 @@ fn mounts(process: &str, most_bytes: u64) -> Vec<Mount> {
     }
     let mount = |line: &str| {
         let mut words = line.split(' ');
-        let (number, device) = (words.next()?.parse().ok()?, words.nth(1)?.to_owned());
-        Some(Mount { number, device })
+        Some(Mount { number: words.next()?.parse().ok()?, device: words.nth(1)?.to_owned() })
     };
     String::from_utf8_lossy(&text).lines().filter_map(mount).collect()
 }
@@ -282,7 +281,8 @@ mod tests {
         let seen = RegularFile::given(file.reopen().unwrap()).unwrap().facts;
         let write = |seen: Facts| {
             // A range that is no mapping: its file is found by its name.
-            let (path, own) = (file.path().to_str().unwrap(), std::process::id());
+            let path = file.path().to_str().unwrap();
+            let own = std::process::id();
             let mapped = Mapped {
                 start: 0x1000,
                 end: 0x2000,

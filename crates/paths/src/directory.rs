@@ -42,8 +42,8 @@ pub struct Entry {
 impl Directory {
     /// The directory at `path`, which by its name is this user's; not a link to one. Only its owner's files count.
     pub fn open(path: &Path, user: u32) -> Result<Self, Refusal> {
-        let (parent, name) = (path.parent(), path.file_name());
-        let (Some(parent), Some(name)) = (parent, name) else { return Err(Refusal::Missing) };
+        let parent = path.parent().ok_or(Refusal::Missing)?;
+        let name = path.file_name().ok_or(Refusal::Missing)?;
         let enters_mounts = is_trusted(user);
         let parent = openat(CWD, parent, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let descriptor = open_directory(&parent, name.as_ref(), OFlags::NOFOLLOW, enters_mounts)?;
@@ -83,7 +83,8 @@ impl Directory {
 
     /// The same without making it.
     pub fn directory(&self, name: &OsStr) -> Result<Self, Refusal> {
-        let (name, mounts) = (plain(name)?, self.enters_mounts);
+        let name = plain(name)?;
+        let mounts = self.enters_mounts;
         let descriptor = open_directory(&self.descriptor, name.as_ref(), OFlags::NOFOLLOW, mounts)?;
         Self::of(descriptor, self.path.join(name), false, mounts)
     }
@@ -143,14 +144,13 @@ impl Directory {
 
     /// Opens the regular file of this name, if it counts.
     pub fn open_file(&self, name: &OsStr) -> Result<RegularFile, Refusal> {
-        let opened = match self.is_own() {
-            true => self.open_own(plain(name)?)?,
-            false => open_regular(self.path_only(name)?)?,
+        let opened = if self.is_own() {
+            self.open_own(plain(name)?)?
+        } else {
+            open_regular(self.path_only(name)?)?
         };
-        match self.counts(opened.facts) {
-            true => Ok(opened),
-            false => Err(Refusal::OtherOwner(opened.facts.owner)),
-        }
+        let owner = opened.facts.owner;
+        if self.counts(opened.facts) { Ok(opened) } else { Err(Refusal::OtherOwner(owner)) }
     }
 
     /// Makes a file that was not there, for its owner only, to be written.
@@ -191,7 +191,8 @@ impl Directory {
         let path_only = self.path_only(name)?;
         let seen = look_at(&path_only)?;
         let opened = openat(&self.descriptor, name, flags | OFlags::CLOEXEC, Mode::empty())?;
-        let (stat, file) = (fstat(&opened)?, File::from(opened));
+        let stat = fstat(&opened)?;
+        let file = File::from(opened);
         let is_it = (stat.st_dev, stat.st_ino) == (seen.device, seen.inode);
         let opened = RegularFile { facts: seen, path: descriptor_path(&file), file };
         if is_it { Ok(opened) } else { Err(Refusal::OtherFile) }
@@ -202,10 +203,10 @@ impl Directory {
     }
 
     fn stat(&self, name: &OsStr) -> Result<Stat, Refusal> {
-        match self.enters_mounts {
-            true => Ok(statat(&self.descriptor, plain(name)?, AtFlags::SYMLINK_NOFOLLOW)?),
-            false => Ok(fstat(self.path_only(name)?)?),
+        if !self.enters_mounts {
+            return Ok(fstat(self.path_only(name)?)?);
         }
+        Ok(statat(&self.descriptor, plain(name)?, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
     fn path_only(&self, name: &OsStr) -> Result<OwnedFd, Refusal> {

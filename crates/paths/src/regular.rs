@@ -4,19 +4,16 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use pathrs::HandleRef;
 use pathrs::error::{Error, ErrorKind};
 use pathrs::flags::OpenFlags;
-use ramson_apart::{Failure, for_owner};
+use ramson_apart::{Failure, for_owner, is_trusted, read_error, write_error};
 use rustix::fs::{
-    AtFlags, FileType, MemfdFlags, Stat, StatxFlags, fstat, fstatfs, memfd_create, readlink, statx,
+    AtFlags, FileType, MemfdFlags, Stat, StatxFlags, fstat, fstatfs, memfd_create, statx,
 };
-use rustix::process::getuid;
-use std::ffi::OsString;
 use std::fmt;
-use std::fs::{File, read_to_string};
-use std::io::{self, Read, Write};
+use std::fs::{File, read_link, read_to_string};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, fchown};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// linux/magic.h.
 pub(crate) const OVERLAY: u64 = 0x794c_7630;
@@ -98,7 +95,8 @@ pub fn readable(file: File, facts: &Facts, most_bytes: u64) -> io::Result<File> 
     let is_sealed = FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::Socket;
     let Some(by) = for_owner(facts.owner).filter(|_| is_sealed) else { return Ok(file) };
     let copy = File::from(memfd_create("ramson-copy", MemfdFlags::CLOEXEC)?);
-    let (mut length, mut left) = (0, most_bytes);
+    let mut length = 0;
+    let mut left = most_bytes;
     loop {
         let bytes = by.read(&file)?;
         if bytes.is_empty() {
@@ -139,7 +137,7 @@ impl Facts {
 
     /// Whether it belongs to root or to the user who runs this.
     pub fn is_trusted(&self) -> bool {
-        self.owner == 0 || self.owner == getuid().as_raw()
+        is_trusted(self.owner)
     }
 
     /// Whether every user may read it.
@@ -166,27 +164,9 @@ pub enum Refusal {
     /// It belongs to this user, and the directory to another.
     OtherOwner(u32),
     /// The process that opens it for this one gave no answer, and so tells nothing.
-    Apart(#[borsh(serialize_with = "write_nothing", deserialize_with = "read_no_answer")] Failure),
+    Apart(Failure),
     /// The kernel refused.
     Io(#[borsh(serialize_with = "write_error", deserialize_with = "read_error")] io::Error),
-}
-
-fn write_nothing(_: &Failure, _: &mut impl Write) -> io::Result<()> {
-    Ok(())
-}
-
-fn read_no_answer(_: &mut impl Read) -> io::Result<Failure> {
-    Ok(Failure::BadAnswer)
-}
-
-/// The kernel's number, or what there is instead.
-fn write_error(error: &io::Error, out: &mut impl Write) -> io::Result<()> {
-    (error.raw_os_error(), error.to_string()).serialize(out)
-}
-
-fn read_error(input: &mut impl Read) -> io::Result<io::Error> {
-    let (number, text): (Option<i32>, String) = BorshDeserialize::deserialize_reader(input)?;
-    Ok(number.map_or_else(|| io::Error::other(text), io::Error::from_raw_os_error))
 }
 
 /// Kind of a file that is not a regular one.
@@ -298,15 +278,15 @@ pub(crate) fn look_at(path_only: impl AsFd) -> Result<Facts, Refusal> {
         return Err(Refusal::NotRegular(kind));
     }
     let file_system = file_system_of(&path_only)?;
-    match PSEUDO_FILE_SYSTEMS.contains(&file_system) {
-        true => Err(Refusal::Pseudo),
-        false => Ok(Facts {
-            file_system,
-            created_ns: created_ns(&path_only),
-            mount: if file_system == OVERLAY { mount_of(&path_only).unwrap_or(0) } else { 0 },
-            ..Facts::of(&stat)
-        }),
+    if PSEUDO_FILE_SYSTEMS.contains(&file_system) {
+        return Err(Refusal::Pseudo);
     }
+    Ok(Facts {
+        file_system,
+        created_ns: created_ns(&path_only),
+        mount: if file_system == OVERLAY { mount_of(&path_only).unwrap_or(0) } else { 0 },
+        ..Facts::of(&stat)
+    })
 }
 
 /// As it is numbered in mountinfo.
@@ -322,13 +302,8 @@ fn created_ns(file: impl AsFd) -> i128 {
 
 /// Returns the kernel's path of the file that one of our descriptors refers to.
 pub(crate) fn descriptor_path(descriptor: impl AsFd) -> Option<PathBuf> {
-    link_target(format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd()).as_ref())
-}
-
-/// To read a link of /proc's asks no file system.
-pub(crate) fn link_target(link: &Path) -> Option<PathBuf> {
-    let target = readlink(link, Vec::new()).ok()?.into_bytes();
-    Some(OsString::from_vec(target).into())
+    // To read a link of /proc's asks no file system.
+    read_link(format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd())).ok()
 }
 
 /// Whether its file system stores no bytes.

@@ -2,14 +2,13 @@
 
 use crate::apart::{self, Base, What};
 use crate::directory::open_at;
-use crate::regular::{
-    Facts, Refusal, RegularFile, descriptor_path, link_target, look_at, open_regular,
-};
+use crate::regular::{Facts, Refusal, RegularFile, descriptor_path, look_at, open_regular};
 use borsh::{BorshDeserialize, BorshSerialize};
 use pathrs::flags::ResolverFlags;
 use ramson_apart::{Apart, for_owner, for_process};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, fstat, makedev, openat, statx};
 use std::ffi::OsStr;
+use std::fs::read_link;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -75,8 +74,7 @@ impl Root {
     }
 
     pub(crate) fn told_here(path: &Path) -> Result<Self, Refusal> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let own = pathrs::Root::from_fd(openat(CWD, "/", flags, Mode::empty())?);
+        let own = pathrs::Root::open("/")?;
         let found = resolved(&own, path, Links::Refused)?;
         let mode = fstat(&found)?.st_mode;
         match FileType::from_raw_mode(mode) {
@@ -105,7 +103,7 @@ impl Root {
     pub fn path(&self) -> Option<PathBuf> {
         match &self.0 {
             Place::Here(root) => descriptor_path(root),
-            Place::Apart(Base::Process(pid), _) => link_target(&link_of(*pid)),
+            Place::Apart(Base::Process(pid), _) => read_link(link_of(*pid)).ok(),
             Place::Apart(Base::Own, _) => Some("/".into()),
             Place::Apart(Base::Told(path), _) => Some(OsStr::from_bytes(path).into()),
         }
@@ -128,8 +126,8 @@ impl Root {
                 return apart::open(by, base, What::OpenItself(apart::bytes(path)));
             }
         };
-        let (parent, name) = (path.parent(), path.file_name());
-        let (Some(parent), Some(name)) = (parent, name) else { return Err(Refusal::Missing) };
+        let parent = path.parent().ok_or(Refusal::Missing)?;
+        let name = path.file_name().ok_or(Refusal::Missing)?;
         let folder = resolved(root, parent, Links::WithinRoot)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         open_regular(open_at(&folder, name.as_ref(), flags, false)?)

@@ -244,7 +244,8 @@ fn recorded_root_differs_from_replacement() {
 #[test]
 fn mounts_of_other_users_are_refused() {
     const ANOTHER: u32 = 1501;
-    let (above, inner) = (Path::new("/sys/fs"), OsStr::new("cgroup"));
+    let above = Path::new("/sys/fs");
+    let inner = OsStr::new("cgroup");
     for (user, is_entered) in [(0, true), (ANOTHER, false)] {
         let itself = Directory::open(&above.join(inner), user);
         assert_ne!(matches!(itself, Err(Refusal::Mount)), is_entered, "{itself:?}");

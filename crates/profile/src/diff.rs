@@ -65,7 +65,8 @@ impl Diff {
     /// program do no harm. Labels are not compared.
     pub fn change(self) -> Profile {
         let Diff { mut old, new, .. } = self;
-        let (start_unix_ns, time_unix_ns) = (old.time_unix_ns, new.time_unix_ns);
+        let start_unix_ns = old.time_unix_ns;
+        let time_unix_ns = new.time_unix_ns;
         for sample in &mut old.samples {
             sample.values = sample.values.map(|value| -value);
         }
@@ -81,9 +82,7 @@ impl Diff {
         let [old_total, new_total, shared_total] = sides.map(|profile| profile.total(sample_type));
         let TopTable { total: change, rows, .. } = top(&self.change(), sample_type, sort);
         let flat = |side: &HashMap<FrameName, Estimate>, name: &FrameName| {
-            let of =
-                |flats: &HashMap<FrameName, Estimate>| flats.get(name).copied().unwrap_or_default();
-            of(side) + of(&shared)
+            [side, &shared].iter().filter_map(|flats| flats.get(name)).copied().sum()
         };
         let changed = |row: &Row| row.flat.value != 0.0 || row.cum.value != 0.0;
         let rows = rows.into_iter().filter(changed).map(|change| {

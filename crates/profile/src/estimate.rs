@@ -7,9 +7,11 @@
 //! of x/p is unbiased. Its variance is Σ over *all* allocations of x²·(1 − p)/p; since only recorded ones are known, and
 //! each stands for 1/p, Σ over *recorded* allocations of x²·(1 − p)/p² estimates that variance, again without bias.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use std::borrow::Cow;
+use std::io::{self, Read, Write};
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Neg, Sub};
 
@@ -49,6 +51,20 @@ impl Serialize for Estimate {
             object.serialize_field("at_least", &true)?;
         }
         object.end()
+    }
+}
+
+/// Writes the bits: a value that is not known is no number, which borsh refuses.
+impl BorshSerialize for Estimate {
+    fn serialize<W: Write>(&self, out: &mut W) -> io::Result<()> {
+        BorshSerialize::serialize(&[self.value, self.variance].map(f64::to_bits), out)
+    }
+}
+
+impl BorshDeserialize for Estimate {
+    fn deserialize_reader<R: Read>(input: &mut R) -> io::Result<Self> {
+        let [value, variance] = <[u64; 2]>::deserialize_reader(input)?.map(f64::from_bits);
+        Ok(Self { value, variance })
     }
 }
 

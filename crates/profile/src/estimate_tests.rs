@@ -26,7 +26,8 @@ impl Random {
     /// the next by geometric gaps.
     fn recorded(&mut self, count: u64, p: f64) -> u64 {
         let log_missed = (-p).ln_1p();
-        let (mut position, mut recorded) = (0u64, 0);
+        let mut position = 0u64;
+        let mut recorded = 0;
         loop {
             let gap = (self.unit().ln() / log_missed).floor();
             position = position.saturating_add(gap as u64).saturating_add(1);

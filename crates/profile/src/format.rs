@@ -73,10 +73,12 @@ pub fn format_share(share: f64) -> String {
 /// A value with its interval: `108 MiB (±13 %)`; `≥ 108 MiB` where records were lost, `0 B` of nothing.
 pub fn format_estimate(estimate: Estimate, unit: SampleUnit) -> String {
     let value = format_value(estimate.value, unit);
-    match () {
-        () if estimate.is_part() => format!("≥ {value}"),
-        () if estimate.is_nothing() || estimate.variance.is_nan() => value,
-        () => format!("{value} ({})", format_relative_error(estimate)),
+    if estimate.is_part() {
+        format!("≥ {value}")
+    } else if estimate.is_nothing() || estimate.variance.is_nan() {
+        value
+    } else {
+        format!("{value} ({})", format_relative_error(estimate))
     }
 }
 
@@ -114,10 +116,10 @@ pub fn format_half_width(estimate: Estimate, unit: SampleUnit) -> String {
 /// Bytes per hour with their 95 % interval: `12.0 MiB/h (±1.41 MiB)`; without ± where all was counted.
 pub fn format_per_hour(bytes: Estimate) -> String {
     let rate = format!("{}/h", format_bytes(bytes.value));
-    match bytes.variance.is_nan() || bytes.half_width_95() < 0.5 {
-        true => rate,
-        false => format!("{rate} ({})", format_half_width(bytes, SampleUnit::Bytes)),
+    if bytes.variance.is_nan() || bytes.half_width_95() < 0.5 {
+        return rate;
     }
+    format!("{rate} ({})", format_half_width(bytes, SampleUnit::Bytes))
 }
 
 /// A duration for people, with the precision that its size deserves: `0 ms`, `8.7 s`, `42 s`, `3 min`, `5.0 h`, `2.1 d`.

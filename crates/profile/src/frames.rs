@@ -4,6 +4,7 @@
 use crate::language::Language;
 use crate::model::{Line, Location, Profile, StackSample};
 use crate::short_name::short_name;
+use borsh::{BorshDeserialize, BorshSerialize};
 use hashbrown::HashMap;
 use serde::Serialize;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ pub const STACKS_NOT_RECORDED: &str = "(stacks not recorded)";
 pub const NO_MAPPING: &str = "(no mapping)";
 
 /// The code that counts as one frame, in pprof's words; `Mappings` is ours. Inlined frames stay frames of their own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, BorshSerialize, BorshDeserialize)]
 pub enum Granularity {
     /// Equal names are one function.
     Functions,
@@ -122,12 +123,6 @@ impl FrameTable {
         (0..self.names.len() as u32).map(FrameId)
     }
 
-    /// The function with that `FrameId::index`.
-    pub(crate) fn id(&self, index: u32) -> FrameId {
-        debug_assert!((index as usize) < self.names.len());
-        FrameId(index)
-    }
-
     /// The frames of `Profile::locations[location]`, innermost first; never empty.
     pub fn of_location(&self, location: usize) -> &[FrameAt] {
         &self.frames[self.starts[location] as usize..self.starts[location + 1] as usize]
@@ -224,11 +219,8 @@ impl<'a> Naming<'a> {
     fn frame(&mut self, location: &Location, line: &Line) -> FrameId {
         let granularity = self.profile.granularity;
         let function = &self.profile.functions[line.function];
-        let own_name = match (function.name.is_empty(), function.system_name.is_empty()) {
-            (false, _) => Some(&function.name),
-            (true, false) => Some(&function.system_name),
-            (true, true) => None,
-        };
+        let own_name =
+            [&function.name, &function.system_name].into_iter().find(|it| !it.is_empty());
         let file = &self.files[line.function];
         let is_told_by_name =
             matches!(granularity, Granularity::Functions | Granularity::FileFunctions);
@@ -301,10 +293,10 @@ fn shortest_path(path: &Arc<str>) -> Arc<str> {
         }
     }
     let root = if is_absolute { "/" } else { "" };
-    match (parts.is_empty(), path.is_empty()) {
-        (true, false) if !is_absolute => ".".into(),
-        _ => format!("{root}{}", parts.join("/")).into(),
+    if parts.is_empty() && !is_absolute {
+        return ".".into();
     }
+    format!("{root}{}", parts.join("/")).into()
 }
 
 fn named(name: &Arc<str>, file: Arc<str>, line: u32) -> FrameName {

@@ -1,7 +1,6 @@
 //! Characters that a reader does not see, or that reorder what stands beside them: in a name they make one thing look like another.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 /// Whether a character steers the direction of text, ends a line, or has no width and no look of its own (Unicode's
 /// Default_Ignorable_Code_Point, the separators of lines and paragraphs, and the marks of annotations).
@@ -21,9 +20,10 @@ pub fn escape_invisible(text: &str) -> Cow<'_, str> {
     }
     let mut out = String::with_capacity(text.len() + 8);
     for character in text.chars() {
-        match is_invisible(character) {
-            true => drop(write!(out, "{}", character.escape_unicode())),
-            false => out.push(character),
+        if is_invisible(character) {
+            out.extend(character.escape_unicode());
+        } else {
+            out.push(character);
         }
     }
     Cow::Owned(out)

@@ -77,8 +77,8 @@ fn javascript(name: &str) -> Option<CompiledFunction<'_>> {
     let of_path = |start| place.find(start);
     let space = [" /", " file:", " node:"].into_iter().filter_map(of_path).min();
     let space = space.or_else(|| place.rfind(' '))?;
-    let (name, file) = (&place[..space], &place[space + 1..]);
-    let name = if name.is_empty() { "(anonymous)" } else { name };
+    let name = if space == 0 { "(anonymous)" } else { &place[..space] };
+    let file = &place[space + 1..];
     Some(CompiledFunction { language: Language::JavaScript, name, file, line })
 }
 

@@ -195,7 +195,8 @@ impl Merger {
         let samples = &mut self.merged.samples;
         for mut sample in profile.samples {
             sample.locations.iter_mut().for_each(|index| *index = locations[*index as usize]);
-            let (stack, labels) = (&sample.locations, &sample.labels);
+            let stack = &sample.locations;
+            let labels = &sample.labels;
             match self.samples.find_or_insert(stack, labels, samples, samples.len()) {
                 Some(at) => add_values(&mut samples[at].values, &sample.values),
                 None => samples.push(sample),

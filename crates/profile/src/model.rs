@@ -4,6 +4,7 @@
 use crate::estimate::{Estimate, SampleUnit};
 use crate::frames::Granularity;
 use crate::labels::{KIND, Label, LabelValue};
+use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_format::LookupAddress;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::{Serialize, Serializer};
@@ -12,7 +13,9 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The quantity that a value counts. The order is pprof's for heap profiles and never changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, BorshSerialize, BorshDeserialize,
+)]
 pub enum SampleType {
     /// Objects allocated since the start.
     AllocObjects,
@@ -25,7 +28,7 @@ pub enum SampleType {
 }
 
 /// A file-backed executable range of the process.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct Mapping {
     /// First runtime address.
     pub start: u64,

@@ -7,7 +7,7 @@ use crate::model::{Function, Line, Location, Mapping, Profile};
 use crate::pattern::Pattern;
 use crate::short_name::short_name;
 use regex::Regex;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 /// The built-in rules, a kind and an expression on each line: of the standard libraries, and of all others.
 const STANDARD: &str = include_str!("standard_frames.rules");
@@ -104,10 +104,8 @@ impl OwnFrames {
     }
 
     fn is_function(&self, function: &Function) -> bool {
-        let name: &Arc<str> = match function.name.is_empty() {
-            true => &function.system_name,
-            false => &function.name,
-        };
+        let name: &str =
+            if function.name.is_empty() { &function.system_name } else { &function.name };
         let is = |pattern: &Pattern| pattern.is_match(name);
         self.rules().functions.is_match(&short_name(name))
             || self.rules().files.is_match(&function.file)
@@ -125,10 +123,7 @@ impl OwnFrames {
 /// Takes the frames of an interpreter or a virtual machine out of the stacks in which functions of its language have names: it
 /// allocates for them. Returns whether there are any.
 fn fold_run_times(profile: &mut Profile, interpreters: &Regex) -> bool {
-    let names = |line: &Line| {
-        let language = Language::of(&profile.functions[line.function].system_name);
-        language.is_some()
-    };
+    let names = |line: &Line| Language::of(&profile.functions[line.function].system_name).is_some();
     let is_named: Vec<bool> =
         profile.locations.iter().map(|location| location.lines.iter().any(names)).collect();
     if !is_named.contains(&true) {

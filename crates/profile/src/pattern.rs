@@ -1,7 +1,9 @@
 //! Regular expressions, in the syntax of the regex crate.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use regex::Regex;
 use std::fmt;
+use std::io::{self, Read, Write};
 
 /// A regular expression that matches anywhere in a text.
 #[derive(Clone, Debug)]
@@ -31,6 +33,19 @@ impl fmt::Display for BadPattern {
 }
 
 impl std::error::Error for BadPattern {}
+
+impl BorshSerialize for Pattern {
+    fn serialize<W: Write>(&self, out: &mut W) -> io::Result<()> {
+        self.text.serialize(out)
+    }
+}
+
+impl BorshDeserialize for Pattern {
+    fn deserialize_reader<R: Read>(input: &mut R) -> io::Result<Self> {
+        let text = String::deserialize_reader(input)?;
+        Self::new(&text).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+}
 
 impl Pattern {
     /// Compiles the text.

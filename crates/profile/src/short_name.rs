@@ -9,7 +9,10 @@ pub fn short_name(name: &str) -> String {
     }
     let name = name.strip_suffix(" const").unwrap_or(name);
     let mut short = String::new();
-    let (mut depth, mut is_list, mut last_word, mut before) = (0usize, false, 0, ' ');
+    let mut depth = 0usize;
+    let mut is_list = false;
+    let mut last_word = 0;
+    let mut before = ' ';
     for character in name.chars() {
         let outer = depth;
         match character {

@@ -105,7 +105,8 @@ fn row_points_to_hottest_line() {
 /// Flat, cum and line of every function, counted without any table.
 fn counted(profile: &Profile) -> BTreeMap<Arc<str>, (Estimate, Estimate, u32)> {
     let frames = FrameTable::new(profile);
-    let (mut functions, mut lines) = (BTreeMap::new(), BTreeMap::new());
+    let mut functions = BTreeMap::new();
+    let mut lines = BTreeMap::new();
     for sample in profile.samples.iter() {
         let value = sample.value(SampleType::InuseSpace);
         let stack: Vec<FrameAt> = frames.stack(sample).collect();

@@ -29,17 +29,6 @@ pub(crate) enum Place {
     Memory { start: u64, length: u64, has_pagemap: bool },
 }
 
-/// A `ReadError` that a helper found.
-#[derive(BorshSerialize, BorshDeserialize)]
-pub(crate) enum Refusal {
-    Io(String),
-    Empty,
-    NotAProfile(Vec<u8>),
-    Version(u32),
-    Unfinished,
-    TooLarge(u64),
-}
-
 impl<'a> Passed<'a> {
     /// A file that one helper is to read, whoever owns it.
     pub fn file(by: Apart, file: &'a File) -> Self {
@@ -64,30 +53,7 @@ impl Passed<'_> {
         let body = borsh::to_vec(&self.place).map_err(ReadError::Io)?;
         let request = Request { kind, body: &body, files: &self.files };
         let answer = self.by.ask(&request).map_err(ReadError::Apart)?;
-        let answer: Result<T, Refusal> =
-            borsh::from_slice(&answer).map_err(|_| ReadError::Apart(Failure::BadAnswer))?;
-        answer.map_err(|refusal| match refusal {
-            Refusal::Io(text) => ReadError::Io(io::Error::other(text)),
-            Refusal::Empty => ReadError::Empty,
-            Refusal::NotAProfile(first) => ReadError::NotAProfile(first),
-            Refusal::Version(version) => ReadError::Version(version),
-            Refusal::Unfinished => ReadError::Unfinished,
-            Refusal::TooLarge(bytes) => ReadError::TooLarge(bytes),
-        })
-    }
-}
-
-impl From<ReadError> for Refusal {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Io(error) => Self::Io(error.to_string()),
-            ReadError::Empty => Self::Empty,
-            ReadError::NotAProfile(first) => Self::NotAProfile(first),
-            ReadError::Version(version) => Self::Version(version),
-            ReadError::Unfinished => Self::Unfinished,
-            ReadError::TooLarge(bytes) => Self::TooLarge(bytes),
-            ReadError::Apart(failure) => Self::Io(failure.to_string()),
-        }
+        borsh::from_slice(&answer).unwrap_or(Err(ReadError::Apart(Failure::BadAnswer)))
     }
 }
 

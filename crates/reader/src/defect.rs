@@ -1,15 +1,15 @@
 //! Defects of the bytes of a profile: a reason to refuse them, or a part that is missing.
 
 use borsh::{BorshDeserialize, BorshSerialize};
-use ramson_apart::Failure;
+use ramson_apart::{Failure, read_error, write_error};
 use ramson_format::{REGIONS, VERSION};
 use std::{fmt, io};
 
 /// Why bytes are not a profile that can be read at all.
-#[derive(Debug)]
+#[derive(Debug, BorshSerialize, BorshDeserialize)]
 pub enum ReadError {
     /// The operating system refused.
-    Io(std::io::Error),
+    Io(#[borsh(serialize_with = "write_error", deserialize_with = "read_error")] io::Error),
     /// No bytes.
     Empty,
     /// Not our magic number; these are the first bytes.

@@ -68,7 +68,8 @@ impl Header {
         self.comm = String::from_utf8_lossy(comm).into_owned();
         page.text(offset_of!(H, exe_bytes), offset_of!(H, exe), format::EXE_BYTES, &mut self.exe);
         let mut command = self.joined_command();
-        let (length, at) = (offset_of!(H, command_bytes), offset_of!(H, command));
+        let length = offset_of!(H, command_bytes);
+        let at = offset_of!(H, command);
         page.text(length, at, format::COMMAND_BYTES, &mut command);
         self.set_command(&command);
     }
@@ -103,7 +104,8 @@ impl Mapping {
         entry.u64(offset_of!(M, bias), &mut self.bias);
         entry.u32(offset_of!(M, epoch_from), &mut self.epochs.start);
         entry.u32(offset_of!(M, epoch_to), &mut self.epochs.end);
-        let (length, at) = (offset_of!(M, build_id_bytes), offset_of!(M, build_id));
+        let length = offset_of!(M, build_id_bytes);
+        let at = offset_of!(M, build_id);
         entry.counted(length, at, BUILD_ID_BYTES, &mut self.build_id);
     }
 }
@@ -195,8 +197,8 @@ impl Stack {
         self.first_monotonic_ns = self.first_monotonic_ns.min(other.first_monotonic_ns);
         let lifetimes = self.lifetimes.iter_mut().zip(other.lifetimes);
         lifetimes.for_each(|(to, from)| *to = to.saturating_add(from));
-        let ((sampled, weighted), (more_sampled, more_weighted)) =
-            (self.counters_mut(), other.counters_mut());
+        let (sampled, weighted) = self.counters_mut();
+        let (more_sampled, more_weighted) = other.counters_mut();
         for (to, from) in sampled.into_iter().zip(more_sampled) {
             *to = to.saturating_add(*from);
         }

@@ -46,18 +46,13 @@ impl Follower {
         let mut header = reading.facts();
         let goes_on = self.goes_on(&header);
         let entries = reading.region(RegionKind::Stacks)?;
-        let frames = match goes_on && self.numbers.has_all(&entries) {
-            true => reading.unread(RegionKind::Frames)?,
-            false => reading.region(RegionKind::Frames)?,
+        let frames = if goes_on && self.numbers.has_all(&entries) {
+            reading.unread(RegionKind::Frames)?
+        } else {
+            reading.region(RegionKind::Frames)?
         };
         let mappings = reading.mappings()?;
-        let mut stacks = match self.snapshot.take() {
-            Some(before) if goes_on => before.stacks,
-            _ => {
-                self.numbers = Numbers::default();
-                KINDS.map(Stack::overflow).to_vec()
-            }
-        };
+        let mut stacks = self.take_stacks(goes_on);
         let bad = self.numbers.update(&mut stacks, &entries, &frames);
         reading.count(bad, Defect::BadStacks);
         let number = |stack: usize| self.numbers.renumbered.get(stack).copied().flatten();
@@ -77,13 +72,7 @@ impl Follower {
     /// Takes a snapshot that was read elsewhere, with the stacks under the indices that they have here.
     fn go_on_with(&mut self, mut new: Snapshot) -> &mut Snapshot {
         let goes_on = self.goes_on(&new.header);
-        let mut stacks = match self.snapshot.take() {
-            Some(before) if goes_on => before.stacks,
-            _ => {
-                self.numbers = Numbers::default();
-                KINDS.map(Stack::overflow).to_vec()
-            }
-        };
+        let mut stacks = self.take_stacks(goes_on);
         let renumbered: Vec<usize> = std::mem::take(&mut new.stacks)
             .into_iter()
             .enumerate()
@@ -104,6 +93,17 @@ impl Follower {
     }
 
     /// Whether it is of the same process image as the snapshot before.
+    /// Returns the stacks that are known already; of a recording that does not go on, the first ones that each has.
+    fn take_stacks(&mut self, goes_on: bool) -> Vec<Stack> {
+        match self.snapshot.take() {
+            Some(before) if goes_on => before.stacks,
+            _ => {
+                self.numbers = Numbers::default();
+                KINDS.map(Stack::overflow).to_vec()
+            }
+        }
+    }
+
     fn goes_on(&self, header: &Header) -> bool {
         // A recording that moved from memory to a file has its stacks under other numbers.
         let place = |header: &Header| header.flags & flags::PRIVATE;
@@ -136,7 +136,8 @@ impl Numbers {
     /// Brings the counters of `stacks` up to date, and adds the stacks that are new. How many entries are not whole.
     fn update(&mut self, stacks: &mut Vec<Stack>, entries: &Region, frames: &Region) -> u64 {
         stacks.reserve_exact((entries.count() as usize).saturating_sub(stacks.len()));
-        let (mut counted, mut bad) = (Vec::new(), entries.absent);
+        let mut counted = Vec::new();
+        let mut bad = entries.absent;
         for (number, bytes) in entries.entries() {
             if number >= self.renumbered.len() {
                 self.renumbered.resize(number + 1, None);
@@ -149,14 +150,16 @@ impl Numbers {
                 continue;
             };
             counted.resize(stacks.len(), false);
-            let (stack, mut counters) = (&mut stacks[index], entries::counters(Entry(bytes)));
+            let stack = &mut stacks[index];
+            let mut counters = entries::counters(Entry(bytes));
             if let Some(kind) = KINDS.get(number) {
                 counters.flags = kind.stack_flags();
             }
             // Two threads that met a stack at once each wrote an entry.
-            match std::mem::replace(&mut counted[index], true) {
-                true => stack.add_counters(counters),
-                false => *stack = Stack { frames: std::mem::take(&mut stack.frames), ..counters },
+            if std::mem::replace(&mut counted[index], true) {
+                stack.add_counters(counters);
+            } else {
+                *stack = Stack { frames: std::mem::take(&mut stack.frames), ..counters };
             }
         }
         bad

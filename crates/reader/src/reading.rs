@@ -81,8 +81,8 @@ pub struct Reading<'a, S: ReadAt + ?Sized> {
 impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
     pub fn begin(source: &'a S) -> Result<Self, ReadError> {
         let length = source.length().map_err(ReadError::Io)?.min(FILE_BYTES_RANGE.1);
-        let (room, header, defects) = (source.most_bytes(), Vec::new(), Vec::new());
-        let mut reading = Self { source, length, room, header, defects };
+        let room = source.most_bytes();
+        let mut reading = Self { source, length, room, header: Vec::new(), defects: Vec::new() };
         reading.read_header()?;
         Ok(reading)
     }
@@ -99,9 +99,10 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
             let is_blank =
                 count as u64 == PAGE_BYTES && bytes[..MAGIC.len()].iter().all(|&byte| byte == 0);
             bytes.truncate(16);
-            return Err(match is_blank {
-                true => ReadError::Unfinished,
-                false => ReadError::NotAProfile(bytes),
+            return Err(if is_blank {
+                ReadError::Unfinished
+            } else {
+                ReadError::NotAProfile(bytes)
             });
         }
         let header = Entry(&bytes);
@@ -248,7 +249,8 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
                 is_empty(entry) || entries::freed(Entry(entry)).is_some()
             });
         }
-        let (mut freed, mut torn) = (Vec::new(), 0);
+        let mut freed = Vec::new();
+        let mut torn = 0;
         for (_, entry) in ring.entries() {
             match entries::freed(Entry(entry)) {
                 Some(whole) => freed.push(whole),
@@ -304,10 +306,11 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
     }
 
     pub fn mappings(&mut self) -> Result<Vec<Mapping>, ReadError> {
-        let (entries, strings) =
-            (self.region(RegionKind::Mappings)?, self.region(RegionKind::Strings)?);
+        let entries = self.region(RegionKind::Mappings)?;
+        let strings = self.region(RegionKind::Strings)?;
+        let mut mappings = Vec::new();
         // Two threads that met an object at once each wrote it.
-        let (mut known, mut mappings) = (HashSet::new(), Vec::new());
+        let mut known = HashSet::new();
         let mut bad = entries.absent;
         for (_, bytes) in entries.entries() {
             match entries::mapping(Entry(bytes), &strings) {
@@ -330,8 +333,11 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         entries: &Region,
         renumbered: &[Option<usize>],
     ) -> (Vec<LiveSample>, Vec<Extent>) {
-        let (mut torn, mut bad, mut stackless) = (0, 0, 0);
-        let (mut samples, mut extents) = (Vec::new(), Vec::new());
+        let mut torn = 0;
+        let mut bad = 0;
+        let mut stackless = 0;
+        let mut samples = Vec::new();
+        let mut extents = Vec::new();
         for ((_, key), (_, bytes)) in keys.entries().zip(entries.entries()) {
             let key = Entry(key).u64(0);
             if key <= KEY_CANCELLED {

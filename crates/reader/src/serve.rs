@@ -1,7 +1,7 @@
 //! Profiles of others, in the helper that reads them.
 
 use crate::ReadAt;
-use crate::apart::{Place, READ_HEADER, READ_SNAPSHOT, Refusal};
+use crate::apart::{Place, READ_HEADER, READ_SNAPSHOT};
 use crate::snapshot::{Header, Snapshot};
 use crate::source::ProcessRange;
 use ramson_apart::Handler;
@@ -45,8 +45,8 @@ impl Handler for ProfileReader {
     fn answer(&mut self, kind: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>> {
         let source = opened(borsh::from_slice(body).ok()?, files)?;
         let answer = match kind {
-            READ_HEADER => borsh::to_vec(&Header::read(&*source).map_err(Refusal::from)),
-            _ => borsh::to_vec(&Snapshot::read(&*source).map_err(Refusal::from)),
+            READ_HEADER => borsh::to_vec(&Header::read(&*source)),
+            _ => borsh::to_vec(&Snapshot::read(&*source)),
         };
         answer.ok()
     }

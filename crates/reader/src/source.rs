@@ -141,8 +141,8 @@ impl ProcessRange {
     /// The range `start..end` of process `pid`. Fails where ptrace access would.
     pub fn open(pid: u32, start: u64, end: u64) -> io::Result<Self> {
         let memory = wait_for_process(pid, move || File::open(format!("/proc/{pid}/mem")))??;
-        let (length, owner) = (end.saturating_sub(start), user_of(pid));
-        Ok(Self { memory, pagemap: None, start, length, owner })
+        let length = end.saturating_sub(start);
+        Ok(Self { memory, pagemap: None, start, length, owner: user_of(pid) })
     }
 
     /// A range whose files another process has opened.

@@ -3,9 +3,9 @@
 use super::act::act;
 use super::guest::{Guest, ListedSlot};
 use super::library::{self, Functions};
-use super::site::{Site, milliseconds};
+use super::site::Site;
 use super::{loader_of, number, theirs};
-use crate::outside::{refused, with_process};
+use crate::outside::{milliseconds, refused, with_process};
 use ramson_format::DEFAULT_FILE_BYTES;
 use ramson_format::control::{Action, MOST_LISTED, Orders, Request, slot_state};
 use ramson_source::{Failure, Target, gone};
@@ -50,7 +50,8 @@ fn remove(mut site: Site) -> Result<Detached, Failure> {
             closed?;
         }
     }
-    let (mut slots, mut kept) = (0, 0);
+    let mut slots = 0;
+    let mut kept = 0;
     if let Some(guest) = found {
         let state = guest.state(target, site.memory())?;
         guest.rename(target, site.memory())?;

@@ -52,6 +52,11 @@ impl ListedSlot {
         let [object, dynamic, address, before, hook, flags, state] = words;
         Self { object, dynamic, address, before, hook, flags, state }
     }
+
+    /// Whether it has our hook.
+    pub fn is_patched(&self) -> bool {
+        self.state == slot_state::PATCHED
+    }
 }
 
 /// State of the library, as the library tells it.
@@ -101,7 +106,8 @@ impl Guest {
     pub fn of(
         target: &Target,
         process: &Arc<Process>,
-        (memory, allowance): (&ProcessMemory, &Allowance),
+        memory: &ProcessMemory,
+        allowance: &Allowance,
         loader: &Loader,
     ) -> Result<(Option<Self>, Vec<Object>), Failure> {
         let memory = Bounded::new(memory, allowance);
@@ -120,8 +126,7 @@ impl Guest {
             return Err(gone(target));
         };
         let orders = Orders::of_words(&orders);
-        let (is_attached, follows) = (is_attached != 0, follows != 0);
-        Ok(State { outcome, is_attached, patched, follows, orders })
+        Ok(State { outcome, is_attached: is_attached != 0, patched, follows: follows != 0, orders })
     }
 
     fn write(&self, target: &Target, at: u64, words: &[u64]) -> Result<(), Failure> {
@@ -224,13 +229,6 @@ impl Guest {
     pub fn list(&self, target: &Target, first: usize, slots: &[ListedSlot]) -> Result<(), Failure> {
         let words: Vec<u64> = slots.iter().flat_map(ListedSlot::words).collect();
         self.write(target, self.slots + first as u64 * SLOT_BYTES, &words)
-    }
-}
-
-impl ListedSlot {
-    /// Whether it has our hook.
-    pub fn is_patched(&self) -> bool {
-        self.state == slot_state::PATCHED
     }
 }
 

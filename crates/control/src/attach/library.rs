@@ -157,7 +157,8 @@ pub fn close(
     place: &Place,
     stops: &mut Stops,
 ) -> Result<(), Failure> {
-    let (arguments, is_still) = ([Argument::Word(place.number)], || place.is_still());
+    let arguments = [Argument::Word(place.number)];
+    let is_still = || place.is_still();
     let step = Step { condition: Some(&is_still), ..Step::new(functions.close, &arguments) };
     caller.call(&[step], stops)
 }
@@ -191,7 +192,8 @@ fn open(
     stops: &mut Stops,
 ) -> Result<bool, Failure> {
     let path = format!("{LOADED_BY}{}\0", place.number);
-    let (has_been, is_still) = (AtomicBool::new(false), || place.is_still());
+    let has_been = AtomicBool::new(false);
+    let is_still = || place.is_still();
     let is_there = || {
         has_been.store(place.is_still(), Relaxed);
         has_been.load(Relaxed)
@@ -250,7 +252,8 @@ fn write(target: &Target, place: &Place, library: &[u8]) -> Result<bool, Failure
     if inode_at(&path) != Some(place.inode) {
         return Ok(false);
     }
-    let (facts, of_own) = (held.metadata().map_err(failed)?, own.metadata().map_err(failed)?);
+    let facts = held.metadata().map_err(failed)?;
+    let of_own = own.metadata().map_err(failed)?;
     if facts.dev() != of_own.dev() || facts.nlink() != 0 {
         return Ok(false);
     }

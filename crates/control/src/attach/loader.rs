@@ -82,14 +82,17 @@ impl Loader {
         if words(memory, self.debug + MAP_OFFSET) != Some([first]) || count > MOST_OBJECTS {
             return None;
         }
-        let (mut objects, mut at, mut before) = (Vec::new(), first, 0);
+        let mut objects = Vec::new();
+        let mut at = first;
+        let mut before = 0;
         while at != 0 && objects.len() < count {
             let [_, _, _, next, previous, own, namespace] = words(memory, at)?;
             if (previous, own, namespace) != (before, at, 0) {
                 return None;
             }
             objects.push(Object::read(memory, at)?);
-            (before, at) = (at, next);
+            before = at;
+            at = next;
         }
         (at == 0 && objects.len() == count && count > 0).then_some(objects)
     }

@@ -15,7 +15,7 @@ mod slots;
 pub use detach::{Detached, detach};
 pub use set::{Changes, Set, set};
 
-use crate::outside::{refused, with_process};
+use crate::outside::{milliseconds, refused, with_process};
 use act::act;
 use bounded::Bounded;
 use guest::{Guest, ListedSlot, name_of};
@@ -27,7 +27,7 @@ use ramson_format::{DEFAULT_FILE_BYTES, flags};
 use ramson_process::{ProcessMemory, clock, identify, read_smaps};
 use ramson_source::{Failure, Target, find_target, gone};
 use serde::Serialize;
-use site::{Site, milliseconds};
+use site::Site;
 use std::time::{Duration, SystemTime};
 
 /// How to record.
@@ -91,7 +91,7 @@ fn record(mut site: Site, options: &Options) -> Result<Attached, Failure> {
     let (found, objects) = site.guest()?;
     let state = found.as_ref().map(|guest| guest.state(target, site.memory())).transpose()?;
     if state.is_some_and(|state| !state.is_attached) && target.profile.is_some() {
-        return Ok(answer(&site, (true, true), &[], (0, Vec::new())));
+        return Ok(answer(&site, true, true, &[], 0, Vec::new()));
     }
     if state.is_some_and(|state| !state.is_attached && state.outcome == 0)
         && !found.as_ref().is_some_and(|guest| guest.was_brought(&site.callee.areas))
@@ -130,10 +130,10 @@ fn record(mut site: Site, options: &Options) -> Result<Attached, Failure> {
         act(&mut site, &functions, &guest, &request, options.directory.unwrap_or_default())?;
     }
     let after = theirs(&guest, target, site.memory(), &objects)?;
-    let coverage = slots::coverage(&listed, &after);
-    let names = named(site.memory(), &coverage.1);
+    let (objects, missed) = slots::coverage(&listed, &after);
+    let missed = named(site.memory(), &missed);
     let follows = guest.state(target, site.memory())?.follows;
-    Ok(answer(&site, (is_running, follows), &after, (coverage.0, names)))
+    Ok(answer(&site, is_running, follows, &after, objects, missed))
 }
 
 fn silent(target: &Target) -> Failure {
@@ -265,9 +265,11 @@ fn named(memory: &ProcessMemory, records: &[u64]) -> Vec<String> {
 
 fn answer(
     site: &Site,
-    (was_recorded, follows): (bool, bool),
+    was_recorded: bool,
+    follows: bool,
     slots: &[ListedSlot],
-    (objects, missed): (usize, Vec<String>),
+    objects: usize,
+    missed: Vec<String>,
 ) -> Attached {
     let target = site.target();
     let found = find_target(&target.pid.to_string()).ok();

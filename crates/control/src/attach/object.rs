@@ -192,8 +192,8 @@ impl Object {
         for (at, bytes, skipped) in
             [(tag::RELA, tag::RELASZ, skipped), (tag::JMPREL, tag::PLTRELSZ, 0)]
         {
-            let (Some(at), bytes) = (self.address(at), self.number(bytes)) else { continue };
-            if let Some(rest) = bytes.checked_sub(skipped) {
+            let Some(at) = self.address(at) else { continue };
+            if let Some(rest) = self.number(bytes).checked_sub(skipped) {
                 let table = Self::table(memory, at + skipped, rest)?;
                 relocations.extend(table.as_chunks::<24>().0.iter().map(|one| {
                     let info = word(&one[8..16]);
@@ -214,7 +214,7 @@ impl Object {
                 address: self.bias.wrapping_add(offset),
                 kind,
                 name: names[name].to_owned(),
-                own: (symbol[6..8] != [0, 0]).then(|| self.bias.wrapping_add(word(&symbol[8..16]))),
+                own: is_defined(symbol).then(|| self.bias.wrapping_add(word(&symbol[8..16]))),
             })
         };
         let mut found: Vec<Import> = relocations.into_iter().filter_map(import).collect();
@@ -262,7 +262,7 @@ pub fn words<const COUNT: usize>(memory: &impl Memory, at: u64) -> Option<[u64; 
     memory.read(at, bytes.as_flattened_mut()).then(|| bytes.map(u64::from_le_bytes))
 }
 
-fn word(bytes: &[u8]) -> u64 {
+pub fn word(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |&word| u64::from_le_bytes(word))
 }
 

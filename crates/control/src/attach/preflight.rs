@@ -1,6 +1,7 @@
 //! Obstacles to an attach, as far as /proc tells them: each has its own message, before anything is done.
 
 use super::loader::RESTART;
+use super::object::word;
 use crate::outside::refused;
 use ramson_inject::Process;
 use ramson_process::allocators::Allocators;
@@ -42,10 +43,8 @@ pub fn check(
     if fs::symlink_metadata(format!("{directory}/root/proc/self")).is_err() {
         return Err(refused(target, "there is no /proc in its root directory", RESTART));
     }
-    let pairs = process.auxiliary().as_chunks::<16>().0.iter().map(|pair| {
-        let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |&word| u64::from_le_bytes(word));
-        (word(&pair[..8]), word(&pair[8..]))
-    });
+    let pairs = process.auxiliary().as_chunks::<16>().0.iter();
+    let pairs = pairs.map(|pair| (word(&pair[..8]), word(&pair[8..])));
     let auxiliary =
         |wanted: u64| pairs.clone().find(|&(kind, _)| kind == wanted).map(|found| found.1);
     if auxiliary(AT_SECURE) != Some(0) {

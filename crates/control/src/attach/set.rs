@@ -61,8 +61,9 @@ fn order(target: &Target, process: &Arc<Process>, changes: &Changes) -> Result<S
         let next = format!("\"ramson attach {}\" records it from now on", target.pid);
         refused(target, "it is not recorded", &next)
     };
-    let read = (&memory, &Allowance::of(target.pid));
-    let guest = Guest::of(target, process, read, &loader)?.0.ok_or_else(absent)?;
+    let allowance = Allowance::of(target.pid);
+    let (guest, _) = Guest::of(target, process, &memory, &allowance, &loader)?;
+    let guest = guest.ok_or_else(absent)?;
     let state = guest.state(target, &memory)?;
     if state.is_attached && state.patched == 0 {
         return Err(absent());

@@ -5,14 +5,14 @@ use super::guest::Guest;
 use super::library::{Caller, Stops};
 use super::loader::Loader;
 use super::object::Object;
-use crate::outside::Callee;
+use crate::outside::{Callee, milliseconds};
 use ramson_inject::{Process, Step};
 use ramson_process::allocators::Allocators;
 use ramson_process::glibc::LibraryData;
 use ramson_process::{ProcessMemory, identify, read_smaps};
 use ramson_source::{Failure, Target, gone};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Open since `begin`.
 pub struct Site<'a> {
@@ -36,8 +36,9 @@ impl<'a> Site<'a> {
         let version = callee.allocators.version.unwrap_or_default();
         let data = identify::data_of_libc(&callee.areas);
         let locks = is_glibc.then(|| LibraryData::read(&callee.memory, &data, version).ok());
-        let (allowance, stops) = (Allowance::of(target.pid), Stops::default());
-        Ok(Self { callee, loader, locks: locks.flatten(), allowance, stops, begin })
+        let locks = locks.flatten();
+        let allowance = Allowance::of(target.pid);
+        Ok(Self { callee, loader, locks, allowance, stops: Stops::default(), begin })
     }
 
     pub fn target(&self) -> &'a Target {
@@ -49,8 +50,8 @@ impl<'a> Site<'a> {
     }
 
     pub fn guest(&self) -> Result<(Option<Guest>, Vec<Object>), Failure> {
-        let read = (self.memory(), &self.allowance);
-        Guest::of(self.target(), &self.callee.process, read, &self.loader)
+        let Self { callee, loader, allowance, .. } = self;
+        Guest::of(callee.target, &callee.process, &callee.memory, allowance, loader)
     }
 
     /// Runs `work` with the means to make calls.
@@ -75,8 +76,4 @@ impl<'a> Site<'a> {
     pub fn stopped_ms(&self) -> Vec<f64> {
         self.stops.0.iter().map(|stop| milliseconds(*stop)).collect()
     }
-}
-
-pub fn milliseconds(time: Duration) -> f64 {
-    time.as_micros() as f64 / 1e3
 }

@@ -30,7 +30,8 @@ fn hostile() -> Profile {
 
 /// Start tags and end tags as a parser would see them; panics where they do not nest.
 fn elements(document: &str) -> Vec<&str> {
-    let (mut open, mut seen) = (Vec::new(), Vec::new());
+    let mut open = Vec::new();
+    let mut seen = Vec::new();
     for piece in document.split('<').skip(1) {
         let (tag, _) = piece.split_once('>').expect("a tag ends");
         let name = tag.split([' ', '/', '\n']).find(|part| !part.is_empty()).unwrap();
@@ -109,7 +110,8 @@ fn deep_flame_graph_is_bounded() {
 
 /// The records of a CSV file, by the grammar of RFC 4180.
 fn records(text: &str) -> Vec<Vec<String>> {
-    let (mut records, mut rest) = (vec![vec![]], text);
+    let mut records = vec![vec![]];
+    let mut rest = text;
     while !rest.is_empty() {
         let mut field = String::new();
         if let Some(mut quoted) = rest.strip_prefix('"') {

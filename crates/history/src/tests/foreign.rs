@@ -76,7 +76,8 @@ fn odd_cell_values_never_panic() {
     let mut values: Vec<Value> = numbers.map(Value::Integer).to_vec();
     values.extend([f64::MAX, -0.5].map(Value::Real));
     values.extend([Value::Text("\u{1b}\n".into()), Value::Blob(vec![0xff; 9])]);
-    let (mut untouched, mut answers) = (Vec::new(), 0);
+    let mut untouched = Vec::new();
+    let mut answers = 0;
     for (table, column) in columns(&Connection::open(&path).unwrap()) {
         let mut changed = 0;
         for value in &values {

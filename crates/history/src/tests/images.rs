@@ -167,7 +167,7 @@ fn helper_answers_its_own_history_only() {
         let body = borsh::to_vec(&asked).unwrap();
         let files = vec![File::open(place.database()).unwrap()];
         let answer = helper.answer(0x48, &body, files).unwrap();
-        let read: Result<Answer, crate::apart::Refused> = borsh::from_slice(&answer).unwrap();
+        let read: Result<Answer, HistoryError> = borsh::from_slice(&answer).unwrap();
         let Ok(Answer::Processes(processes)) = read else { panic!() };
         processes.iter().map(|process| process.pid).collect::<Vec<_>>()
     };

@@ -75,7 +75,8 @@ fn columns(raw: &Raw) -> ([Option<usize>; 4], Vec<String>) {
     let mut columns = [None; 4];
     let mut others = Vec::new();
     for (column, of) in raw.rest.sample_type.iter().enumerate() {
-        let (name, unit) = (raw.strings.get(of.r#type), raw.strings.get(of.unit));
+        let name = raw.strings.get(of.r#type);
+        let unit = raw.strings.get(of.unit);
         let is_unit = matches!(&*unit, "" | "count" | "bytes" | "objects");
         let found = heap_type(&name).filter(|_| is_unit && column < MOST_TYPES);
         match found {
@@ -116,10 +117,8 @@ fn weighted(
     let value = |of: SampleType| columns[of as usize].map_or(f64::NAN, |at| values[at].value);
     let pair = |objects, bytes| {
         let pair = Pair { objects: value(objects), bytes: value(bytes) };
-        of_weighted(interval_bytes, pair).map(|estimate| match estimate.value.is_nan() {
-            true => UNKNOWN,
-            false => estimate,
-        })
+        of_weighted(interval_bytes, pair)
+            .map(|estimate| if estimate.value.is_nan() { UNKNOWN } else { estimate })
     };
     let [alloc_objects, alloc_space] = pair(SampleType::AllocObjects, SampleType::AllocSpace);
     let [inuse_objects, inuse_space] = pair(SampleType::InuseObjects, SampleType::InuseSpace);

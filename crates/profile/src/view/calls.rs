@@ -252,7 +252,8 @@ impl Growing {
         let mut pending = vec![self.bud(self.stacks.all(), NOTHING)];
         while let Some(Bud { group, parent, cum, moved }) = pending.pop() {
             let index = tree.nodes.len() as u32;
-            let (start, mut ending) = (tree.frames.len() as u32, NOTHING);
+            let start = tree.frames.len() as u32;
+            let mut ending = NOTHING;
             tree.beside.extend(self.beside(&group));
             let mut common = 0;
             if let Some(from) = group.depth.checked_sub(1) {
@@ -264,7 +265,7 @@ impl Growing {
                 let ended = self.stacks.split(&group.at_depth(common), &mut groups);
                 if self.stacks.members(&ended).next().is_some() && !groups.is_empty() {
                     ending = tree.ends.len() as u32;
-                    tree.ends.push(self.sum(&ended));
+                    tree.ends.push(self.sum(&ended).0);
                     tree.ends_beside.extend(self.beside(&ended));
                 }
             }
@@ -289,22 +290,19 @@ impl Growing {
     }
 
     fn bud(&self, group: Group, parent: u32) -> Bud {
-        let (mut cum, mut moved) = (Values::default(), 0.0);
-        for index in self.stacks.members(&group) {
-            let [value, objects] = self.values[index];
-            cum[0] += value;
-            cum[1] += objects;
-            moved += value.value.abs();
-        }
+        let (cum, moved) = self.sum(&group);
         Bud { group, parent, cum, moved }
     }
 
-    fn sum(&self, group: &Group) -> Values {
+    fn sum(&self, group: &Group) -> (Values, f64) {
         let mut sum = Values::default();
+        let mut moved = 0.0;
         for index in self.stacks.members(group) {
-            sum[0] += self.values[index][0];
-            sum[1] += self.values[index][1];
+            let [value, objects] = self.values[index];
+            sum[0] += value;
+            sum[1] += objects;
+            moved += value.value.abs();
         }
-        sum
+        (sum, moved)
     }
 }

@@ -108,15 +108,16 @@ impl CallTree {
         let is_last = taken == self.run(node).len();
         let ended = is_last.then(|| self.ended(node)).flatten();
         let flat = ended.map_or(Estimate::default(), |[flat, _]| flat);
-        let (frame, beside) = (self.frame(place), self.beside(node));
-        CutNode { depth, frame, cum, flat, objects, merged: 0, beside }
+        let frame = self.frame(place);
+        CutNode { depth, frame, cum, flat, objects, merged: 0, beside: self.beside(node) }
     }
 
     /// The nodes below the zoomed place.
     fn shown(&self, zoomed: Place, cutoff: f64, most_depth: usize) -> Vec<CutNode> {
         let mut nodes = Vec::new();
         let mut pending: Vec<(Option<Place>, CutNode)> = Vec::new();
-        let (mut of, mut depth) = (zoomed, 0);
+        let mut of = zoomed;
+        let mut depth = 0;
         loop {
             let before = pending.len();
             let mut rest = CutNode { depth, ..CutNode::default() };

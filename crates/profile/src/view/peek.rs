@@ -3,7 +3,7 @@
 use super::magnitude::{by_magnitude, magnitude, recorded};
 use super::top::{Numbers, Once};
 use crate::estimate::Estimate;
-use crate::frames::{FrameName, FrameTable};
+use crate::frames::{FrameId, FrameName, FrameTable};
 use crate::model::{Profile, SampleType};
 use crate::pattern::Pattern;
 use hashbrown::HashTable;
@@ -219,7 +219,8 @@ impl Calls {
             let value = call.value.sum;
             let neighbour = |other: u32, cum: f64| {
                 let share = if cum == 0.0 { 0.0 } else { value.value / cum };
-                Neighbour { function: frames.name(frames.id(other)).clone(), value, share }
+                let function = frames.name(FrameId::of_index(other)).clone();
+                Neighbour { function, value, share }
             };
             if let Some(peek) = &mut functions[call.caller as usize] {
                 peek.callees.push(neighbour(call.callee, peek.cum.value));

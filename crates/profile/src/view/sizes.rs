@@ -35,7 +35,8 @@ pub struct SizeRow {
 
 /// The histogram of block sizes, of the live or of all allocations, as `sample_type` is.
 pub fn sizes(profile: &Profile, sample_type: SampleType) -> SizeTable {
-    let (space_type, objects_type) = (sample_type.space(), sample_type.objects());
+    let space_type = sample_type.space();
+    let objects_type = sample_type.objects();
     // By log2 of the size, plus 1; what is not known sorts last.
     let mut classes: BTreeMap<u32, SizeRow> = BTreeMap::new();
     for (sample, space) in recorded(profile, space_type) {

@@ -85,11 +85,7 @@ impl Row {
 
 /// Flat and cum of every function.
 pub fn top(profile: &Profile, sample_type: SampleType, sort: Sort) -> TopTable {
-    top_of(profile, &FrameTable::new(profile), sample_type, sort)
-}
-
-/// The same with the table of frames of this profile, where it is there already.
-fn top_of(profile: &Profile, frames: &FrameTable, sample_type: SampleType, sort: Sort) -> TopTable {
+    let frames = &FrameTable::new(profile);
     let numbers = Numbers::of_frames(profile, frames);
     let (lines, Functions { own, cums, total, magnitude }) = both(
         profile.samples.len() >= MANY_STACKS,
@@ -132,7 +128,8 @@ fn sum_functions(
 ) -> Functions {
     let mut own = vec![Own::default(); frames];
     let mut cums = vec![Once::default(); frames];
-    let (mut total, mut magnitude) = (Estimate::default(), 0.0);
+    let mut total = Estimate::default();
+    let mut magnitude = 0.0;
     for (index, (sample, value)) in recorded(profile, sample_type).enumerate() {
         total += value;
         magnitude += value.value.abs();
@@ -233,7 +230,8 @@ impl Numbers {
 /// Per frame, the line with the largest flat, then cum; the first one of equals. 0 where no line is known. Cum is summed up
 /// only for lines that flat leaves equal: it takes every frame of every stack, flat only the leaves.
 fn hottest_lines(profile: &Profile, sample_type: SampleType, frames: &FrameTable) -> Vec<u32> {
-    let (mut known, mut list) = (HashMap::new(), Vec::new());
+    let mut known = HashMap::new();
+    let mut list = Vec::new();
     let mut numbers = Numbers::new(profile, frames, |at| {
         *known.entry(at).or_insert_with(|| {
             list.push(at);

@@ -1,9 +1,10 @@
 //! Who called whom, from the root down or from the leaf up, and what was too small to show.
 
+use super::calls::Walk;
 use super::magnitude::{by_magnitude, magnitude, recorded};
 use crate::estimate::Estimate;
 use crate::format;
-use crate::frames::{FrameName, FrameTable};
+use crate::frames::{FrameId, FrameName, FrameTable};
 use crate::model::{Profile, SampleType};
 use crate::stacks::{Group, Stacks};
 use serde::Serialize;
@@ -69,23 +70,17 @@ impl Tree {
 /// The call tree. A frame is merged if the stacks through it move less than `min_share` of all (0: show everything;
 /// in a diff +5 and −5 are 10 moved, so that opposite changes do not hide each other).
 pub fn tree(profile: &Profile, sample_type: SampleType, min_share: f64) -> Tree {
-    list(profile, sample_type, min_share, Start::Root)
+    list(profile, sample_type, min_share, Walk::Callees)
 }
 
 /// The call tree upside down: the allocating functions, and beneath each its callers.
 pub fn callers(profile: &Profile, sample_type: SampleType, min_share: f64) -> Tree {
-    list(profile, sample_type, min_share, Start::Leaf)
+    list(profile, sample_type, min_share, Walk::Callers)
 }
 
-#[derive(Clone, Copy)]
-enum Start {
-    Root,
-    Leaf,
-}
-
-fn list(profile: &Profile, sample_type: SampleType, min_share: f64, start: Start) -> Tree {
+fn list(profile: &Profile, sample_type: SampleType, min_share: f64, walk: Walk) -> Tree {
     let frames = FrameTable::new(profile);
-    let mut calls = Calls::new(profile, sample_type, &frames, start);
+    let mut calls = Calls::new(profile, sample_type, &frames, walk);
     let magnitude = magnitude(profile, sample_type);
     let cutoff = magnitude * min_share;
     let mut rows = Vec::new();
@@ -102,7 +97,7 @@ fn list(profile: &Profile, sample_type: SampleType, min_share: f64, start: Start
             Pending::Node(Node { group, cum, moved }) => {
                 let flat = calls.push_children(&mut pending, &group, cutoff);
                 let word = calls.stacks.last_word(&group).expect("only all stacks have none");
-                let kind = TreeRowKind::Frame(frames.name(frames.id(word)).clone());
+                let kind = TreeRowKind::Frame(frames.name(FrameId::of_index(word)).clone());
                 TreeRow { depth: group.depth - 1, cum, flat, moved, kind }
             }
         });
@@ -130,15 +125,15 @@ enum Pending {
 }
 
 impl Calls {
-    fn new(profile: &Profile, sample_type: SampleType, frames: &FrameTable, start: Start) -> Calls {
+    fn new(profile: &Profile, sample_type: SampleType, frames: &FrameTable, walk: Walk) -> Calls {
         let words = profile.samples.iter().map(|sample| sample.locations.len()).sum();
         let mut stacks = Stacks::with_capacity(profile.samples.len(), words);
         let mut values = Vec::with_capacity(profile.samples.len());
         for (sample, value) in recorded(profile, sample_type) {
             let leaf_first = frames.stack(sample).map(|at| at.frame.index() as u32);
-            match start {
-                Start::Root => stacks.push(leaf_first.rev()),
-                Start::Leaf => stacks.push(leaf_first),
+            match walk {
+                Walk::Callees => stacks.push(leaf_first.rev()),
+                Walk::Callers => stacks.push(leaf_first),
             }
             values.push(value);
         }
@@ -167,7 +162,8 @@ impl Calls {
 
     fn node(&self, group: Group) -> Node {
         let values = || self.stacks.members(&group).map(|index| self.values[index]);
-        let (cum, moved) = (values().sum(), values().map(|value| value.value.abs()).sum());
+        let cum = values().sum();
+        let moved = values().map(|value| value.value.abs()).sum();
         Node { group, cum, moved }
     }
 }
