@@ -46,6 +46,7 @@ print(status if status >= 0 else 128 - status, used.ru_maxrss * 1024, used.ru_ut
     let [status, peak, cpu_seconds, output] = numbers[..] else {
         panic!("{text:?} {stderr} {remarks:?}");
     };
-    let (peak_bytes, output_bytes) = (peak as u64, output as u64);
+    let peak_bytes = peak as u64;
+    let output_bytes = output as u64;
     Cost { status: status as i32, peak_bytes, cpu_seconds, output_bytes, remarks }
 }

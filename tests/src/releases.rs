@@ -40,7 +40,8 @@ impl Release {
 
     /// A program of `tests/programs` of its own for it, with its own loader.
     pub fn program(&self, source: &str) -> PathBuf {
-        let (libc, loader) = (self.libc(), self.file("ld-linux-x86-64.so.2"));
+        let libc = self.libc();
+        let loader = self.file("ld-linux-x86-64.so.2");
         let own = [
             format!("-Wl,--dynamic-linker={}", loader.display()),
             format!("-Wl,-rpath={}", libc.parent().unwrap().display()),

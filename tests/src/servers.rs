@@ -225,7 +225,8 @@ pub fn finish_with(command: &mut Command, input: &[u8]) -> Outcome {
     let mut child = Running(piped.process_group(0).spawn().unwrap_or_else(|error| {
         panic!("{command:?}: {error}");
     }));
-    let (mut stdin, input) = (child.0.stdin.take().unwrap(), input.to_vec());
+    let mut stdin = child.0.stdin.take().unwrap();
+    let input = input.to_vec();
     // A program need not read it.
     thread::spawn(move || drop(stdin.write_all(&input)));
     let stdout = collect(child.0.stdout.take().unwrap());
@@ -355,7 +356,8 @@ impl Json {
         let first = rest.chars().next()?;
         match first {
             '{' | '[' => {
-                let (mut list, mut object) = (Vec::new(), BTreeMap::new());
+                let mut list = Vec::new();
+                let mut object = BTreeMap::new();
                 let close = if first == '{' { '}' } else { ']' };
                 let mut separator = first;
                 while !(separator == first && rest[1..].trim_start().starts_with(close)) {

@@ -41,7 +41,8 @@ pub fn assert_summed(answer: &Json, path: &str) {
 
 /// A redis of this name that holds `keys` keys of 1,000 bytes.
 pub fn redis(scratch: &Scratch, name: &str, socket: &str, keys: u32, is_profiled: bool) -> Running {
-    let (program, socket) = (scratch.path(name), scratch.path(socket));
+    let program = scratch.path(name);
+    let socket = scratch.path(socket);
     if !program.exists() {
         copy(&installed("redis-server", "redis-server"), &program);
     }
@@ -74,13 +75,15 @@ pub struct Redises {
 impl Redises {
     /// Starts them.
     pub fn start() -> Self {
-        let (scratch, name) = (Scratch::new(), unique("r"));
+        let scratch = Scratch::new();
+        let name = unique("r");
         let one = redis(&scratch, &name, "1", 20_000, true);
         let other = redis(&scratch, &name, "2", 5_000, true);
         let plain = redis(&scratch, &name, "3", 1, false);
         let mut profiled = vec![one.0.id(), other.0.id()];
         profiled.sort_unstable();
-        let (source, plain_pid) = (format!("name:{name}"), plain.0.id());
+        let source = format!("name:{name}");
+        let plain_pid = plain.0.id();
         let servers = [one, other, plain];
         Self { scratch, source, profiled, plain: plain_pid, _servers: servers }
     }

@@ -169,7 +169,8 @@ pub fn estimates(snapshot: &Snapshot) -> [(f64, f64); 4] {
         sums[index] = (sums[index].0 + value, sums[index].1 + variance);
     };
     for sample in &snapshot.live {
-        let (objects, size) = (sample.inverse_probability, sample.size as f64);
+        let objects = sample.inverse_probability;
+        let size = sample.size as f64;
         let variance = objects * (objects - 1.0);
         add(0, objects * size, variance * size * size);
         add(1, objects, variance);

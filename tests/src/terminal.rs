@@ -52,7 +52,8 @@ impl Terminal {
         tcsetwinsize(&line, size(columns, rows)).unwrap();
         let running = Running(session.spawn().unwrap());
         let keyboard = File::from(master);
-        let (mut output, shown) = (keyboard.try_clone().unwrap(), screen.clone());
+        let mut output = keyboard.try_clone().unwrap();
+        let shown = screen.clone();
         thread::spawn(move || {
             let mut bytes = [0; 1 << 16];
             while let Ok(count @ 1..) = output.read(&mut bytes) {

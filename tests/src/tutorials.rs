@@ -57,7 +57,9 @@ impl Piece {
 
 /// The pieces of a page, in order.
 pub fn pieces(page: &str) -> Vec<Piece> {
-    let (mut pieces, mut prose, mut block) = (Vec::new(), String::new(), None::<Vec<Step>>);
+    let mut pieces = Vec::new();
+    let mut prose = String::new();
+    let mut block = None::<Vec<Step>>;
     let mut is_continued = false;
     for line in page.split_inclusive('\n') {
         let text = line.trim_end();
@@ -71,7 +73,8 @@ pub fn pieces(page: &str) -> Vec<Piece> {
             }
             Some(steps) if text == CLOSING => {
                 pieces.push(Piece::Block(std::mem::take(steps)));
-                (block, prose) = (None, line.to_owned());
+                block = None;
+                prose = line.to_owned();
             }
             Some(steps) if is_continued => {
                 let last = steps.last_mut().expect("a command goes on");

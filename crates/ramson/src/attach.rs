@@ -93,7 +93,8 @@ fn on_each<T: Serialize>(
     act: impl Fn(&Target) -> Result<T, Failure>,
     text: impl Fn(&T) -> String,
 ) -> Result<(), Failure> {
-    let (mut done, mut failures) = (Vec::new(), Vec::new());
+    let mut done = Vec::new();
+    let mut failures = Vec::new();
     for target in &targets.found {
         match act(target) {
             Ok(one) => done.push(one),

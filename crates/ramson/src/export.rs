@@ -105,7 +105,8 @@ fn say_what_is_not_whole(flags: &ExportFlags, members: &Members) {
         }
     }
     if members.unprofiled > 0 {
-        let (count, sources) = (members.unprofiled, flags.source.sources.join(" "));
+        let count = members.unprofiled;
+        let sources = flags.source.sources.join(" ");
         let processes = if count == 1 { "process" } else { "processes" };
         remark(format_args!("{sources}: incomplete: {count} {processes} without a profile"));
     }

@@ -88,7 +88,8 @@ impl Saving<'_> {
     /// Makes all documents. Narrow frames are merged until the documents keep the budget, and the page says which.
     pub fn page(&mut self) -> Result<Page, Failure> {
         let failed = |error| Failure::failed(format!("the page: {error}"));
-        let (mut least_share, mut most_rows) = (LEAST_SHARE, MOST_ROWS);
+        let mut least_share = LEAST_SHARE;
+        let mut most_rows = MOST_ROWS;
         loop {
             let mut page = Page::default();
             self.put_all(&mut page, most_rows, least_share).map_err(failed)?;

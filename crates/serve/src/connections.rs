@@ -125,7 +125,8 @@ impl Drop for Leave {
 async fn talk(stream: Stream, server: Rc<impl Answer>, waiting: Waiting) {
     let local = stream.local_ip();
     let service = service_fn(|request| {
-        let (server, busy) = (server.clone(), waiting.interrupt());
+        let server = server.clone();
+        let busy = waiting.interrupt();
         async move {
             let mut reply = server.answer(request, local).await;
             reply.body_mut().claims().busy = Some(busy);

@@ -41,7 +41,8 @@ pub fn document(
 ) -> Result<Vec<u8>, Failure> {
     let known = known(document).concat();
     if let Some((name, _)) = parameters.iter().find(|(name, _)| !known.contains(&name.as_str())) {
-        let (name, known) = (name.escape_debug(), known.join(", "));
+        let name = name.escape_debug();
+        let known = known.join(", ");
         return Err(Failure::usage(format!("{name}: not a parameter here. There are {known}")));
     }
     let (old, others): (Vec<_>, Vec<_>) = parameters.iter().partition(|(name, _)| name == "old");

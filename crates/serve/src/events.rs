@@ -58,7 +58,8 @@ async fn send(
     let mut ticks = interval(LEAST_PAUSE);
     // A client that was slow gets no burst afterwards.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut last_ns, mut last_sent) = (0, Instant::now());
+    let mut last_ns = 0;
+    let mut last_sent = Instant::now();
     // Tells the client at once that it is let in.
     sender.send(Bytes::from_static(b": moments\n\n")).await?;
     loop {

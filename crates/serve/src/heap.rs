@@ -51,7 +51,8 @@ enum Form {
 impl Asked {
     /// `gc` is accepted: there is no garbage to collect.
     pub fn parse(of: SampleType, query: &Query) -> Result<Self, Failure> {
-        let (is_text, is_memory) = (query.is_set("debug"), query.is_set("memory"));
+        let is_text = query.is_set("debug");
+        let is_memory = query.is_set("memory");
         let Some(seconds) = query.get("seconds") else {
             let form = match (is_text, is_memory) {
                 (true, true) => return Err(Failure::usage("memory is incompatible with debug")),
@@ -97,7 +98,8 @@ impl Asked {
 
 /// Answers, when there is time for it.
 pub async fn answer(work: &Work, parts: Arc<Parts>, id: Option<&str>, asked: Asked) -> Answered {
-    let (of, id) = (parts.clone(), id.map(str::to_owned));
+    let of = parts.clone();
+    let id = id.map(str::to_owned);
     let source = match work.run(move || of.find(id.as_deref())).await? {
         Ok(entry) => entry.source,
         Err(failure) => return Ok(Err(failure)),

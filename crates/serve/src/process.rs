@@ -41,7 +41,8 @@ pub fn may_act(allows_actions: bool, headers: &HeaderMap) -> Result<(), &'static
 /// A stream of the moments of a process.
 pub async fn events(work: &Work, parts: &Arc<Parts>, id: Option<&str>) -> Result<Reply, Overload> {
     let permit = work.stream().ok_or(Overload)?;
-    let (of, id) = (parts.clone(), id.map(str::to_owned));
+    let of = parts.clone();
+    let id = id.map(str::to_owned);
     let found = work.run(move || of.find(id.as_deref())).await?;
     Ok(match found {
         Err(failure) => reply::failure_document(&failure),

@@ -196,7 +196,8 @@ impl Server {
         match route {
             Route::Sources => self.work.run(move || parts.list()).await,
             Route::Document(id, document) => {
-                let (id, words) = (id.map(str::to_owned), Query::parse(query).pairs());
+                let id = id.map(str::to_owned);
+                let words = Query::parse(query).pairs();
                 self.work.run(move || parts.document(id.as_deref(), document, &words)).await
             }
             Route::Flame(id) => match flame::Asked::parse(&Query::parse(query)) {
@@ -209,7 +210,8 @@ impl Server {
                 Err(wrong) => Ok(Err(wrong)),
             },
             Route::Process(id, what) => {
-                let (id, query) = (id.map(str::to_owned), Query::parse(query));
+                let id = id.map(str::to_owned);
+                let query = Query::parse(query);
                 self.work.run(move || process::answer(&parts, id.as_deref(), what, &query)).await
             }
             Route::Pprof(id, Pprof::Index) => {
@@ -229,7 +231,8 @@ impl Server {
     }
 
     async fn symbols(&self, id: Option<&str>, addresses: Vec<u64>) -> Answered {
-        let (parts, id) = (self.parts.clone(), id.map(str::to_owned));
+        let parts = self.parts.clone();
+        let id = id.map(str::to_owned);
         let job = move || symbol::reply(&parts.find(id.as_deref())?, &parts.names, &addresses);
         self.work.run(job).await
     }

@@ -224,7 +224,8 @@ fn all() -> Entries {
     let mut profiles = found.found;
     listing::sort(&mut profiles);
     let ids = ids(&profiles, getuid().as_raw());
-    let (mut sources, mut unreadable) = (Vec::new(), found.unreadable);
+    let mut sources = Vec::new();
+    let mut unreadable = found.unreadable;
     for (id, entry) in ids.into_iter().zip(profiles) {
         // A dead process's ID may be another's.
         let source = if entry.is_running { entry.pid.to_string() } else { entry.profile.clone() };

@@ -312,7 +312,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("stacks");
         let source = path.to_str().unwrap();
-        let (trees, count) = (Trees::new(), Cell::new(0));
+        let trees = Trees::new();
+        let count = Cell::new(0);
         let (own, all, no_standard) = (Shown::Own, Shown::All, Shown::NoStandard);
         // After the change, what was read for all is so for none.
         for (stacks, asked, expected) in [
@@ -363,8 +364,8 @@ mod tests {
 
     #[test]
     fn other_tint_is_another_tree() {
-        let (trees, count) =
-            (Trees { fresh: Duration::from_secs(3600), ..Trees::new() }, Cell::new(0));
+        let trees = Trees { fresh: Duration::from_secs(3600), ..Trees::new() };
+        let count = Cell::new(0);
         let change = |old: &str| (Some(Tint::Change), Some(old.to_owned()));
         for _ in 0..2 {
             for (tint, old) in

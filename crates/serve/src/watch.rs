@@ -83,7 +83,8 @@ impl Drop for Look {
 fn keep_watching(watch: &Weak<Watch>, wanted: &[Selector]) {
     let mut processes = Processes::find(wanted);
     let mut pace = Pace::new(LEAST_PAUSE, SHARE);
-    let (mut split_pace, mut turn) = (Pace::new(LEAST_PAUSE, SPLIT_SHARE), 0);
+    let mut split_pace = Pace::new(LEAST_PAUSE, SPLIT_SHARE);
+    let mut turn = 0;
     while let Some(watch) = watch.upgrade() {
         if !processes.list.is_empty() && split_pace.is_due() {
             turn = (turn + 1) % processes.list.len();

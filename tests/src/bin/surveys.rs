@@ -45,13 +45,15 @@ impl Tally {
         let truth = heap.read(Effort::Exact);
         heap.assert_agrees(&truth);
         let (truth, figures) = (Figures::of(&truth), Figures::of(&heap.read(effort)));
-        let (covers, off) = (figures.covers(&truth), figures.off(&truth));
+        let covers = figures.covers(&truth);
+        let off = figures.off(&truth);
         self.heaps += 1;
         for index in 0..3 {
             self.covered[index] += u64::from(covers[index]);
             self.widths[index].push(figures.half_widths[index] / truth.taken);
             if !covers[index] {
-                let (name, half_width) = (FIGURES[index], figures.half_widths[index]);
+                let name = FIGURES[index];
+                let half_width = figures.half_widths[index];
                 println!(
                     "seed {seed}: {name} is {:.0} off, ±{half_width:.0}; {}",
                     off[index],
@@ -60,7 +62,8 @@ impl Tally {
             }
         }
         let (walked, surveyed) = (truth.values[2], figures.values[2]);
-        let (returned, half_width) = (heap.trim(), figures.half_widths[2]);
+        let returned = heap.trim();
+        let half_width = figures.half_widths[2];
         let is_as_walked =
             (returned - walked).abs() <= MOST_OFF_BYTES.max(MOST_OFF_SHARE * returned);
         let is_as_surveyed = (returned - surveyed).abs() <= half_width + STIR_BYTES;

@@ -75,7 +75,8 @@ impl Matrix {
         let columns = programs.iter().zip(&builds).flat_map(|(program, built)| {
             program.allocators.iter().map(move |&allocator| (program, built, allocator))
         });
-        let (work, cells) = (Mutex::new(columns), Mutex::new(Vec::new()));
+        let work = Mutex::new(columns);
+        let cells = Mutex::new(Vec::new());
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
             for _ in 0..workers {

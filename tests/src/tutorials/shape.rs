@@ -134,17 +134,21 @@ fn bytes(text: &str) -> Option<f64> {
 }
 
 fn numbers_masked(text: &str) -> String {
-    let (mut out, mut rest, mut last) = (String::new(), text, ' ');
+    let mut out = String::new();
+    let mut rest = text;
+    let mut last = ' ';
     while let Some(letter) = rest.chars().next() {
         let is_name = last.is_alphanumeric() || last == '_';
         let length = if is_name { 0 } else { number(rest) };
         if length > 0 {
             out.truncate(out.trim_end_matches(['~', '<', '≥']).len());
             out.push('#');
-            (rest, last) = (&rest[length..], '#');
+            rest = &rest[length..];
+            last = '#';
         } else {
             out.push(letter);
-            (rest, last) = (&rest[letter.len_utf8()..], letter);
+            rest = &rest[letter.len_utf8()..];
+            last = letter;
         }
     }
     out

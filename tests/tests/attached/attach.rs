@@ -32,7 +32,8 @@ fn attach_records_and_detach_restores_pointers() {
     for line in ["hold 100", "drop", "hold 100"] {
         visited.tell(line);
     }
-    let (before, counts) = (code_pointers(visited.pid()), visited.descriptors_and_threads());
+    let before = code_pointers(visited.pid());
+    let counts = visited.descriptors_and_threads();
     let attached = told(&scratch, "attach", visited.pid(), &["--interval", "1"]);
     assert!(
         attached.number("objects") >= 2.0 && attached.list("missed").is_empty(),
@@ -160,7 +161,8 @@ fn child_exit_interrupts_no_other_thread() {
 fn attach_recovers_after_killed_ramson() {
     let scratch = Scratch::new();
     let mut visited = Visited::start(1);
-    let (counts, mut random) = (visited.descriptors_and_threads(), Random::new(7));
+    let counts = visited.descriptors_and_threads();
+    let mut random = Random::new(7);
     for round in 0..24 {
         let command = if round % 3 == 2 { "detach" } else { "attach" };
         let mut tool = ramson(&scratch);

@@ -88,7 +88,8 @@ fn changed_loader_list_refuses_attach() {
 fn root_without_ptrace_is_told() {
     let talking = Talking::start(clean(program("pauses.c")).arg(""));
     assert_eq!(talking.expect("ready"), 0);
-    let (before, pid) = (facts(talking.pid()), talking.pid().to_string());
+    let before = facts(talking.pid());
+    let pid = talking.pid().to_string();
     let mut attach = clean(installed("setpriv", "util-linux"));
     attach.args(["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", "--"]);
     attach.arg(ramson_program()).args(["attach", &pid]);

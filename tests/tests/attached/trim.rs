@@ -171,7 +171,8 @@ fn allocating_threads_compute_same_under_trims() {
     let scratch = Scratch::new();
     let plain = finish(clean(program("waits.c")).arg("torture")).good().text();
     let log = scratch.path("torture");
-    let (mut trims, start) = (0, Instant::now());
+    let mut trims = 0;
+    let start = Instant::now();
     // On a busy machine it may be over before ramson has begun.
     while trims == 0 {
         let _ = fs::remove_file(&log);
@@ -232,7 +233,9 @@ fn killed_trim_leaves_program_unharmed() {
         text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned()
     };
     let blocked = field("SigBlk:");
-    let (mut killed, mut round, start) = (0, 0, Instant::now());
+    let mut killed = 0;
+    let mut round = 0;
+    let start = Instant::now();
     while killed < 10 {
         assert!(start.elapsed() < MOST_TIME, "it is never killed in the middle");
         waiting.until_it_waits();

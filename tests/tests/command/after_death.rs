@@ -311,7 +311,8 @@ fn pruning_removes_only_old_own_profiles() {
 #[test]
 fn emptied_profile_does_not_stop_server() {
     let scratch = Scratch::new();
-    let (socket, client) = (scratch.path("s"), installed("redis-cli", "redis-tools"));
+    let socket = scratch.path("s");
+    let client = installed("redis-cli", "redis-tools");
     let mut command = ramson(&scratch);
     command.args(["run", "--interval", "64K", "--"]).arg(installed("redis-server", "redis-server"));
     command.args(["--port", "0", "--save", "", "--dir", "/tmp", "--unixsocket"]).arg(&socket);

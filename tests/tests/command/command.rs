@@ -118,7 +118,8 @@ fn standard_streams_pass_through() {
 fn signals_to_ramson_reach_the_program() {
     let scratch = Scratch::new();
     for (name, status) in [("TERM", 21), ("HUP", 22), ("USR1", 23), ("USR2", 24)] {
-        let (log, up) = (scratch.path("log"), scratch.path(name));
+        let log = scratch.path("log");
+        let up = scratch.path(name);
         let script = format!(
             "trap 'exit {status}' {name}; touch {}; while :; do sleep 0.05; done",
             up.display()
@@ -252,7 +253,8 @@ fn cut_profile_shows_its_rest() {
 #[test]
 fn foreign_process_names_its_owner() {
     let scratch = Scratch::new();
-    let (log, up) = (scratch.path("log"), scratch.path("up"));
+    let log = scratch.path("log");
+    let up = scratch.path("up");
     let mut command = clean("sh");
     command.arg("-c").arg(format!("touch {}; sleep 600", up.display()));
     let running = Running::start(&mut command, &log, || up.exists());
@@ -337,8 +339,9 @@ fn running_killed_ended_share_names() {
 fn list_tells_running_exited_died() {
     let scratch = Scratch::new();
     let name = format!("l{}", std::process::id());
-    let (runs, exits, mut dies) =
-        (waiting(&scratch, &name), waiting(&scratch, &name), waiting(&scratch, &name));
+    let runs = waiting(&scratch, &name);
+    let exits = waiting(&scratch, &name);
+    let mut dies = waiting(&scratch, &name);
     let pids = [runs.0.id(), exits.0.id(), dies.0.id()];
     end(exits);
     dies.signal("KILL");
@@ -364,7 +367,8 @@ fn list_tells_running_exited_died() {
 fn every_output_gives_the_same_totals() {
     let scratch = Scratch::new();
     let script = "import json; kept = [json.dumps([n] * (n % 90)) for n in range(20000)]; import os; os._exit(0)";
-    let (python, path) = (python(), scratch.path("python.ramson"));
+    let python = python();
+    let path = scratch.path("python.ramson");
     let mut command = ramson(&scratch);
     command.args([
         "run",

@@ -11,7 +11,8 @@ fn free_whole_pages_predict_trim() {
     let json = explain(&scratch, keeping.pid());
     assert_agrees(&keeping, &json);
     assert!(part(&json, "live") < 0.2 * MIB && part(&json, "free_whole_pages") > 120.0 * MIB);
-    let (before, predicted) = (keeping.rss(), arenas(&json, "releasable_bytes"));
+    let before = keeping.rss();
+    let predicted = arenas(&json, "releasable_bytes");
     keeping.trim();
     let given = before - keeping.rss();
     assert!((given / predicted - 1.0).abs() < 0.1, "{given} {predicted}");
@@ -23,7 +24,8 @@ fn explain_leaves_process_unchanged() {
     let keeping = Keeping::plain(&scratch, &["survivors", "64"]);
     // Trimmed pages in the middle of the heap are the ones that a reader could bring back.
     keeping.trim();
-    let (rss, pages) = (keeping.rss(), keeping.present_pages());
+    let rss = keeping.rss();
+    let pages = keeping.present_pages();
     assert!(pages.iter().filter(|(_, is_present)| !is_present).count() > 10_000);
     let json = explain(&scratch, keeping.pid());
     assert_agrees(&keeping, &json);
@@ -119,7 +121,8 @@ fn leak_counts_as_live_memory() {
 fn large_heap_survey_is_accurate() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["scattered", "192"]);
-    let (rss, pages) = (keeping.rss(), keeping.present_pages());
+    let rss = keeping.rss();
+    let pages = keeping.present_pages();
     let json = explain_with(&scratch, keeping.pid(), &[]);
     assert_eq!(*json.at("statistics.is_surveyed"), Json::Word("true".into()));
     let taken = keeping.said("arena ");

@@ -35,7 +35,8 @@ fn free_pages_or_fastbins_advise_trim() {
             let (cause, predicted) = first_advice(&json);
             assert!(cause == "trim" && predicted > 30.0 * MIB, "{json:?}");
         }
-        let (json, before) = (explain(&scratch, keeping.pid()), keeping.rss());
+        let json = explain(&scratch, keeping.pid());
+        let before = keeping.rss();
         keeping.trim();
         assert_saves(&json, "trim", before, keeping.rss());
         let (cause, _) = first_advice(&explain(&scratch, keeping.pid()));

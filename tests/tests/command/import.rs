@@ -104,7 +104,8 @@ impl Drop for Server {
 
 #[test]
 fn go_profile_matches_go_pprof() {
-    let (scratch, server) = (Scratch::new(), Server::start());
+    let scratch = Scratch::new();
+    let server = Server::start();
     for (path, default) in [("heap?gc=1", "inuse_space"), ("allocs", "alloc_space")] {
         let file = scratch.path("go.pb.gz");
         server.fetch(&format!("/debug/pprof/{path}"), &file);
@@ -126,7 +127,8 @@ fn tool_bytes(name: &str, arguments: &[&str]) -> Vec<u8> {
 
 #[test]
 fn go_program_is_read_over_http() {
-    let (scratch, server) = (Scratch::new(), Server::start());
+    let scratch = Scratch::new();
+    let server = Server::start();
     let held = |path: &str| {
         let report = report(&scratch, &server.at(path), &["--count", "inuse_space"]);
         rows(&report).get("main.hold").map_or(0, |row| row.0)
@@ -143,7 +145,8 @@ fn go_program_is_read_over_http() {
 
 #[test]
 fn wrong_http_answers_are_one_line() {
-    let (scratch, server) = (Scratch::new(), Server::start());
+    let scratch = Scratch::new();
+    let server = Server::start();
     for (source, part) in [
         (server.at("/debug/pprof/"), "web page"),
         (server.at("/nothing"), "404"),
@@ -382,7 +385,8 @@ fn import_memory_is_bounded_by_size() {
     let shared = stacks("shared", |number| format!("leaf{}", number >> 12));
     let unique = stacks("unique", |number| format!("{number:x}"));
     for file in [shared, unique, bomb(&scratch)] {
-        let (size, peak) = (fs::metadata(&file).unwrap().len(), peak_bytes(&scratch, &file));
+        let size = fs::metadata(&file).unwrap().len();
+        let peak = peak_bytes(&scratch, &file);
         assert!(peak < 4 * size + A_LITTLE, "{}: {peak} of {size}", file.display());
     }
 }

@@ -26,7 +26,8 @@ fn table_does_not_deny_leak() {
         for seconds in (15..=600).step_by(15) {
             run.run_until(seconds);
             let function = &run.judged(MIN_AGE_NS)[0];
-            let (name, is_found) = (program.name, function.is_found());
+            let name = program.name;
+            let is_found = function.is_found();
             assert_eq!(function.denials, 0, "{name}, {seconds} s");
             assert!(
                 is_found || seconds < 105 || (300..400).contains(&seconds),

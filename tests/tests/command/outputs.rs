@@ -35,7 +35,8 @@ fn is_device(path: &Path) {
 fn device_is_written_never_replaced() {
     let scratch = Scratch::new();
     let Some(device) = device(&scratch) else { return };
-    let (own, out) = (own(&scratch), device.to_str().unwrap());
+    let own = own(&scratch);
+    let out = device.to_str().unwrap();
     let own = own.to_str().unwrap();
     let link = scratch.path("link");
     symlink(&device, &link).unwrap();

@@ -11,7 +11,8 @@ use std::time::Instant;
 #[test]
 fn name_sums_servers_on_every_surface() {
     let redises = Redises::start();
-    let (scratch, source) = (&redises.scratch, redises.source.as_str());
+    let scratch = &redises.scratch;
+    let source = redises.source.as_str();
     let report = redises.json(&["report", source, "-n", "0", "--view", "top"]);
     assert_eq!(pids(&report), redises.profiled);
     assert_eq!(report.number("unprofiled"), 1.0);
@@ -60,7 +61,8 @@ fn name_sums_servers_on_every_surface() {
 #[test]
 fn several_processes_get_rows_or_blocks() {
     let redises = Redises::start();
-    let (scratch, source) = (&redises.scratch, redises.source.as_str());
+    let scratch = &redises.scratch;
+    let source = redises.source.as_str();
     for command in ["report", "leaks"] {
         let text = say(scratch, &[command, source]).good().text();
         // The first line of leaks is the answer; the heading follows.
@@ -92,7 +94,8 @@ fn several_processes_get_rows_or_blocks() {
 #[test]
 fn explain_and_trim_include_unprofiled() {
     let redises = Redises::start();
-    let (scratch, source) = (&redises.scratch, redises.source.as_str());
+    let scratch = &redises.scratch;
+    let source = redises.source.as_str();
     let mut all = [redises.profiled.as_slice(), &[redises.plain]].concat();
     all.sort_unstable();
     let explain = redises.json(&["explain", source]);
@@ -129,7 +132,8 @@ fn largest_saving_comes_first() {
 #[test]
 fn ambiguous_source_lists_candidates() {
     let redises = Redises::start();
-    let (scratch, source) = (&redises.scratch, redises.source.as_str());
+    let scratch = &redises.scratch;
+    let source = redises.source.as_str();
     let name = source.trim_start_matches("name:");
     for command in [vec!["mark", source, "now"], vec!["symbolize", source]] {
         let refused = say(scratch, &command);

@@ -102,14 +102,16 @@ fn complete_all(shell: &Terminal, pid: u32) {
     offers(shell, "ramson report --kind \t\t", &["heap", "mmap"]);
     let source = format!("name:{NAME}");
     offers(shell, "ramson report name:holds-comp\t", &[&source]);
-    let (start, pid) = (pid / 10, pid.to_string());
+    let start = pid / 10;
+    let pid = pid.to_string();
     offers(shell, &format!("ramson report {start}\t\t"), &[&pid]);
 }
 
 #[test]
 fn bash_completes_values_processes_and_names() {
     let scratch = Scratch::new();
-    let (prefix, running) = (install(&scratch), waiting(&scratch));
+    let prefix = install(&scratch);
+    let running = waiting(&scratch);
     let shell = shell(&scratch, &prefix, "bash", &["--norc", "--noprofile"]);
     let script = prefix.join("share/bash-completion/completions/ramson");
     shell.wait_for("READY");
@@ -121,7 +123,8 @@ fn bash_completes_values_processes_and_names() {
 #[test]
 fn zsh_completes_values_processes_and_names() {
     let scratch = Scratch::new();
-    let (prefix, running) = (install(&scratch), waiting(&scratch));
+    let prefix = install(&scratch);
+    let running = waiting(&scratch);
     let shell = shell(&scratch, &prefix, "zsh", &["-f"]);
     let functions = prefix.join("share/zsh/site-functions");
     shell.wait_for("READY");
@@ -136,7 +139,8 @@ fn zsh_completes_values_processes_and_names() {
 #[test]
 fn fish_completes_values_processes_and_names() {
     let scratch = Scratch::new();
-    let (prefix, running) = (install(&scratch), waiting(&scratch));
+    let prefix = install(&scratch);
+    let running = waiting(&scratch);
     let begin = "function fish_prompt; echo -n 'READY '; end; function fish_greeting; end";
     let shell = shell(&scratch, &prefix, "fish", &["-C", begin]);
     shell.wait_for("READY");

@@ -29,7 +29,8 @@ fn bytes_on_disk(paths: &[PathBuf]) -> u64 {
 
 /// Processes, allocations and frees, and what was live.
 fn totals<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>) -> ([u64; 3], f64) {
-    let (mut counts, mut live) = ([0; 3], 0.0);
+    let mut counts = [0; 3];
+    let mut live = 0.0;
     for snapshot in snapshots {
         counts[0] += snapshot.header.processes.max(1);
         for stack in &snapshot.stacks {

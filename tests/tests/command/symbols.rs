@@ -39,7 +39,8 @@ const PUT: &str = "storage::Shelf<std::__cxx11::basic_string<char";
 fn symbolized_profile_needs_no_binaries() {
     let scratch = Scratch::new();
     let (program, profile) = recorded(&scratch);
-    let (profile, carrying) = (profile.to_str().unwrap(), scratch.path("carrying"));
+    let profile = profile.to_str().unwrap();
+    let carrying = scratch.path("carrying");
     let carrying = carrying.to_str().unwrap();
     let here = report(&scratch, "here", &[profile, "--view", "lines"]);
     assert!(here.contains(PUT) && here.contains("names.cc:8"), "{here}");
@@ -104,7 +105,8 @@ fn mapped_binary_wins_without_build_id() {
         program
     };
     let (program, other) = (built("held", "of_this"), built("other", "of_another"));
-    let (log, profile) = (scratch.path("log"), scratch.path("held.ramson"));
+    let log = scratch.path("log");
+    let profile = scratch.path("held.ramson");
     let mut command = clean(&program);
     preload(&mut command, "1").env("RAMSON_OUTPUT", &profile);
     let is_ready = || fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"));
@@ -134,7 +136,8 @@ fn demangle_option_shapes_names() {
 fn nameless_pprof_gets_names() {
     let scratch = Scratch::new();
     let (program, profile) = recorded(&scratch);
-    let (profile, hidden) = (profile.to_str().unwrap(), scratch.path("hidden"));
+    let profile = profile.to_str().unwrap();
+    let hidden = scratch.path("hidden");
     let (nameless, named) = (scratch.path("nameless.pb.gz"), scratch.path("named.pb.gz"));
     let (nameless, named) = (nameless.to_str().unwrap(), named.to_str().unwrap());
     fs::rename(&program, &hidden).unwrap();

@@ -35,7 +35,8 @@ fn words(line: &str) -> String {
 #[test]
 fn dead_program_tables_fit_width() {
     let scratch = Scratch::new();
-    let (path, program) = (scratch.path("profiles/7-8.ramson"), program("widths.cc"));
+    let path = scratch.path("profiles/7-8.ramson");
+    let program = program("widths.cc");
     scratch.open_directory("profiles");
     let run = ["run", "--interval", "1", "-o", text(&path), "--", text(&program), "die"];
     assert_eq!(finish(ramson(&scratch).args(run)).status, 137);
@@ -78,7 +79,8 @@ fn dead_program_tables_fit_width() {
 #[test]
 fn running_program_tables_fit_width() {
     let scratch = Scratch::new();
-    let (log, program) = (scratch.path("log"), program("widths.cc"));
+    let log = scratch.path("log");
+    let program = program("widths.cc");
     let mut command = ramson(&scratch);
     let path = scratch.path("live.ramson");
     command.args(["run", "--interval", "1", "-o", text(&path), "--"]).arg(program);

@@ -34,7 +34,8 @@ impl Errors {
     }
 
     fn standard_error(&self) -> f64 {
-        let (mean, runs) = (self.mean(), self.all.len() as f64);
+        let mean = self.mean();
+        let runs = self.all.len() as f64;
         let spread: f64 = self.all.iter().map(|error| (error - mean).powi(2)).sum();
         (spread / (runs - 1.0) / runs).sqrt()
     }
@@ -73,7 +74,8 @@ fn estimates_are_unbiased_while_governed() {
             mean.abs() <= STANDARD_ERRORS * standard_error + own,
             "{name}: {mean} too much on average, standard error {standard_error}"
         );
-        let (covered, runs) = (errors.covered as f64, errors.all.len() as f64);
+        let covered = errors.covered as f64;
+        let runs = errors.all.len() as f64;
         assert!(covered >= LEAST_COVERAGE * runs, "{name}: {covered} of {runs}");
     }
 }

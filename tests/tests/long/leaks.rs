@@ -20,7 +20,8 @@ fn text(path: &Path) -> &str {
 /// The profile of a program with suspects, which was killed after six seconds. How old its blocks are is up to the machine: it runs again if that
 /// stopped it for long.
 fn dead(scratch: &Scratch) -> String {
-    let (path, program) = (scratch.path("dead.ramson"), program("suspects.c"));
+    let path = scratch.path("dead.ramson");
+    let program = program("suspects.c");
     let program = text(&program);
     let run = ["run", "--interval", "1", "-o", text(&path), "--", program, "6"];
     for _ in 0..10 {

@@ -14,7 +14,10 @@ const LEAST_RECALL: f64 = 0.9;
 
 #[test]
 fn labelled_leaks_meet_precision_and_recall() {
-    let (mut leaks, mut right, mut wrong, mut missed) = (0, 0, Vec::new(), Vec::new());
+    let mut leaks = 0;
+    let mut right = 0;
+    let mut wrong = Vec::new();
+    let mut missed = Vec::new();
     for (index, program) in PROGRAMS.iter().enumerate().step_by(PART) {
         let mut run = Labelled::new(program, index as u64, INTERVAL_BYTES);
         run.run_until(60 * MINUTES);

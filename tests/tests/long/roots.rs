@@ -143,7 +143,8 @@ fn names_come_from_program_root() {
         assert_named(&contained.report("afterwards", &profile));
 
         // Another one, with another C library, at the same path.
-        let (root, old) = (&contained.root, contained.scratch.path("old"));
+        let root = &contained.root;
+        let old = contained.scratch.path("old");
         fs::rename(root, &old).unwrap();
         let gone = format!("the program's root directory {} is gone", root.display());
         assert_unnamed(&contained.report("gone", &profile), &gone);
@@ -203,7 +204,8 @@ fn run_notes_roots_of_its_tree() {
             run.arg(command.get_program()).args(command.get_args());
             run
         });
-        let (profile, root) = (contained.profile(), contained.root.clone());
+        let profile = contained.profile();
+        let root = contained.root.clone();
         wait_until("its root directory is noted", || header(&profile).root.is_some());
         let noted = header(&profile).root.unwrap();
         assert_eq!(noted.path(), root.as_os_str().as_bytes());

@@ -46,15 +46,17 @@ impl SlowServer {
             is_free: Arc::default(),
             is_over: Arc::default(),
         };
-        let (asked, is_free, is_over) =
-            (server.asked.clone(), server.is_free.clone(), server.is_over.clone());
+        let asked = server.asked.clone();
+        let is_free = server.is_free.clone();
+        let is_over = server.is_over.clone();
         thread::spawn(move || {
             for stream in listener.incoming() {
                 if is_over.load(Ordering::Relaxed) {
                     return;
                 }
                 asked.fetch_add(1, Ordering::Relaxed);
-                let (stream, is_free) = (stream.unwrap(), is_free.clone());
+                let stream = stream.unwrap();
+                let is_free = is_free.clone();
                 thread::spawn(move || answer(stream, &is_free));
             }
         });

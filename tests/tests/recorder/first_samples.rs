@@ -14,7 +14,8 @@ const Z_95: f64 = 1.959_964;
 /// Estimate over truth of live bytes in each run, and how often the interval covers the truth.
 fn runs(threads: u32) {
     let runs = std::env::var("START_RUNS").map_or(40, |runs| runs.parse().unwrap());
-    let (mut ratios, mut covered) = (Vec::new(), 0);
+    let mut ratios = Vec::new();
+    let mut covered = 0;
     for _ in 0..runs {
         let run = Run::new(program("starts.c")).arg(threads.to_string()).arg(BYTES.to_string());
         let finished = run.env("RAMSON_INTERVAL", INTERVAL.to_string()).succeed();
@@ -22,7 +23,8 @@ fn runs(threads: u32) {
         let heap = snapshot.live.iter().filter(|sample| sample.size <= 5500);
         let (mut value, mut variance) = (0.0, 0.0);
         for sample in heap {
-            let (objects, size) = (sample.inverse_probability, sample.size as f64);
+            let objects = sample.inverse_probability;
+            let size = sample.size as f64;
             value += objects * size;
             variance += objects * (objects - 1.0) * size * size;
         }

@@ -139,7 +139,8 @@ fn cut_header_is_refused_or_empty() {
 #[test]
 fn cut_profile_yields_every_committed_record() {
     let whole = whole();
-    let (live, stacks) = (whole.live_ends(), whole.stack_ends());
+    let live = whole.live_ends();
+    let stacks = whole.stack_ends();
     let mappings = whole.region(RegionKind::Mappings).0;
     let known: HashSet<Told> =
         whole.snapshot.live.iter().map(|sample| told(&whole.snapshot, sample)).collect();
@@ -349,7 +350,9 @@ fn assert_consistent(snapshot: &Snapshot) {
 #[test]
 fn killed_process_leaves_every_committed_record() {
     let mut random = Random::new(5);
-    let (mut readable, mut samples, mut round) = (0, 0, 0);
+    let mut readable = 0;
+    let mut samples = 0;
+    let mut round = 0;
     while readable < 150 || samples <= 10_000 {
         round += 1;
         assert!(round <= 3_000, "{readable} readable files with {samples} samples");
@@ -401,14 +404,16 @@ fn running_profile_reads_consistently() {
             _ => std::thread::sleep(Duration::from_millis(1)),
         }
     };
-    let (mut before, mut allocated) = (0, 0.0);
+    let mut before = 0;
+    let mut allocated = 0.0;
     for _ in 0..200 {
         let snapshot = read(&path).unwrap();
         assert_consistent(&snapshot);
         let samples = health(&snapshot, Health::Samples);
         let space: f64 = snapshot.stacks.iter().map(|stack| stack.alloc_space).sum();
         assert!(samples >= before && space >= allocated, "a counter went back");
-        (before, allocated) = (samples, space);
+        before = samples;
+        allocated = space;
         assert!(snapshot.live.len() <= (THREADS * 400) as usize, "{}", snapshot.live.len());
     }
     assert!(child.0.try_wait().unwrap().is_none(), "the program ended by itself");

@@ -38,7 +38,8 @@ fn of_size(snapshot: &Snapshot, size: u64) -> Vec<&Freed> {
 fn freed_block_names_both_stacks() {
     let scratch = Scratch::new();
     let path = scratch.path("crash.ramson");
-    let (path, program) = (path.to_str().unwrap(), program("frees.c"));
+    let path = path.to_str().unwrap();
+    let program = program("frees.c");
     let mut crash = ramson(&scratch);
     crash
         .args(["run", "--interval", "1", "--recent-frees", "1024", "-o", path, "--"])
@@ -106,8 +107,8 @@ fn only_moving_realloc_is_a_free() {
 #[test]
 fn child_remembers_only_its_own_frees() {
     let finished = run(&["forks"]).succeed();
-    let (parent, child) =
-        (finished.snapshot(), finished.snapshot_of(finished.number("child") as u32));
+    let parent = finished.snapshot();
+    let child = finished.snapshot_of(finished.number("child") as u32);
     let by = |snapshot: &Snapshot, size: u64| {
         let [freed] = of_size(snapshot, size)[..] else { panic!("{:?}", snapshot.freed) };
         leaf(snapshot, freed.free_stack.expect("a stack"))

@@ -62,7 +62,8 @@ fn storm_settles_under_the_bound() {
         first.header.overhead(first.header.cpu_ns).is_some_and(|share| share > SLACK * BOUND),
         "no storm"
     );
-    let (mut before, mut shares) = (first, Vec::new());
+    let mut before = first;
+    let mut shares = Vec::new();
     let has_settled = |shares: &[f64]| {
         shares.len() >= 3 && shares[shares.len() - 3..].iter().all(|&share| share <= SLACK * BOUND)
     };
@@ -128,7 +129,8 @@ fn interval_one_stays_exact_unless_bounded() {
     let snapshot = exact.snapshot();
     assert_eq!((snapshot.header.interval_changes, snapshot.header.max_overhead_ppm), (0, 0));
     assert_eq!(snapshot.header.interval_bytes, 1);
-    let (pairs, all) = (exact.number("alloc_objects "), total(&snapshot));
+    let pairs = exact.number("alloc_objects ");
+    let all = total(&snapshot);
     // Besides the pairs, the buffer of standard output.
     assert!((pairs..pairs + 4).contains(&all.alloc_objects), "{pairs} {all:?}");
     assert_eq!(all.weighted_alloc_objects, all.alloc_objects as f64);

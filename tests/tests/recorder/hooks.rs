@@ -187,8 +187,8 @@ fn operator_new_counted_once_over_mimalloc() {
 #[test]
 fn musl_program_runs_unchanged() {
     let scratch = Scratch::new();
-    let (source, program) =
-        (target_directory().join("../tests/programs/allocates.c"), scratch.path("musl"));
+    let source = target_directory().join("../tests/programs/allocates.c");
+    let program = scratch.path("musl");
     finish(clean(installed("musl-gcc", "musl-tools")).arg(source).arg("-o").arg(&program)).good();
     let plain = finish(&mut clean(&program)).essence();
     assert_eq!(plain.0, 7, "{plain:?}");

@@ -64,7 +64,8 @@ fn plain_name(symbol: &str) -> String {
     if symbol.starts_with("_DYNAMIC") || symbol.starts_with("_GLOBAL_OFFSET_TABLE_") {
         return "got".to_owned();
     }
-    let (mut rest, mut parts) = (symbol.strip_prefix("_ZN").unwrap_or(""), Vec::new());
+    let mut rest = symbol.strip_prefix("_ZN").unwrap_or("");
+    let mut parts = Vec::new();
     while let Some(end) = rest.find(|c: char| !c.is_ascii_digit()).filter(|&end| end > 0) {
         let length: usize = rest[..end].parse().unwrap_or(0);
         let name = &rest[end..end + length];

@@ -103,7 +103,8 @@ fn listener_sees_each_allocation_and_free() {
     traced.wait();
     child.stdin.take().expect("piped").write_all(b"!").expect("it waits for that");
     run_on(&traced, |_| {});
-    let (base, probes) = (base_of_library(pid), probes());
+    let base = base_of_library(pid);
+    let probes = probes();
     let memory = File::options().write(true).open(format!("/proc/{pid}/mem")).expect("ours");
     let write = |address: u64, bytes: &[u8]| {
         memory.write_all_at(bytes, base + address).expect("it is mapped");
@@ -174,7 +175,8 @@ fn bpftrace_sees_each_allocation_and_free() {
     let has_ended = || listener.borrow_mut().try_wait().expect("ours").is_some();
     let memory = File::open(format!("/proc/{pid}/mem")).expect("ours");
     let is_heard = |probe: &Probe| {
-        let (mut raised, at) = ([0; 2], base_of_library(pid) + probe.semaphore);
+        let mut raised = [0; 2];
+        let at = base_of_library(pid) + probe.semaphore;
         memory.read_exact_at(&mut raised, at).is_ok() && raised != [0; 2]
     };
     wait_until("bpftrace listens", || {

@@ -400,7 +400,9 @@ fn cross_thread_frees_are_counted_exactly() {
     ] {
         assert_eq!(health(&snapshot, lost), 0, "{lost:?}");
     }
-    let (n, kept, site) = (8 * 40_000, 8 * 500, &sites(&snapshot, &program)["site_work"]);
+    let n = 8 * 40_000;
+    let kept = 8 * 500;
+    let site = &sites(&snapshot, &program)["site_work"];
     assert_eq!(site.alloc_objects, n * 4);
     assert_eq!(site.alloc_bytes, n * (301 + 302 + 303 + 304));
     assert_eq!(site.freed_objects, n * 4 - kept);

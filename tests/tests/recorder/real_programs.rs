@@ -67,7 +67,8 @@ fn assert_whole(way: &Way, expected: &Expected) {
     let names: Vec<&str> = all.iter().map(executable).collect();
     let least = expected.samples;
     assert!(samples >= least, "{samples} samples, {}; profiles of {names:?}", way.name());
-    let (walks, share) = (samples + sum(Health::Extents), expected.failed_percent);
+    let walks = samples + sum(Health::Extents);
+    let share = expected.failed_percent;
     assert!(failed * 100 <= walks * share, "{failed} of {walks} walks failed, {}", way.name());
     assert_stacks_begin_with_a_thread(way, expected);
 }
@@ -75,7 +76,9 @@ fn assert_whole(way: &Way, expected: &Expected) {
 /// Asks for the names of the outermost frames, so that the walker does not judge itself.
 #[track_caller]
 fn assert_stacks_begin_with_a_thread(way: &Way, expected: &Expected) {
-    let (mut stacks, mut whole, mut others) = (0, 0, Vec::new());
+    let mut stacks = 0;
+    let mut whole = 0;
+    let mut others = Vec::new();
     for path in ramson_tests::profiles_in(&way.scratch.path("profiles")) {
         let snapshot = ramson_tests::read(&path).unwrap();
         if expected.whole_stacks == 0.0 || executable(&snapshot) != expected.executable {
@@ -228,7 +231,8 @@ fn nginx_is_unchanged_with_profiled_workers() {
         Expected { executable: "nginx", samples: 20, failed_percent: 1, whole_stacks: 0.9 };
     // Workers of fewer than 64 samples leave no profile.
     compare(&["4K", "1"], &every_allocator(), &expected, |way| {
-        let (scratch, port) = (way.scratch, free_port());
+        let scratch = way.scratch;
+        let port = free_port();
         scratch.file("page.txt", "a line of the page\n".repeat(5000));
         let conf = scratch.file("conf", configuration(&scratch.path(""), port));
         let mut command = way.command(installed("nginx", "nginx-light"));
@@ -276,7 +280,8 @@ fn postgresql_is_unchanged_with_profiled_backends() {
 fn postgresql_scenario(bin: &Path, way: &Way) -> (String, String, i32) {
     let scratch = way.scratch;
     let home = scratch.open_directory("postgres");
-    let (data, log) = (home.join("data"), scratch.path("log"));
+    let data = home.join("data");
+    let log = scratch.path("log");
     let client = |name: &str, words: &[&str]| {
         let mut command = clean(bin.join(name));
         command

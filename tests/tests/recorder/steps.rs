@@ -189,8 +189,10 @@ fn kill_at_any_store_keeps_records() {
     let traced = Traced::attach(child.id());
     child.stdin.take().expect("piped").write_all(b"!").expect("it waits for that");
     let mut watch = Watch::new(path);
-    let (mut is_watched, mut steps) = (false, 0u64);
-    let (mut code, mut was_in_library) = (0..0, false);
+    let mut is_watched = false;
+    let mut steps = 0u64;
+    let mut code = 0..0;
+    let mut was_in_library = false;
     loop {
         match traced.wait() {
             Stop::Signal(libc::SIGUSR1) => {

@@ -108,7 +108,8 @@ fn public_page_is_empty_and_strict() {
 #[test]
 fn token_file_is_private_and_unlogged() {
     let scratch = Scratch::new();
-    let (profile, file) = (dead(&scratch), scratch.path("token"));
+    let profile = dead(&scratch);
+    let file = scratch.path("token");
     let file = file.to_str().unwrap();
     let log = scratch.path("log");
     let mut command = ramson(&scratch);
@@ -144,7 +145,8 @@ fn token_file_is_private_and_unlogged() {
 #[test]
 fn interrupt_removes_the_socket() {
     let scratch = Scratch::new();
-    let (profile, socket) = (dead(&scratch), scratch.open_directory("sockets").join("serve.sock"));
+    let profile = dead(&scratch);
+    let socket = scratch.open_directory("sockets").join("serve.sock");
     let listen = format!("unix:{}", socket.display());
     let start = || {
         let mut command = ramson(&scratch);
@@ -259,7 +261,8 @@ fn hostile_clients_cost_little() {
     for client in &mut slow {
         client.write_all(b"GET /api/v1/sources HTTP/1.1\r\nHost: local").unwrap();
     }
-    let (serving, expected) = (&serving, &expected);
+    let serving = &serving;
+    let expected = &expected;
     let is_done = &AtomicBool::new(false);
     thread::scope(|scope| {
         let reader = scope.spawn(move || {

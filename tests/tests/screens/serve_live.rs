@@ -125,7 +125,8 @@ fn source_code_stays_beneath_its_root() {
     assert!(answer.body.len() <= 64 << 10);
     let answer = json(&answer.text());
     let text = fs::read_to_string(&file).unwrap();
-    let (mut flat, lines) = (0.0, answer["lines"].as_array().unwrap());
+    let mut flat = 0.0;
+    let lines = answer["lines"].as_array().unwrap();
     for line in lines {
         let number = line["line"].as_u64().unwrap() as usize;
         assert_eq!(Some(line["text"].as_str().unwrap()), text.lines().nth(number - 1));

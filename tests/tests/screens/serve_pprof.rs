@@ -52,7 +52,8 @@ fn served_heap_matches_the_export() {
     assert_eq!(heap.header("x-content-type-options"), "nosniff");
     assert_eq!(heap.header("content-encoding"), "");
 
-    let (url, file) = (serving.at("/debug/pprof/heap"), text(&file));
+    let url = serving.at("/debug/pprof/heap");
+    let file = text(&file);
     let expected = rows(&scratch, &[file]);
     assert!(expected.contains("zmalloc") || expected.contains("sdsnewlen"), "{expected}");
     assert_eq!(rows(&scratch, &[&url]), expected);

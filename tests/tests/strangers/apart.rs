@@ -306,7 +306,8 @@ fn foreign_history_reads_like_own() {
     let mut recorder = recorded.record("PID");
     recorded.good("mark PID here");
     recorded.grow(0);
-    let (history, log) = (recorded.database(), recorded.scratch.path("history/history.db-wal"));
+    let history = recorded.database();
+    let log = recorded.scratch.path("history/history.db-wal");
     // How long ago it was, in the first line, changes.
     let below_first_line = |words: &str| {
         let report = recorded.good(words);

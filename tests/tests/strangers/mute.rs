@@ -159,7 +159,8 @@ fn a_path_here_is_left_alone(how: &str) {
     let profiles = scratch.open_directory("profiles");
     finish(preload(honest.arg("kill"), "1").env("RAMSON_DIR", &profiles));
     let (mute, pid) = mute(scratch, how);
-    let (inside, words) = (Some(mute.pid()), pid.to_string());
+    let inside = Some(mute.pid());
+    let words = pid.to_string();
     let list = answer_within(scratch, inside, &["list"]);
     assert_eq!(list.status, Some(0), "{list:?}");
     assert!(list.text.contains("exits"), "{list:?}");

@@ -155,11 +155,14 @@ impl Kept {
             return;
         }
         let Some(snapshot) = shot.follower.snapshot() else { return };
-        let (pid, origin) = (self.followed.pid, &self.followed.recording.origin);
+        let pid = self.followed.pid;
+        let origin = &self.followed.recording.origin;
         let read = || Rss::read(pid, origin, snapshot, &mut self.allocators);
         if let Some(rss) = self.survey_pace.run_for(pid, processes, read) {
             let Split { rss, free, terms } = Split::of(&rss);
-            (shot.rss, shot.free, shot.terms) = (Some(rss), free, Some(terms));
+            shot.rss = Some(rss);
+            shot.free = free;
+            shot.terms = Some(terms);
         }
     }
 

@@ -226,8 +226,10 @@ impl Session {
         if !self.is_json {
             return Ok(());
         }
-        let (pid, name) = (of.followed.pid, of.name.clone());
-        let (time_unix_ns, history) = (unix_ns(), self.path.clone());
+        let pid = of.followed.pid;
+        let name = of.name.clone();
+        let time_unix_ns = unix_ns();
+        let history = self.path.clone();
         print_json("history", &Recorded { event, pid, name, time_unix_ns, history })
     }
 

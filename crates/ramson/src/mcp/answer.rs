@@ -67,7 +67,8 @@ pub fn answer(call: &Call, settings: &Settings) -> Result<String, Failure> {
     let verdict: String = whole.verdict.chars().take(MOST_VERDICT).collect();
     let mut answer =
         Answer { verdict, evidence: Value::Null, left_out: Vec::new(), next: whole.next };
-    let (mut room, mut said) = (call.most_bytes, usize::MAX);
+    let mut room = call.most_bytes;
+    let mut said = usize::MAX;
     // The list of parts that were cut takes room, too.
     while said > call.most_bytes && room > 0 {
         answer.left_out.clear();

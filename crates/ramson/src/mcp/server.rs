@@ -111,7 +111,8 @@ impl ServerHandler for Server {
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let resources = marks::all().into_iter().map(|mark| {
-            let (pid, name) = (mark.pid, &mark.name);
+            let pid = mark.pid;
+            let name = &mark.name;
             Resource::new(uri(&mark), name.clone())
                 .with_title(format!("mark {name} of process {pid}"))
                 .with_description(format!(

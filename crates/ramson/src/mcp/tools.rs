@@ -243,7 +243,8 @@ impl Call {
 
     /// The question that the call asks.
     pub fn question(&self, document: Document, names: Names) -> Result<Question, Failure> {
-        let (mut sources, mut parameters) = (Vec::new(), Vec::new());
+        let mut sources = Vec::new();
+        let mut parameters = Vec::new();
         for parameter in self.tool.parameters {
             let Some(value) = self.values.get(parameter.name) else { continue };
             let wrong = |kind: &str| Failure::usage(format!("{}: not {kind}", parameter.name));

@@ -50,7 +50,8 @@ pub fn compacted(file: &File) -> io::Result<Vec<u8>> {
     let mut taken_slots = Vec::new();
     for (kind, place) in REGION_KINDS.into_iter().zip(places) {
         let place = place.ok_or_else(|| damaged("the profile is damaged"))?;
-        let (bytes, start) = (place.end - place.start, out.len());
+        let bytes = place.end - place.start;
+        let start = out.len();
         if place.end > length || start as u64 + bytes > file.most_bytes() {
             return Err(damaged("the profile is cut or too large"));
         }

@@ -37,14 +37,17 @@ impl Keeper {
         let path = directory.clone();
         let look = move |bounds| prune(&directory, bounds).map_or(0, |pruned| pruned.summed);
         let looks = move || {
-            let (mut summed, mut pause) = (0, LEAST_PAUSE);
-            let (mut seen_ns, mut last) = (None, Instant::now());
+            let mut summed = 0;
+            let mut pause = LEAST_PAUSE;
+            let mut seen_ns = None;
+            let mut last = Instant::now();
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 let changed_ns = open_directory(&path).ok().map(|it| it.modified_ns());
                 if changed_ns == seen_ns && last.elapsed() < MOST_UNSEEN {
                     continue;
                 }
-                (seen_ns, last) = (changed_ns, Instant::now());
+                seen_ns = changed_ns;
+                last = Instant::now();
                 summed += look(early);
                 pause = (last.elapsed() * PAUSE_PER_LOOK).max(LEAST_PAUSE);
             }

@@ -73,7 +73,8 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
     found.obstacle = found.obstacle.or_else(|| settings::obstacle(std::env::vars_os()));
     let mut command = Command::new(&found.path);
     command.args(&flags.command[1..]);
-    let (shown, run_id) = (found.path.display(), new_run_id());
+    let shown = found.path.display();
+    let run_id = new_run_id();
     let mut is_kept = true;
     let library = match found.obstacle {
         None => library::for_program(&found.path).map_err(fail)?,
@@ -140,7 +141,8 @@ fn record_with(
 /// With `--languages`, sets what makes run times tell their names; without, says that it can be done.
 fn say_frames(program: &Path, flags: &RunFlags, command: &mut Command) {
     let binary = program::binary_of(program);
-    let (run_time, shown) = (languages::run_time(&binary), binary.display());
+    let run_time = languages::run_time(&binary);
+    let shown = binary.display();
     if let Some(version) = languages::too_old(&binary) {
         if flags.languages {
             remark(format_args!(

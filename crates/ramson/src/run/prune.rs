@@ -76,7 +76,8 @@ pub struct Pruned {
 
 impl fmt::Display for Pruned {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let (directory, bytes) = (self.directory.display(), format_bytes(self.bytes as f64));
+        let directory = self.directory.display();
+        let bytes = format_bytes(self.bytes as f64);
         let profiles = |count| if count == 1 { "old profile" } else { "old profiles" };
         match (self.removed, self.summed) {
             (0, 0) => write!(f, "{directory}: no profile exceeds the limits on age and size"),
@@ -97,7 +98,8 @@ pub fn prune(path: &Path, bounds: Bounds) -> Option<Pruned> {
     let directory = open_directory(path).ok().filter(Directory::lock)?;
     summing::finish(&directory);
     let mut entries = candidates(&directory);
-    let (now_ns, before_bytes) = (i128::from(unix_ns()), size_of(&entries));
+    let now_ns = i128::from(unix_ns());
+    let before_bytes = size_of(&entries);
     // In the future: a clock was set back, nothing is known.
     entries.retain(|entry| entry.facts.modified_ns <= now_ns);
     let spared = bounds.spared.map(|pid| format!("{pid}-"));
@@ -176,7 +178,8 @@ impl Pass {
     fn sum_smaller(&mut self, mut entries: Vec<Entry>, total_bytes: u64) {
         entries.sort_by_key(|entry| Reverse(entry.facts.modified_ns));
         entries.retain(|entry| !is_sum(&entry.name));
-        let (mut kept_bytes, mut rest) = (0, Vec::new());
+        let mut kept_bytes = 0;
+        let mut rest = Vec::new();
         for entry in entries {
             let bytes = entry.facts.allocated_bytes;
             // Newest first: as soon as one has no room, older ones have none.

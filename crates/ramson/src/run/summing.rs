@@ -94,7 +94,8 @@ pub fn finish(directory: &Directory) {
     let left: Vec<OsString> = names.filter(is_left).collect();
     let left = left.into_iter().filter(|name| is_own(directory, name));
     let is_profile = |name: &OsStr| is_sum(name) || is_called_as_the_library_does(name);
-    let (mut aside, mut whole) = (Vec::new(), None);
+    let mut aside = Vec::new();
+    let mut whole = None;
     for name in left {
         let without = |ending| without(&name, ending).filter(|name| is_profile(name));
         if let Some(before) = without(ASIDE) {

@@ -88,8 +88,8 @@ pub fn push_details(out: &mut String, finding: &Finding) {
 fn push_allocator(out: &mut String, finding: &Finding) {
     let mut push = |label: &str, prose: &str| push_prose(out, label, prose);
     let allocators = &finding.allocators;
-    let (glibc, other) =
-        (allocators.glibc.as_ref(), allocators.other.as_ref().map(|(_, found)| found));
+    let glibc = allocators.glibc.as_ref();
+    let other = allocators.other.as_ref().map(|(_, found)| found);
     let named = |found: &Allocator| format!("{}  {}", found.name, found.origin);
     let is_unknown = matches!(finding.statistics, Err(Missing::Denied { .. }));
     let (first, second) = if finding.statistics.is_ok() || is_unknown {

@@ -38,7 +38,8 @@ fn pairs(out: &mut String, frees: &Frees, rows: usize) {
 fn blocks(out: &mut String, frees: &Frees, rows: usize) {
     let since_start = |unix_ns: u64| seconds(unix_ns.saturating_sub(frees.start_unix_ns));
     let push_allocation = |out: &mut String, block: &Block| {
-        let (at, tid) = (since_start(block.alloc_unix_ns), block.alloc_tid);
+        let at = since_start(block.alloc_unix_ns);
+        let tid = block.alloc_tid;
         let _ = writeln!(out, "  allocated {at} after the start by thread {tid}");
         push(out, block.alloc_stack.as_deref());
     };
@@ -49,7 +50,8 @@ fn blocks(out: &mut String, frees: &Frees, rows: usize) {
     for freed in frees.frees.iter().take(most(rows)) {
         let _ = writeln!(out, "{}, freed", place_of(&freed.block));
         let lifetime = seconds(freed.free_unix_ns.saturating_sub(freed.block.alloc_unix_ns));
-        let (at, tid) = (since_start(freed.free_unix_ns), freed.free_tid);
+        let at = since_start(freed.free_unix_ns);
+        let tid = freed.free_tid;
         let _ = writeln!(
             out,
             "  freed {at} after the start by thread {tid}, {lifetime} after its allocation"
@@ -74,7 +76,8 @@ fn push(out: &mut String, stack: Option<&[FrameName]>) {
 
 /// `0x55d0c3a2f2b0: 16 bytes into a block of 64 B at 0x55d0c3a2f2a0`.
 fn place_of(block: &Block) -> String {
-    let (start, size) = (block.address.0, size(block.size));
+    let start = block.address.0;
+    let size = size(block.size);
     match block.offset {
         Some(offset) => {
             let address = start + offset;

@@ -130,7 +130,8 @@ mod tests {
 
     #[test]
     fn memory_goal_is_of_resident_bytes() {
-        let (most, goal) = (40 << 20, 4 << 20);
+        let most = 40 << 20;
+        let goal = 4 << 20;
         let ends = "(goal: at most 4.00 MiB), in 40.0 MiB of address space";
         assert_eq!(memory((Some(3 << 20), most, goal)), format!("3.00 MiB resident {ends}"));
         let unknown = format!("how much was resident is not known {ends}");

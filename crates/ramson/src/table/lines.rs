@@ -51,7 +51,8 @@ pub fn fitted(stack: &str, room: Option<usize>) -> String {
 
 /// Behind each `::` that is not among a name's arguments.
 fn outer_separators(name: &str) -> Vec<usize> {
-    let (mut depth, mut ends) = (0usize, Vec::new());
+    let mut depth = 0usize;
+    let mut ends = Vec::new();
     for (at, character) in name.char_indices() {
         match character {
             '<' | '(' | '{' => depth += 1,

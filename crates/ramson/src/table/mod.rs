@@ -173,8 +173,8 @@ pub fn name_and_place(name: &str, file: &str, line: u32, room: Option<usize>) ->
     let length = |text: &str| text.chars().count();
     let fits =
         |name: &str, place: &str| room.is_none_or(|room| length(name) + length(place) <= room);
-    let (whole, of_base) =
-        (place(file, line), place(file.rsplit('/').next().unwrap_or(file), line));
+    let whole = place(file, line);
+    let of_base = place(file.rsplit('/').next().unwrap_or(file), line);
     let short = short_name(name);
     for (name, place) in [(name, &whole), (&*short, &whole), (&*short, &of_base)] {
         if fits(name, place) {

@@ -61,7 +61,8 @@ fn block(report: &Report, rows: usize) -> String {
 
 /// `live, total 4.05 GiB`, or how much of it passed the filters.
 pub fn title(report: &Report, shown: Estimate) -> String {
-    let (sample_type, unit) = (report.sample_type, report.sample_type.unit());
+    let sample_type = report.sample_type;
+    let unit = report.sample_type.unit();
     let total = format_estimate(report.whole, unit);
     // Sums in another order differ in their last bits.
     match (shown.value - report.whole.value).abs() <= 1e-9 * report.whole.value.abs() {
@@ -76,7 +77,8 @@ pub fn title(report: &Report, shown: Estimate) -> String {
 }
 
 fn push_functions(out: &mut String, report: &Report, table: &TopTable) {
-    let (sample_type, unit) = (table.sample_type, table.sample_type.unit());
+    let sample_type = table.sample_type;
+    let unit = table.sample_type.unit();
     if table.rows.is_empty() {
         let _ = writeln!(out, "{}", subject::nothing_sampled(report, sample_type));
         return;

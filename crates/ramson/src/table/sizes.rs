@@ -39,7 +39,8 @@ pub fn sizes(out: &mut String, of: &Report, table: &SizeTable) {
 }
 
 pub fn threads(out: &mut String, of: &Report, table: &ThreadTable, rows: usize) {
-    let (sample_type, unit) = (table.sample_type, table.sample_type.unit());
+    let sample_type = table.sample_type;
+    let unit = table.sample_type.unit();
     if table.rows.is_empty() {
         let _ = writeln!(out, "{}", nothing_sampled(of, sample_type));
         return;

@@ -153,7 +153,8 @@ fn hidden(found: &Suspects) -> String {
 }
 
 fn push_suspect(out: &mut String, rank: usize, suspect: &Suspect, is_running: bool) {
-    let (function, verdict) = (&suspect.function, suspect.finding.verdict);
+    let function = &suspect.function;
+    let verdict = suspect.finding.verdict;
     let known: Vec<&LineShare> = suspect.lines.iter().filter(|line| line.line > 0).collect();
     let only = if let [only] = known[..] { only.line } else { 0 };
     let label = format!("{rank}. {verdict}: ");

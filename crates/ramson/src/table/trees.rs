@@ -38,7 +38,8 @@ pub fn peek(out: &mut String, report: &Report, table: &PeekTable) {
     if table.functions.is_empty() {
         let _ = writeln!(out, "no matching function (--count {})", sample_type.word());
     }
-    let (columns, unit) = (columns(), sample_type.unit());
+    let columns = columns();
+    let unit = sample_type.unit();
     let value = |value: f64| {
         format!("{:>10} {:>7}", format_value(value, unit), percent(value, report.magnitude))
     };

@@ -69,7 +69,8 @@ pub fn put(
     rows: impl IntoIterator<Item = Line<'static>>,
     below: Vec<Line<'static>>,
 ) {
-    let (area, mut lines) = (frame.area(), above);
+    let area = frame.area();
+    let mut lines = above;
     lines.push(Line::styled(cut(&head, Some(area.width as usize)), HEAD));
     lines.extend(rows);
     lines.resize((area.height as usize).saturating_sub(below.len()), Line::default());

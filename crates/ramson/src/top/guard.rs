@@ -69,7 +69,8 @@ pub fn guard() -> io::Result<()> {
     let before = tcgetattr(stdout()).ok();
     let mut socket = UnixStream::from(rustix::io::dup(stdin())?);
     socket.write_all(&[READY])?;
-    let (mut words, mut last) = ([0; 64], LEFT);
+    let mut words = [0; 64];
+    let mut last = LEFT;
     loop {
         match socket.read(&mut words) {
             Ok(count @ 1..) => last = words[count - 1],

@@ -93,7 +93,8 @@ impl Heading {
 
 /// `RSS 124 MiB = live 97.1 MiB (±4.9 %) + rest 26.9 MiB (±18 %)`.
 fn equation(rss_bytes: u64, live: Estimate) -> String {
-    let (rss, live_text) = (format_bytes(rss_bytes as f64), live_text(live));
+    let rss = format_bytes(rss_bytes as f64);
+    let live_text = live_text(live);
     let rest = Estimate { value: rss_bytes as f64 - live.value, ..live };
     if rest.value >= 0.0 {
         let rest = match live.is_part() {
@@ -157,7 +158,8 @@ impl Split {
 
 /// Text of the row of all stacks after its numbers: rates and the age of the mark, or what the filter leaves.
 pub fn total_text(model: &Model) -> String {
-    let (moments, total) = (&model.picture.moments, &model.shown);
+    let moments = &model.picture.moments;
+    let total = &model.shown;
     if let Some(filter) = filter_text(model) {
         return filter;
     }

@@ -123,7 +123,8 @@ impl Host {
     pub fn draw(&mut self, frame: &mut Frame) -> usize {
         let (width, height) = (frame.area().width as usize, frame.area().height as usize);
         let page = height.saturating_sub(LINES_ABOVE + 1).max(1);
-        (self.page, self.width) = (page, width);
+        self.page = page;
+        self.width = width;
         self.first = scrolled(self.first, self.cursor, page, self.processes.list.len());
         let line = |text: &str| cut(text, Some(width));
         let summary = Line::styled(line(&self.summary()), STRONG);
@@ -164,7 +165,8 @@ impl Host {
 }
 
 fn row(process: &Process, width: usize) -> Line<'static> {
-    let (total, is_known) = (&process.moments.total, process.moments.rate_window_ns() != 0);
+    let total = &process.moments.total;
+    let is_known = process.moments.rate_window_ns() != 0;
     let cells = [
         (process.watched.followed.pid.to_string(), PLAIN),
         (or_dash(process.watched.rss_bytes.map(size)), PLAIN),

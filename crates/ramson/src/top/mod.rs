@@ -92,7 +92,8 @@ fn stream(flags: &TopFlags, recording: Recording) -> Result<(), Failure> {
 
 fn text(watch: &Watch, flags: &TopFlags) -> String {
     const WIDTH_OF_A_FILE: usize = 4096;
-    let (model, heading) = (&watch.model, Heading::of(&watch.watched));
+    let model = &watch.model;
+    let heading = Heading::of(&watch.watched);
     let width = columns().unwrap_or(WIDTH_OF_A_FILE);
     let prose = [heading.title, heading.rss].into_iter();
     let prose = prose.chain(heading.split.map(|split| split.line(usize::MAX))).chain(heading.notes);

@@ -133,7 +133,9 @@ impl Model {
     }
 
     fn go_to_top(&mut self) {
-        (self.held, self.cursor, self.first) = (None, 0, 0);
+        self.held = None;
+        self.cursor = 0;
+        self.first = 0;
     }
 
     pub fn toggle(&mut self, direction: Direction) {

@@ -220,7 +220,8 @@ fn stop(continued: &AtomicBool) {
 /// Whether some ancestor of this session is in another process group: then it is told when ours stops.
 fn has_shell() -> bool {
     const MOST_ANCESTORS: usize = 64;
-    let (group, session) = (getpgrp(), getsid(None));
+    let group = getpgrp();
+    let session = getsid(None);
     let mut ancestor = getppid();
     for _ in 0..MOST_ANCESTORS {
         let Some(pid) = ancestor else { return false };
