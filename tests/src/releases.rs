@@ -77,8 +77,8 @@ impl Release {
     }
 
     fn compiled(&self, source: &str, suffix: &str, own: &[String]) -> PathBuf {
-        let (libc, loader) = (self.libc(), self.file("ld-linux-x86-64.so.2"));
-        let files = [libc, self.file("libpthread.so.0"), self.file("librt.so.1"), loader];
+        let loader = self.file("ld-linux-x86-64.so.2");
+        let files = [self.libc(), self.file("libpthread.so.0"), self.file("librt.so.1"), loader];
         let files: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
         let fixed =
             ["-Wno-deprecated-declarations", "-nodefaultlibs", "-Wl,--allow-shlib-undefined"];

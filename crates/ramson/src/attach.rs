@@ -63,7 +63,8 @@ fn matching(pattern: &Pattern) -> Result<Targets, Failure> {
 }
 
 pub fn detach(flags: &DetachFlags) -> Result<(), Failure> {
-    let (targets, is_one) = (find_targets(&flags.sources)?, flags.sources.len() == 1);
+    let targets = find_targets(&flags.sources)?;
+    let is_one = flags.sources.len() == 1;
     on_each(targets, is_one, "detach", flags.json, ramson_control::detach, detached_text)
 }
 
@@ -75,8 +76,8 @@ pub fn set(flags: &SetFlags) -> Result<(), Failure> {
         duration: flags.duration.map(Duration::from_nanos),
     };
     let set = |target: &Target| ramson_control::set(target, &changes);
-    let (targets, is_one) = (find_targets(&flags.sources)?, flags.sources.len() == 1);
-    on_each(targets, is_one, "set", flags.json, set, set_text)
+    let targets = find_targets(&flags.sources)?;
+    on_each(targets, flags.sources.len() == 1, "set", flags.json, set, set_text)
 }
 
 /// Parses a bound that the parser of the flags has checked.

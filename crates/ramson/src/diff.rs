@@ -18,9 +18,10 @@ pub fn diff(flags: &DiffFlags) -> Result<u8, Failure> {
             limit.text
         )));
     }
-    match flags.json {
-        true => print_json("diff", &comparison)?,
-        false => print(&table::comparison::text(&comparison))?,
+    if flags.json {
+        print_json("diff", &comparison)?;
+    } else {
+        print(&table::comparison::text(&comparison))?;
     }
     Ok(gate(flags.fail_above.as_ref().and_then(|limit| limit.finding(&comparison.table))))
 }

@@ -137,11 +137,12 @@ fn refuse_old(flags: &ExportFlags) -> Result<(), Failure> {
             "-: standard input can be read only once. Save it to a file, and compare that",
         ));
     }
-    match flags.filters.are_set() || flags.kind.is_some() {
-        true => Err(Failure::usage(
+    if flags.filters.are_set() || flags.kind.is_some() {
+        Err(Failure::usage(
             "--old compares whole profiles. Leave filters and --kind out, or run \"ramson diff\" with them",
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 
@@ -195,10 +196,11 @@ fn export_totals(flags: &ExportFlags) -> Result<(), Failure> {
 }
 
 fn refuse_filters(flags: &ExportFlags) -> Result<(), Failure> {
-    match flags.filters.are_set() || flags.kind.is_some() || flags.count.is_some() {
-        true => Err(Failure::usage(
+    if flags.filters.are_set() || flags.kind.is_some() || flags.count.is_some() {
+        Err(Failure::usage(
             "filters, --kind and --count choose stacks, but this output has only totals. Leave them out",
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }

@@ -48,11 +48,14 @@ fn main() -> ExitCode {
     if is_asked() {
         ramson_launch::close_inherited();
     }
-    let (profiles, names) = (&mut ProfileReader, &mut NameReader::default());
-    let (foreign, histories) = (&mut ForeignReader, &mut HistoryReader::default());
-    let (memory, actor) = (&mut MemoryReader, &mut Actor);
-    let handlers: &mut [&mut dyn Handler] =
-        &mut [profiles, memory, names, foreign, histories, actor];
+    let handlers: &mut [&mut dyn Handler] = &mut [
+        &mut ProfileReader,
+        &mut MemoryReader,
+        &mut NameReader::default(),
+        &mut ForeignReader,
+        &mut HistoryReader::default(),
+        &mut Actor,
+    ];
     if serve_if_asked(handlers, ramson_apart::enable, ramson_paths::answer) {
         return ExitCode::SUCCESS;
     }

@@ -21,10 +21,12 @@ pub fn mark(flags: &MarkFlags) -> Result<(), Failure> {
         (None, Some(file)) => write(&recording, file, flags)?,
         (None, None) => unreachable!("one of the two is required"),
     };
-    match (is_printed, flags.json) {
-        (true, _) => Ok(()),
-        (false, true) => print_json("mark", &marked),
-        (false, false) => print(&format!("{}\n", marked.file.display())),
+    if is_printed {
+        Ok(())
+    } else if flags.json {
+        print_json("mark", &marked)
+    } else {
+        print(&format!("{}\n", marked.file.display()))
     }
 }
 

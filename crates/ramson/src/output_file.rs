@@ -37,12 +37,16 @@ fn there(path: &Path) -> There {
 }
 
 fn kind(of: FileType, is_trusted: bool) -> There {
-    match of {
-        of if of.is_block_device() => There::Other("a block device"),
-        of if of.is_socket() => There::Other("a socket"),
-        of if !of.is_char_device() && !of.is_fifo() => There::File,
-        _ if is_trusted => There::Stream,
-        _ => There::Other("a device or FIFO of another user"),
+    if of.is_block_device() {
+        There::Other("a block device")
+    } else if of.is_socket() {
+        There::Other("a socket")
+    } else if !of.is_char_device() && !of.is_fifo() {
+        There::File
+    } else if is_trusted {
+        There::Stream
+    } else {
+        There::Other("a device or FIFO of another user")
     }
 }
 
@@ -89,9 +93,10 @@ pub fn write_file(
 
 /// Nothing binary goes to a terminal, whose state it would change.
 pub fn refuse_terminal(path: &Path, what: &str) -> Result<(), Failure> {
-    match path == Path::new("-") && io::stdout().is_terminal() {
-        true => Err(Failure::usage(format!("{what} is binary: use -o FILE or a pipe"))),
-        false => Ok(()),
+    if path == Path::new("-") && io::stdout().is_terminal() {
+        Err(Failure::usage(format!("{what} is binary: use -o FILE or a pipe")))
+    } else {
+        Ok(())
     }
 }
 

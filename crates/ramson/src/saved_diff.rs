@@ -67,9 +67,10 @@ impl Comparing<'_> {
         let wanted = Wanted { names: &names, sample_type: Some(of), shown: Shown::Own, tint };
         for (is_swapped, at, before) in [(false, "", "saved"), (true, "saved", "now")] {
             self.read_again()?;
-            let (old, new) = match is_swapped {
-                false => (&mut *self.old, &mut *self.new),
-                true => (&mut *self.new, &mut *self.old),
+            let (old, new) = if is_swapped {
+                (&mut *self.new, &mut *self.old)
+            } else {
+                (&mut *self.old, &mut *self.new)
             };
             let graph = Graph::read(new, Some(old), &wanted)?;
             let flame = graph.flame(&whole(Walk::Callees, least_share), Some);

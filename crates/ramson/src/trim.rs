@@ -16,16 +16,14 @@ pub fn trim(flags: &TrimFlags) -> Result<(), Failure> {
     let accepts = Accepts { suspended_seccomp: flags.suspend_seccomp, no_gain: flags.force };
     if let ([target], []) = (targets.found.as_slice(), targets.refused.as_slice()) {
         let trimmed = ramson_control::trim(target, accepts)?;
-        return match flags.json {
-            true => print_json("trim", &TrimAnswer::of(target, Ok(&trimmed), None)),
-            false => print(&text(target, &trimmed)),
+        return if flags.json {
+            print_json("trim", &TrimAnswer::of(target, Ok(&trimmed), None))
+        } else {
+            print(&text(target, &trimmed))
         };
     }
     let trims = ramson_control::trim_all(&targets, accepts)?;
-    match flags.json {
-        true => print_json("trim", &trims),
-        false => print(&table_of(&trims)),
-    }
+    if flags.json { print_json("trim", &trims) } else { print(&table_of(&trims)) }
 }
 
 fn table_of(trims: &Trims) -> String {

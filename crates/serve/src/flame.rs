@@ -129,9 +129,12 @@ pub fn prepare(parts: &Parts, first: First) {
     let First { source, identity, mut members } = first;
     let key = Key { source, sample_type: None, shown: Shown::Own, tint: None, old: None };
     let wanted = wanted(parts, &key);
-    let read = || match Identity::of(&key.source) == Some(identity) {
-        true => Graph::read(&mut members, None, &wanted),
-        false => Graph::read(&mut open_all(&[&key.source])?, None, &wanted),
+    let read = || {
+        if Identity::of(&key.source) == Some(identity) {
+            Graph::read(&mut members, None, &wanted)
+        } else {
+            Graph::read(&mut open_all(&[&key.source])?, None, &wanted)
+        }
     };
     // A failure is told to the client that asks.
     let _ = parts.trees.with(&key, read, |_| ());
@@ -184,9 +187,10 @@ fn cut(graph: &Graph, asked: &Asked, takes_gzip: bool) -> Result<Reply, Failure>
         }
         let packed = reply::gzip(&body);
         (packed.len() <= MOST_BYTES).then(|| {
-            Ok(match takes_gzip {
-                true => reply::as_packed(reply::document(packed)),
-                false => reply::document(body),
+            Ok(if takes_gzip {
+                reply::as_packed(reply::document(packed))
+            } else {
+                reply::document(body)
             })
         })
     })

@@ -66,13 +66,14 @@ impl Asked {
             let wrong = "invalid value for \"seconds\" - must be a positive integer";
             return Err(Failure::usage(wrong));
         };
-        match (is_text, is_memory, seconds <= MOST_SECONDS) {
-            (false, false, true) => Ok(Self { of, form: Form::Change { seconds } }),
-            (false, false, false) => Err(Failure::usage(format!(
-                "invalid value for \"seconds\" - at most {MOST_SECONDS}"
-            ))),
-            _ => Err(Failure::usage("seconds is incompatible with debug and memory")),
+        if is_text || is_memory {
+            return Err(Failure::usage("seconds is incompatible with debug and memory"));
         }
+        if seconds > MOST_SECONDS {
+            let wrong = format!("invalid value for \"seconds\" - at most {MOST_SECONDS}");
+            return Err(Failure::usage(wrong));
+        }
+        Ok(Self { of, form: Form::Change { seconds } })
     }
 
     fn file_name(&self) -> &'static str {
@@ -235,9 +236,10 @@ pub fn index(entry: &Entry) -> Reply {
 
 /// The arguments of a process, with zeros between them.
 pub fn command(entry: &Entry) -> Result<Reply, Failure> {
-    match entry.command.is_empty() {
-        true => Ok(reply::error(StatusCode::NOT_FOUND, "its command line is not known")),
-        false => Ok(reply::of(TEXT, entry.command.join("\0"))),
+    if entry.command.is_empty() {
+        Ok(reply::error(StatusCode::NOT_FOUND, "its command line is not known"))
+    } else {
+        Ok(reply::of(TEXT, entry.command.join("\0")))
     }
 }
 

@@ -20,9 +20,10 @@ pub fn ids(profiles: &[listing::Entry], caller: u32) -> Vec<Option<String>> {
     let running: Vec<u32> = profiles.iter().filter(|it| it.is_running).map(|it| it.pid).collect();
     let id = |profile: &listing::Entry| {
         let is_only = claims.get(&profile.pid) == Some(&1) && !running.contains(&profile.pid);
-        match profile.is_running || (may_claim(profile, caller) && is_only) {
-            true => Some(profile.pid.to_string()),
-            false => of_file(profile),
+        if profile.is_running || (may_claim(profile, caller) && is_only) {
+            Some(profile.pid.to_string())
+        } else {
+            of_file(profile)
         }
     };
     profiles.iter().map(id).collect()

@@ -29,12 +29,14 @@ const ACTION: HeaderName = HeaderName::from_static("x-ramson-action");
 /// Whether a request may change a process; else why not.
 pub fn may_act(allows_actions: bool, headers: &HeaderMap) -> Result<(), &'static str> {
     let is_meant = headers.get(ACTION).is_some_and(|value| value == "trim");
-    match (allows_actions, is_meant) {
-        (false, _) => Err(
+    if !allows_actions {
+        Err(
             "this server changes nothing. Start \"ramson serve --allow-actions\", or run \"ramson trim\"",
-        ),
-        (true, false) => Err("no action without the header \"X-Ramson-Action: trim\""),
-        (true, true) => Ok(()),
+        )
+    } else if !is_meant {
+        Err("no action without the header \"X-Ramson-Action: trim\"")
+    } else {
+        Ok(())
     }
 }
 

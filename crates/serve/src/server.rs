@@ -123,10 +123,12 @@ impl Answer for Server {
         let is_sent = head.method == Method::POST && (route.takes_body() || route.acts());
         let is_read = matches!(head.method, Method::GET | Method::HEAD) && !route.acts();
         if !is_read && !is_sent {
-            return reply::wrong_method(match (route.acts(), route.takes_body()) {
-                (true, _) => "POST",
-                (_, true) => "GET, HEAD, POST",
-                _ => READS,
+            return reply::wrong_method(if route.acts() {
+                "POST"
+            } else if route.takes_body() {
+                "GET, HEAD, POST"
+            } else {
+                READS
             });
         }
         match route {
@@ -151,9 +153,10 @@ impl Answer for Server {
         let query = head.uri.query();
         let answered = match route {
             Route::Pprof(id, Pprof::Symbol) => {
-                let asked = match is_sent {
-                    true => symbol::sent(body).await,
-                    false => Ok(symbol::addresses(query.unwrap_or_default())),
+                let asked = if is_sent {
+                    symbol::sent(body).await
+                } else {
+                    Ok(symbol::addresses(query.unwrap_or_default()))
                 };
                 match asked {
                     Ok(addresses) => self.symbols(id, addresses).await,

@@ -99,10 +99,7 @@ impl Sources {
 
     /// Everything that is served now.
     pub fn entries(&self) -> Result<Entries, Failure> {
-        match self.named.is_empty() {
-            true => Ok(all()),
-            false => self.entries_named(),
-        }
+        if self.named.is_empty() { Ok(all()) } else { self.entries_named() }
     }
 
     /// Opens what a SRC names now.
@@ -146,7 +143,8 @@ impl Sources {
     }
 
     fn entries_named(&self) -> Result<Entries, Failure> {
-        let (mut entries, mut unreadable): (Vec<Entry>, _) = (Vec::new(), Vec::new());
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut unreadable = Vec::new();
         for (number, source) in (1..).zip(&self.named) {
             let id = format!("f{number}");
             let is_taken = |entries: &[Entry], id: &str| entries.iter().any(|entry| entry.id == id);

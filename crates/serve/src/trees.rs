@@ -88,8 +88,8 @@ impl Trees {
                     *kept = None;
                     let graph = Arc::new(read()?);
                     let identity = identity.filter(|_| !graph.is_moving());
-                    let (shown, made) = (key.shown, Instant::now());
-                    *kept = Some(Kept { graph: graph.clone(), shown, identity, made });
+                    let made = Instant::now();
+                    *kept = Some(Kept { graph: graph.clone(), shown: key.shown, identity, made });
                     graph
                 }
             }
@@ -259,8 +259,8 @@ mod tests {
         let [new, old] = ["new", "old"].map(|name| directory.path().join(name));
         let [source, earlier] = [&new, &old].map(|path| path.to_str().unwrap().to_owned());
         let trees = Trees { fresh: Duration::ZERO, ..Trees::new() };
-        let (tint, old_source) = (Some(Tint::Change), Some(earlier));
-        let key = Key { tint, old: old_source, ..key(&source, Shown::Own) };
+        let tint = Some(Tint::Change);
+        let key = Key { tint, old: Some(earlier), ..key(&source, Shown::Own) };
         let count = Cell::new(0);
         let ask = || {
             let read = || {

@@ -29,9 +29,10 @@ fn chosen() -> Result<Vec<Program>, String> {
 
 fn run(programs: &[Program], known: &Known) -> ExitCode {
     let is_attached = std::env::args().any(|word| word == ATTACHED);
-    let matrix = match is_attached {
-        true => Matrix::run_visited(programs, |cell| eprintln!("FAILED {cell}")),
-        false => Matrix::run(programs, known, |cell| eprintln!("FAILED {cell}")),
+    let matrix = if is_attached {
+        Matrix::run_visited(programs, |cell| eprintln!("FAILED {cell}"))
+    } else {
+        Matrix::run(programs, known, |cell| eprintln!("FAILED {cell}"))
     };
     for cell in &matrix.cells {
         if matches!(cell.outcome, Outcome::NotTestable(_) | Outcome::NeedsRoot | Outcome::Known) {

@@ -231,9 +231,10 @@ fn compared(
         let again = cell::run(program, built, allocator, Way::Plain);
         again.end == ran.end && verdict::difference(plain, &again).is_some()
     });
-    match is_its_own {
-        true => Outcome::NotTestable("the allocator alone differs".to_owned()),
-        false => Outcome::Failed(difference),
+    if is_its_own {
+        Outcome::NotTestable("the allocator alone differs".to_owned())
+    } else {
+        Outcome::Failed(difference)
     }
 }
 

@@ -208,10 +208,8 @@ impl Labelled {
         let known =
             stacks.filter_map(|(stack, is_leak)| Some((is_leak, self.world.history(stack)?)));
         let (leaks, histories): (Vec<bool>, Vec<StackHistory>) = known.unzip();
-        let judged = match histories.is_empty() {
-            true => Vec::new(),
-            false => judge_paths(&histories, settings),
-        };
+        let judged =
+            if histories.is_empty() { Vec::new() } else { judge_paths(&histories, settings) };
         let suspects = judged.iter().filter(|it| it.finding.verdict == Verdict::Growing);
         let has_leak = |it: &Judged| it.paths.iter().any(|&path| leaks[path]);
         let is_denial = |it: &&Judged| {

@@ -262,9 +262,10 @@ fn foreign_process_names_its_owner() {
     command.args(["report", &running.0.id().to_string()]);
     let outcome = finish(&mut as_user("nobody", &scratch, &command));
     let is_root = finish(clean("id").arg("-u")).text().trim() == "0";
-    match is_root {
-        true => assert_refused(&outcome, 1, "belongs to user 0"),
-        false => assert_refused(&outcome, 5, "not profiled"),
+    if is_root {
+        assert_refused(&outcome, 1, "belongs to user 0");
+    } else {
+        assert_refused(&outcome, 5, "not profiled");
     }
 }
 

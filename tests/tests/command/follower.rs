@@ -21,8 +21,8 @@ fn essence(snapshot: &Snapshot) -> impl PartialEq + std::fmt::Debug + use<> {
     });
     let mut live: Vec<_> = live.collect();
     live.sort_unstable();
-    let (mappings, defects) = (snapshot.mappings.clone(), snapshot.defects.clone());
-    (stacks, live, mappings, format!("{defects:?}"), snapshot.header.clone())
+    let defects = format!("{:?}", snapshot.defects);
+    (stacks, live, snapshot.mappings.clone(), defects, snapshot.header.clone())
 }
 
 #[test]

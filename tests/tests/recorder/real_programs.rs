@@ -94,9 +94,10 @@ fn assert_stacks_begin_with_a_thread(way: &Way, expected: &Expected) {
             let begins =
                 ["_start", "__libc_start_main", "clone", "__clone", "start_thread", "_dl_"];
             stacks += 1;
-            match outermost.clone().any(|name| begins.iter().any(|begin| name.starts_with(begin))) {
-                true => whole += 1,
-                false => others.push(outermost.collect::<Vec<_>>().join(" > ")),
+            if outermost.clone().any(|name| begins.iter().any(|begin| name.starts_with(begin))) {
+                whole += 1;
+            } else {
+                others.push(outermost.collect::<Vec<_>>().join(" > "));
             }
         }
     }

@@ -37,16 +37,15 @@ struct Watch {
 impl Watch {
     fn new(path: PathBuf) -> Self {
         let bytes = vec![0; FILE_BYTES as usize];
-        let (seen, freed, gone) = (HashSet::new(), HashSet::new(), Vec::new());
         Self {
             path,
             file: None,
             bytes,
             latest: None,
             changes: 0,
-            seen,
-            gone,
-            freed,
+            seen: HashSet::new(),
+            gone: Vec::new(),
+            freed: HashSet::new(),
             extents: HashSet::new(),
             most_stacks: 0,
             most_live: 0,

@@ -265,12 +265,10 @@ fn once_matches_the_report() {
     assert!(text.contains("  hold ← ") && text.contains("real/holds.c:"), "{text}");
     let of_functions = [&pid, "--once", "--json", "--every", "100ms", "-n", "0", "--view", "own"];
     let json = finish(&mut top(&scratch, &of_functions)).good().text();
-    let (top, report) = (Json::parse(&json), {
-        let report =
-            finish(ramson(&scratch).args(["report", &pid, "--json", "-n", "0", "--view", "top"]))
-                .good();
-        Json::parse(&report.text())
-    });
+    let top = Json::parse(&json);
+    let of_report = ["report", &pid, "--json", "-n", "0", "--view", "top"];
+    let report = finish(ramson(&scratch).args(of_report)).good();
+    let report = Json::parse(&report.text());
     assert_eq!(top.number("ramson"), 1.0);
     assert_eq!(top.number("total.live.value"), report.number("total.value"));
     assert_eq!(top.number("total.change.value"), 0.0);

@@ -50,9 +50,10 @@ pub struct ServeFlags {
 fn parse_host(text: &str) -> Result<String, String> {
     let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte);
     let has_port = !text.ends_with(']') && text.contains(':');
-    match !text.is_empty() && text.bytes().all(is_of_name) && !has_port {
-        true => Ok(text.to_owned()),
-        false => Err("a name without a port, as in profiles.example".into()),
+    if !text.is_empty() && text.bytes().all(is_of_name) && !has_port {
+        Ok(text.to_owned())
+    } else {
+        Err("a name without a port, as in profiles.example".into())
     }
 }
 

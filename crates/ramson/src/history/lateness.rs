@@ -25,8 +25,7 @@ pub struct Lateness {
 impl Lateness {
     pub fn new(path: PathBuf, every_ns: u64) -> Self {
         let most = Duration::from_nanos(every_ns).max(LEAST_LATENESS);
-        let (last_round, said, behind) = (None, None, None);
-        Self { path, most, last_round, said, behind, missed: 0, last_missed: 0 }
+        Self { path, most, last_round: None, said: None, behind: None, missed: 0, last_missed: 0 }
     }
 
     /// A round begins. It should have begun more than one interval ago: not because of the disk,

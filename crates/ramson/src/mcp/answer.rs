@@ -134,10 +134,7 @@ fn of_list(listing: &Listing) -> Said {
         let state = if first.is_running { "the largest" } else { "the last to end" };
         verdict += &format!("; {state}: {} (pid {}), RSS {rss}", first.name, first.pid);
         // A dead process's ID may be another's by now.
-        let source = match first.is_running {
-            true => first.pid.to_string(),
-            false => first.profile.clone(),
-        };
+        let source = if first.is_running { first.pid.to_string() } else { first.profile.clone() };
         calls.push(next("report", &[("source", &source)], "what is using its memory"));
     }
     (verdict, calls)

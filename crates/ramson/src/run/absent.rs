@@ -25,9 +25,10 @@ pub fn reason(output: Option<&Path>, ended: &Ended) -> String {
     }
     let unknown = "no profile was made, and ramson does not know why";
     let Some(surroundings) = &ended.surroundings else {
-        return match has_changed {
-            true => format!("{unknown}: the program changed to user {user}. Look at {shown}"),
-            false => "no profile: most likely the program, which ended at once, allocated too little to be sampled. Try a smaller --interval".into(),
+        return if has_changed {
+            format!("{unknown}: the program changed to user {user}. Look at {shown}")
+        } else {
+            "no profile: most likely the program, which ended at once, allocated too little to be sampled. Try a smaller --interval".into()
         };
     };
     if let Some(root) = &surroundings.root {

@@ -45,13 +45,13 @@ pub fn for_program(program: &Path) -> Result<Option<PathBuf>, String> {
     places::check_proc()?;
     let found = find().and_then(|library| {
         let bytes = library.as_os_str().as_encoded_bytes();
-        match bytes.iter().any(|byte| b" :".contains(byte)) {
-            true => Err(format!(
+        if bytes.iter().any(|byte| b" :".contains(byte)) {
+            return Err(format!(
                 "{}: the loader cannot preload from a path with a space or colon. Move libramson.so",
                 library.display()
-            )),
-            false => Ok(library),
+            ));
         }
+        Ok(library)
     });
     match found {
         // A library that the user named must be there.
@@ -169,9 +169,10 @@ fn is_loaded(library: &Path) -> io::Result<()> {
     let names = std::env::vars_os().map(|(name, _)| name).filter(|name| is_its(name));
     names.for_each(|name| _ = trial.env_remove(name));
     let said = trial.output()?.stderr;
-    match said.is_empty() {
-        true => Ok(()),
-        false => Err(io::Error::other("the loader loads nothing from there")),
+    if said.is_empty() {
+        Ok(())
+    } else {
+        Err(io::Error::other("the loader loads nothing from there"))
     }
 }
 
@@ -225,9 +226,8 @@ mod tests {
     fn next_directory_follows_unloadable_one() {
         let scratch = tempfile::TempDir::new().unwrap();
         let both = ["noexec", "other"].map(|name| open_directory(&scratch, name));
-        let is_loaded = |path: &Path| match path.starts_with(&both[0]) {
-            true => Err(io::Error::other("noexec")),
-            false => Ok(()),
+        let is_loaded = |path: &Path| {
+            if path.starts_with(&both[0]) { Err(io::Error::other("noexec")) } else { Ok(()) }
         };
         let path = unpack(b"library", &both, is_loaded).unwrap();
         assert!(path.starts_with(&both[1]) && path.ends_with(NAME), "{path:?}");

@@ -6,7 +6,7 @@ use super::summing::{self, is_sum};
 use crate::flags::values::{DAY_NS, parse_age, parse_total};
 use crate::output::remark;
 use ramson_format::{DEFAULT_FILE_BYTES, Health, MAGIC, flags};
-use ramson_paths::{Directory, Entry};
+use ramson_paths::{Directory, Entry, RegularFile};
 use ramson_process::clock::unix_ns;
 use ramson_profile::format::format_bytes;
 use ramson_reader::Header;
@@ -266,8 +266,7 @@ impl Pass {
     /// `None`: it is no profile, nor what is left of an emptied one, or may be in use. Nobody writes a file whose lock is free: a process takes
     /// it before the header is whole; and one that was profiled by a library that took none is found by its mapping.
     fn dead(&self, entry: Entry) -> Option<Dead> {
-        let opened = self.directory.open_file(&entry.name).ok()?;
-        let (file, facts) = (opened.file, opened.facts);
+        let RegularFile { file, facts, .. } = self.directory.open_file(&entry.name).ok()?;
         let header = Header::read(&file).ok();
         let is_young = self.now_ns - entry.facts.modified_ns < LEAST_AGE_NS;
         let is_its = facts.inode == entry.facts.inode
@@ -286,8 +285,8 @@ impl Pass {
 /// `with_arguments`, and how they were recorded.
 fn key(header: &Header, with_arguments: bool) -> u64 {
     let mut hasher = DefaultHasher::new();
-    let arguments = header.command.iter().skip(1).filter(|_| with_arguments);
-    let (name, arguments) = (header.command.first(), arguments.collect::<Vec<_>>());
+    let name = header.command.first();
+    let arguments: Vec<_> = header.command.iter().skip(1).filter(|_| with_arguments).collect();
     (&header.exe, name, arguments, with_arguments).hash(&mut hasher);
     header.root.as_ref().map(|root| root.to_bytes()).hash(&mut hasher);
     (header.flags & (flags::ATTACHED | flags::HOOKED)).hash(&mut hasher);

@@ -162,9 +162,8 @@ impl Watch {
         if peak > own_peak {
             end.peak_rss_bytes = end.peak_rss_bytes.max(peak);
         }
-        let (surroundings, noted) = (looks.surroundings, looks.roots.noted);
-        let elsewhere = noted.into_iter().collect();
-        Ok(Ended { pid, end, start_ticks, user, surroundings, elsewhere })
+        let elsewhere = looks.roots.noted.into_iter().collect();
+        Ok(Ended { pid, end, start_ticks, user, surroundings: looks.surroundings, elsewhere })
     }
 }
 

@@ -66,7 +66,8 @@ fn bars(curve: &[Point], width: usize) -> Vec<Option<Bar>> {
     let mut bars: Vec<Option<Bar>> = vec![None; width];
     let ends = curve.first().zip(curve.last());
     let ends = ends.map_or((0, 0), |(first, last)| (first.time_unix_ns, last.time_unix_ns));
-    let (mut before, mut free): (Option<(usize, Bar)>, _) = (None, None);
+    let mut before: Option<(usize, Bar)> = None;
+    let mut free = None;
     for point in curve {
         // It is not read each time.
         free = point.free.or(free.filter(|_| !point.is_after_gap));
@@ -133,8 +134,8 @@ mod tests {
 
     fn point(second: u64, live: f64, rss: f64) -> Point {
         let time_unix_ns = 1_800_000_000_000_000_000 + second * 1_000_000_000;
-        let (rss, live) = (Some((rss * MIB) as u64), live * MIB);
-        Point { time_unix_ns, rss, live, free: None, is_after_gap: false }
+        let rss = Some((rss * MIB) as u64);
+        Point { time_unix_ns, rss, live: live * MIB, free: None, is_after_gap: false }
     }
 
     #[test]

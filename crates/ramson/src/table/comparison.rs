@@ -78,11 +78,14 @@ fn push_rows(out: &mut String, table: &DiffTable, all_rows: usize) {
 }
 
 fn verdict(change: Estimate) -> &'static str {
-    match change {
-        change if change.value == 0.0 => "no change",
-        change if change.variance.is_nan() => "interval unknown",
-        change if is_noise(change) => "not significant",
-        _ => "significant",
+    if change.value == 0.0 {
+        "no change"
+    } else if change.variance.is_nan() {
+        "interval unknown"
+    } else if is_noise(change) {
+        "not significant"
+    } else {
+        "significant"
     }
 }
 

@@ -175,9 +175,10 @@ fn push_parts(out: &mut String, finding: &Finding) {
             _ => name.to_owned(),
         };
         let estimate = finding.part_estimate(part);
-        let error = match estimate.variance > 0.0 {
-            true => format_half_width(estimate, SampleUnit::Bytes).replace('±', ""),
-            false => String::new(),
+        let error = if estimate.variance > 0.0 {
+            format_half_width(estimate, SampleUnit::Bytes).replace('±', "")
+        } else {
+            String::new()
         };
         let share = format_percent(bytes as f64, rss as f64);
         table.row([format_bytes(bytes as f64), error, share, name]);

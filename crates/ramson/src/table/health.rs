@@ -61,11 +61,10 @@ fn counted(summary: &Summary, kind: Health) -> u64 {
 
 fn time(cost: &Cost, samples: u64, extents: u64) -> String {
     let Some(slow_ns) = cost.slow_path_ns else {
-        let why = match cost.is_unsteady {
-            true => {
-                "the CPU's cycle counter is not steady (changing frequency, or a virtual machine that was moved), or the program forbids it"
-            }
-            false => "no sample came after the first 0.1 s",
+        let why = if cost.is_unsteady {
+            "the CPU's cycle counter is not steady (changing frequency, or a virtual machine that was moved), or the program forbids it"
+        } else {
+            "no sample came after the first 0.1 s"
         };
         return format!("unknown: {why}");
     };

@@ -92,10 +92,9 @@ pub fn push_prose(out: &mut String, label: &str, prose: &str) {
 pub fn push_terms(out: &mut String, label: &str, text: &str, indent: usize) {
     let text = label.to_owned() + text;
     let room = columns().unwrap_or(usize::MAX).max(indent + LEAST_PROSE_COLUMNS) - indent;
-    let parts = terms(&text).into_iter().flat_map(|term| match term.chars().count() > room {
-        true => words(term),
-        false => vec![term],
-    });
+    let parts = terms(&text)
+        .into_iter()
+        .flat_map(|term| if term.chars().count() > room { words(term) } else { vec![term] });
     push_wrapped(out, parts, indent);
 }
 

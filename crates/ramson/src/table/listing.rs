@@ -65,10 +65,12 @@ fn state(entry: &Entry) -> String {
 /// Since when it is so, or when it ended, or was heard of last.
 fn when(entry: &Entry) -> String {
     let ago = |time_ns| format_duration(unix_ns().saturating_sub(time_ns));
-    match (entry.is_running, entry.is_last_sample) {
-        (true, _) => format!("for {}", ago(entry.since_unix_ns)),
-        (false, true) => format!("last sample {} ago", ago(entry.last_unix_ns)),
-        (false, false) => format!("{} ago", ago(entry.last_unix_ns)),
+    if entry.is_running {
+        format!("for {}", ago(entry.since_unix_ns))
+    } else if entry.is_last_sample {
+        format!("last sample {} ago", ago(entry.last_unix_ns))
+    } else {
+        format!("{} ago", ago(entry.last_unix_ns))
     }
 }
 

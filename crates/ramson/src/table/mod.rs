@@ -129,9 +129,12 @@ pub fn command(row: &Row) -> String {
 
 /// Arguments as a shell would take them: those that are empty or have a space are quoted.
 pub fn words_of<'a>(words: impl IntoIterator<Item = &'a String>) -> String {
-    let quoted = |word: &String| match word.is_empty() || word.contains([' ', '\'']) {
-        true => format!("'{}'", word.replace('\'', "'\\''")),
-        false => word.clone(),
+    let quoted = |word: &String| {
+        if word.is_empty() || word.contains([' ', '\'']) {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        } else {
+            word.clone()
+        }
     };
     words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
@@ -184,9 +187,10 @@ pub fn name_and_place(name: &str, file: &str, line: u32, room: Option<usize>) ->
     // The place is worth more than the namespace, and less than the name.
     let least = short.rsplit("::").next().map_or(0, |own| length(own) + 1);
     let left = room.map(|room| room.saturating_sub(length(&of_base)));
-    match left.is_some_and(|left| left >= least) {
-        true => fitted(&short, left) + &of_base,
-        false => fitted(&short, room),
+    if left.is_some_and(|left| left >= least) {
+        fitted(&short, left) + &of_base
+    } else {
+        fitted(&short, room)
     }
 }
 

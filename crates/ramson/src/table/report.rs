@@ -21,12 +21,11 @@ const MAX_LOST: usize = 3;
 /// for each if the user wants that or a sum says nothing. `source` is how the user names the processes.
 pub fn text(report: &Report, rows: usize, is_each: bool, source: &str) -> String {
     let is_of_one = matches!(report.view, View::Health {});
-    let mut out = match report.processes.is_empty() || !(is_each || is_of_one) {
-        true => block(report, rows),
-        false => {
-            let heading = subject::heading(&report.subject, &report.defects);
-            blocks(&heading, &report.processes, |report| block(report, rows))
-        }
+    let mut out = if report.processes.is_empty() || !(is_each || is_of_one) {
+        block(report, rows)
+    } else {
+        let heading = subject::heading(&report.subject, &report.defects);
+        blocks(&heading, &report.processes, |report| block(report, rows))
     };
     if let Some(pointers) = &report.pointers {
         stacks::pointers(&mut out, pointers, source);
@@ -65,14 +64,15 @@ pub fn title(report: &Report, shown: Estimate) -> String {
     let unit = report.sample_type.unit();
     let total = format_estimate(report.whole, unit);
     // Sums in another order differ in their last bits.
-    match (shown.value - report.whole.value).abs() <= 1e-9 * report.whole.value.abs() {
-        true => format!("{}, total {total}", sample_type.word()),
-        false => format!(
+    if (shown.value - report.whole.value).abs() <= 1e-9 * report.whole.value.abs() {
+        format!("{}, total {total}", sample_type.word())
+    } else {
+        format!(
             "{}, {}, {} of total {total}",
             sample_type.word(),
             format_estimate(shown, unit),
             format_percent(shown.value, report.magnitude),
-        ),
+        )
     }
 }
 

@@ -33,10 +33,12 @@ pub fn table(out: &mut String, report: &Report, of: &StackTable) {
     let has_ages = of.rows.iter().any(|stack| stack.ages.is_some());
     let has_growth = of.rows.iter().any(|stack| stack.growth.is_some());
     // The function is the last thing to go, then what it holds.
-    let age = match (has_ages, has_growth) {
-        (false, _) => "",
-        (_, false) => "age:>8|",
-        (_, true) => "age:>8@90|",
+    let age = if !has_ages {
+        ""
+    } else if has_growth {
+        "age:>8@90|"
+    } else {
+        "age:>8|"
     };
     let change = if has_growth { "growth:>12@70|±:>10@120|" } else { "" };
     let heads = format!(
@@ -102,10 +104,8 @@ fn names(frames: &[FrameName], room: Option<usize>) -> String {
 
 /// An eighth of an interval, 64 KiB at most, as a flag takes it.
 fn smaller(interval_bytes: u64) -> String {
-    match (interval_bytes / 8).clamp(1, 64 << 10) {
-        bytes if bytes >= 1024 => format!("{}K", bytes / 1024),
-        bytes => bytes.to_string(),
-    }
+    let bytes = (interval_bytes / 8).clamp(1, 64 << 10);
+    if bytes >= 1024 { format!("{}K", bytes / 1024) } else { bytes.to_string() }
 }
 
 fn nothing(report: &Report, of: &StackTable) -> String {
@@ -169,9 +169,10 @@ pub fn pointers(out: &mut String, pointers: &Pointers, source: &str) {
         let trim = pointers.releasable.map_or(String::new(), |bytes| {
             format!(", of which a trim would return {}", format_bytes(bytes as f64))
         });
-        let free = match free.variance > 0.0 {
-            true => format_estimate(free, SampleUnit::Bytes),
-            false => format_bytes(free.value),
+        let free = if free.variance > 0.0 {
+            format_estimate(free, SampleUnit::Bytes)
+        } else {
+            format_bytes(free.value)
         };
         let line = format!("{free} free in the allocator{trim}: ramson explain {source}");
         push_prose(out, "", &line);

@@ -44,12 +44,12 @@ fn of_sum(sum: &Sum) -> String {
         (None, None) => format!("RSS not known; live {live}"),
     };
     push_terms(&mut out, "", &first, 2);
-    let of_running = match running {
-        0 => String::new(),
-        _ if running == sum.rows.len() => {
-            " of running processes; shared pages are counted once per process".into()
-        }
-        _ => format!(", {running} of them of running processes; the RSS line is about these"),
+    let of_running = if running == 0 {
+        String::new()
+    } else if running == sum.rows.len() {
+        " of running processes; shared pages are counted once per process".into()
+    } else {
+        format!(", {running} of them of running processes; the RSS line is about these")
     };
     push_prose(&mut out, "", &format!("{} profiles{of_running}", sum.rows.len()));
     push_mmap(&mut out, &sum.mmap);

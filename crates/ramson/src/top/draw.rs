@@ -132,9 +132,12 @@ fn stack_lines(height: usize) -> usize {
 
 /// The views, and as many keys as there is room for.
 fn key_line(model: &Model, width: usize) -> String {
-    let views = View::ALL.iter().zip(1..).map(|(&view, digit)| match view == model.view {
-        true => format!("[{digit} {}]", view.name()),
-        false => format!("{digit} {}", view.name()),
+    let views = View::ALL.iter().zip(1..).map(|(&view, digit)| {
+        if view == model.view {
+            format!("[{digit} {}]", view.name())
+        } else {
+            format!("{digit} {}", view.name())
+        }
     });
     let paused = if model.is_paused { "PAUSED (Space resumes)  " } else { "" };
     let all = paused.to_owned() + &views.collect::<Vec<_>>().join(" ") + "  ? help";

@@ -97,9 +97,10 @@ fn equation(rss_bytes: u64, live: Estimate) -> String {
     let live_text = live_text(live);
     let rest = Estimate { value: rss_bytes as f64 - live.value, ..live };
     if rest.value >= 0.0 {
-        let rest = match live.is_part() {
-            true => format!("at most {}", format_bytes(rest.value)),
-            false => format_estimate(rest, SampleUnit::Bytes),
+        let rest = if live.is_part() {
+            format!("at most {}", format_bytes(rest.value))
+        } else {
+            format_estimate(rest, SampleUnit::Bytes)
         };
         return format!("RSS {rss} = live {live_text} + rest {rest}");
     }
@@ -117,9 +118,10 @@ fn free_text(rss: &Rss) -> [String; 2] {
 
 /// With ± where there is one.
 fn counted_or_estimated(bytes: Estimate) -> String {
-    match bytes.variance > 0.0 {
-        true => format_estimate(bytes, SampleUnit::Bytes),
-        false => format_bytes(bytes.value),
+    if bytes.variance > 0.0 {
+        format_estimate(bytes, SampleUnit::Bytes)
+    } else {
+        format_bytes(bytes.value)
     }
 }
 

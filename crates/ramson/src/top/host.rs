@@ -187,9 +187,10 @@ pub fn stream(flags: &TopFlags, wanted: &[Selector]) -> Result<(), Failure> {
         thread::sleep(flags.pause());
         host.processes.read_now();
         host.arrange(None);
-        match flags.json {
-            true => print_json("processes", &host.processes.answer(flags.most_rows()))?,
-            false => print(&host.text(flags.most_rows()))?,
+        if flags.json {
+            print_json("processes", &host.processes.answer(flags.most_rows()))?;
+        } else {
+            print(&host.text(flags.most_rows()))?;
         }
         if flags.once {
             return Ok(());

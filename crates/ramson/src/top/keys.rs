@@ -139,15 +139,15 @@ impl Model {
         match mouse.kind {
             MouseEventKind::ScrollUp | MouseEventKind::ScrollDown => {
                 let to = wheeled(mouse.kind, at, rows);
-                match self.is_help_shown {
-                    true => self.help_first = to,
-                    false => self.move_cursor(to),
+                if self.is_help_shown {
+                    self.help_first = to;
+                } else {
+                    self.move_cursor(to);
                 }
             }
             MouseEventKind::Down(MouseButton::Left) => {
-                match std::mem::take(&mut self.is_help_shown) {
-                    true => {}
-                    false => self.click(mouse.column.into(), mouse.row.into()),
+                if !std::mem::take(&mut self.is_help_shown) {
+                    self.click(mouse.column.into(), mouse.row.into());
                 }
             }
             _ => {}

@@ -74,12 +74,13 @@ fn stream(flags: &TopFlags, recording: Recording) -> Result<(), Failure> {
         // Only on a screen rows keep their places for a while.
         watch.model.arrange();
         let picture = &watch.model.picture;
-        match flags.json {
-            true => print_json(
+        if flags.json {
+            print_json(
                 "top",
                 &Live::of(&watch.watched, picture, flags.view, flags.sort, flags.most_rows()),
-            )?,
-            false => print(&text(&watch, flags))?,
+            )?;
+        } else {
+            print(&text(&watch, flags))?;
         }
         if flags.once {
             say_what_is_missing(&picture.shape.missing_symbols);

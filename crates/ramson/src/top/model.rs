@@ -161,9 +161,12 @@ impl Model {
         // A row at the left edge may be open in both directions.
         let is_closed = row.key.as_ref().is_some_and(|key| {
             let all = self.opened.len();
-            self.opened.retain(|open| match key.path.is_empty() {
-                true => open.root != key.root || !open.path.is_empty(),
-                false => open != key,
+            self.opened.retain(|open| {
+                if key.path.is_empty() {
+                    open.root != key.root || !open.path.is_empty()
+                } else {
+                    open != key
+                }
             });
             self.opened.len() < all
         });

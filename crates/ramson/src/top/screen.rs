@@ -84,9 +84,10 @@ impl Screen {
     }
 
     fn take_over() -> io::Result<Self> {
-        let keyboard = match stdin().is_terminal() {
-            true => stdin().as_fd().try_clone_to_owned()?,
-            false => File::open("/dev/tty")?.into(),
+        let keyboard = if stdin().is_terminal() {
+            stdin().as_fd().try_clone_to_owned()?
+        } else {
+            File::open("/dev/tty")?.into()
         };
         if let Ok(guard) = Guard::start() {
             GUARD.get_or_init(|| guard);

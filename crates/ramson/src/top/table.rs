@@ -45,9 +45,8 @@ pub fn head<S: Copy + PartialEq>(
     sort: S,
     mark: char,
 ) -> String {
-    let name = |&(name, of, ..): &Column<S>| match of == Some(sort) {
-        true => (format!("{name}{mark}"), PLAIN),
-        false => (name.to_owned(), PLAIN),
+    let name = |&(name, of, ..): &Column<S>| {
+        if of == Some(sort) { (format!("{name}{mark}"), PLAIN) } else { (name.to_owned(), PLAIN) }
     };
     Line::from(numbers(columns, width, columns.iter().map(name))).to_string()
 }
@@ -164,11 +163,14 @@ fn place(row: &Row, room: usize) -> String {
 pub fn change_text(change: Estimate) -> (String, Style) {
     let bytes = format_bytes(change.value);
     let sign = if change.value >= 0.5 { "+" } else { "" };
-    match (change.is_significant(), change.value > 0.0) {
-        _ if change.is_nothing() => ("0".into(), FAINT),
-        (false, _) => (format!("~{sign}{bytes}"), FAINT),
-        (true, true) => (format!("{sign}{bytes}"), GROWS),
-        (true, false) => (bytes, SHRINKS),
+    if change.is_nothing() {
+        ("0".into(), FAINT)
+    } else if !change.is_significant() {
+        (format!("~{sign}{bytes}"), FAINT)
+    } else if change.value > 0.0 {
+        (format!("{sign}{bytes}"), GROWS)
+    } else {
+        (bytes, SHRINKS)
     }
 }
 

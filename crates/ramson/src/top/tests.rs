@@ -62,12 +62,11 @@ pub fn snapshot(blocks: &[Block], allocated: &[f64]) -> Snapshot {
             tid,
         }
     });
-    let (header, live) = (Header::default(), live.collect());
     Snapshot {
-        header,
+        header: Header::default(),
         mappings: vec![],
         stacks,
-        live,
+        live: live.collect(),
         extents: vec![],
         freed: vec![],
         max_freed: 0,
