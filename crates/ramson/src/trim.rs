@@ -1,14 +1,18 @@
 //! `ramson trim`: makes a process return its allocator's free memory to the kernel, once, and says what came of it.
 
 use crate::flags::{ScheduleFlags, TrimFlags};
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, remark};
 use crate::table::{Table, or_dash, size};
 use ramson_control::{Accepts, Schedule, TrimAnswer, Trimmed, Trims};
 use ramson_profile::format::format_bytes;
 use ramson_source::{Failure, Target, find_targets};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
+use std::process::Child;
 use std::time::Duration;
 
 pub fn trim(flags: &TrimFlags) -> Result<(), Failure> {
@@ -77,4 +81,20 @@ pub fn schedule(flags: &ScheduleFlags) -> Result<Option<Schedule>, String> {
     };
     let log = flags.trim_log.as_ref().map(open).transpose()?;
     Ok(Some(Schedule::new(flags.trim_every.map(Duration::from_nanos), flags.trim_after, log)))
+}
+
+/// Returns when the program has ended: to wait for its status before would also take the stops that trims wait for.
+pub fn until_end(trims: Schedule, child: &Child) {
+    let end = match pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
+        Ok(end) => end,
+        Err(error) => {
+            return remark(format_args!("--trim-every and --trim-after need Linux 5.3: {error}"));
+        }
+    };
+    let root = child.id();
+    if let Err(error) = std::thread::Builder::new().spawn(move || trims.run(root)) {
+        remark(format_args!("cannot trim: {error}"));
+    }
+    let mut ends = [PollFd::new(&end, PollFlags::IN)];
+    while poll(&mut ends, None) == Err(Errno::INTR) {}
 }

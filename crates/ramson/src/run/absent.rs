@@ -97,3 +97,13 @@ fn directory_for(output: Option<&Path>, user: u32) -> PathBuf {
 fn beneath(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
+
+/// The profile of the program itself, if nothing is left in it.
+pub fn emptied(output: Option<&Path>, ended: &Ended) -> Option<PathBuf> {
+    let directory = own_profile_directory();
+    let path = output.map_or_else(
+        || directory.join(format!("{}-{}.ramson", ended.pid, ended.start_ticks)),
+        Path::to_path_buf,
+    );
+    path.metadata().is_ok_and(|facts| facts.len() == 0).then_some(path)
+}

@@ -1,10 +1,13 @@
 //! Rewrites the file of a dead process without the room that it did not use: to save space, and for copying and attaching to tickets.
 
 use crate::output_file::replace_in;
+use ramson_analysis::end::{self, sites::LastProfile};
 use ramson_format::{PAGE_BYTES, REGION_KINDS, Region, RegionKind};
 use ramson_paths::Directory;
 use ramson_reader::{ReadAt, regions};
+use ramson_source::Recording;
 use ramson_source::places::open_directory_of;
+use rustix::process::geteuid;
 use std::fs::File;
 use std::io;
 use std::mem::offset_of;
@@ -25,6 +28,23 @@ pub fn compact(path: &Path, block: &[u8]) -> io::Result<()> {
     let mut content = compacted(&profile)?;
     content.extend_from_slice(block);
     replace_in(&directory, name, Some(&profile.metadata()?), |out| out.write_all(&content))
+}
+
+/// Makes a dead process's file small, with the names in it where the death deserves a look, or where
+/// its root directory was not ours: its binaries may be replaced, or that directory gone, before it is
+/// read; as a perf map may be. Returns what to say of a death of memory.
+pub fn keep(source: &Recording, has_names: bool) -> Vec<String> {
+    let path = Path::new(&source.origin);
+    let violent = end::end_of(source).is_some_and(|noted| end::is_violent(&noted));
+    let is_elsewhere = source.snapshot.header.root.is_some();
+    let last = (violent || is_elsewhere || has_names).then(|| LastProfile::of(source));
+    // Another user may not read every binary that we may, and can move the directory while we write.
+    if source.file().is_some_and(|found| found.facts.owner == geteuid().as_raw()) {
+        let block = last.as_ref().map_or_else(Vec::new, |last| last.names.to_block());
+        // The sparse original is as good; only its apparent size differs.
+        let _ = compact(path, &block);
+    }
+    last.map_or_else(Vec::new, |last| last.lines(source))
 }
 
 /// Whoever has it needs it for a second or two.

@@ -1,5 +1,8 @@
 //! `--languages`: language run times that publish what they call the code that they compile or interpret, in a perf map.
 
+use crate::flags::RunFlags;
+use crate::output::remark;
+use ramson_process::program;
 use ramson_profile::Language;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -35,8 +38,33 @@ const NODE: &[Setting] = &[Options(
 /// pymalloc would hide what is smaller than 512 bytes.
 const PYTHON: &[Setting] = &[Value("PYTHONPERFSUPPORT", "1"), Value("PYTHONMALLOC", "malloc")];
 
+/// With `--languages`, sets what makes run times tell their names; without, says that it can be done.
+pub fn say_frames(program: &Path, flags: &RunFlags, command: &mut Command) {
+    let binary = program::binary_of(program);
+    let run_time = run_time(&binary);
+    let shown = binary.display();
+    if let Some(version) = too_old(&binary) {
+        if flags.languages {
+            remark(format_args!(
+                "--languages: {shown}: Python {version} does not report the names of its functions. Use Python 3.12 or newer"
+            ));
+        }
+        return;
+    }
+    if flags.languages {
+        configure(command);
+        remark(format_args!("--languages: {}", price(run_time)));
+    } else if let Some(run_time) = run_time
+        && !is_set_by_user(run_time, &flags.command[1..])
+    {
+        remark(format_args!(
+            "{shown}: \"ramson run --languages\" shows its functions by name, too"
+        ));
+    }
+}
+
 /// The run time that a program is, as far as its file tells.
-pub fn run_time(binary: &Path) -> Option<Language> {
+fn run_time(binary: &Path) -> Option<Language> {
     let name = binary.file_name()?.to_str()?;
     match name {
         "node" | "nodejs" => Some(Language::JavaScript),
@@ -52,7 +80,7 @@ fn is_python(name: &str) -> bool {
 }
 
 /// The version of a Python that is too old, by the name of its file.
-pub fn too_old(binary: &Path) -> Option<String> {
+fn too_old(binary: &Path) -> Option<String> {
     let file = binary.canonicalize().ok()?;
     let name = file.file_name()?.to_str()?;
     let minor = name.strip_prefix("python3.")?;
@@ -60,7 +88,7 @@ pub fn too_old(binary: &Path) -> Option<String> {
 }
 
 /// Sets for all run times what they need, as children may be of others.
-pub fn configure(command: &mut Command) {
+fn configure(command: &mut Command) {
     for setting in [PYTHON, NODE, JAVA].into_iter().flatten() {
         match *setting {
             Value(name, value) if env::var_os(name).is_none() => _ = command.env(name, value),
@@ -88,7 +116,7 @@ fn with_user_s(options: &[&str], user_s: Option<OsString>) -> OsString {
 }
 
 /// Names the settings that `--languages` makes for this run time, then their costs and losses.
-pub fn price(run_time: Option<Language>) -> &'static str {
+fn price(run_time: Option<Language>) -> &'static str {
     match run_time {
         Some(Language::Python) => {
             "PYTHONPERFSUPPORT=1 and PYTHONMALLOC=malloc are set: Python takes up to 2.3 times the CPU time"
@@ -106,7 +134,7 @@ pub fn price(run_time: Option<Language>) -> &'static str {
 }
 
 /// Whether the user has set a run time to tell its names, by an argument or a variable.
-pub fn is_set_by_user(run_time: Language, arguments: &[OsString]) -> bool {
+fn is_set_by_user(run_time: Language, arguments: &[OsString]) -> bool {
     let (variable, signs): (_, &[&str]) = match run_time {
         Language::Python => ("PYTHONPERFSUPPORT", &["perf", "-Xperf"]),
         Language::JavaScript => {

@@ -21,20 +21,17 @@ use crate::trim;
 use confined::Filters;
 use keeper::Keeper;
 use prune::Bounds;
-use ramson_analysis::end::sites::LastProfile;
 use ramson_analysis::rss::live_text;
 use ramson_analysis::{end, live_heap, lost_text};
-use ramson_control::Schedule;
 use ramson_format::{Health, state};
 use ramson_process::clock::unix_ns;
 use ramson_process::program;
 use ramson_reader::{Header, Way};
 use ramson_source::{Failure, Recording, files_in, files_since, places};
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Access, StatVfs, access, statvfs};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, geteuid, getuid, pidfd_open};
-use std::ffi::{OsStr, OsString};
+use rustix::process::getuid;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
@@ -81,7 +78,7 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
         Some(_) => None,
     };
     if let Some(library) = &library {
-        say_frames(&found.path, flags, &mut command);
+        languages::say_frames(&found.path, flags, &mut command);
         let filters = record_with(library, &mut command, flags, output.as_deref(), run_id);
         is_kept = !make_place(output.as_deref()) & !filters.warn(&found.path);
     }
@@ -103,7 +100,7 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
     say_obstacle(&found);
     ramson_launch::let_go(&inherited);
     let keeper = (library.is_some() && output.is_none()).then(|| Keeper::of_program(child.id()));
-    let trim = |child: &Child| trims.into_iter().for_each(|trims| trim_until_end(trims, child));
+    let trim = |child: &Child| trims.into_iter().for_each(|trims| trim::until_end(trims, child));
     let ended = watch
         .wait(child, trim)
         .map_err(|error| fail(format!("cannot wait for the program: {error}")))?;
@@ -134,33 +131,8 @@ fn record_with(
     let filters = Filters::find(library);
     filters.pass_on(command);
     command.env("RAMSON_KEEP", "1").env("RAMSON_RUN_ID", run_id.to_string());
-    configure(command, flags, output);
+    settings::configure(command, flags, output);
     filters
-}
-
-/// With `--languages`, sets what makes run times tell their names; without, says that it can be done.
-fn say_frames(program: &Path, flags: &RunFlags, command: &mut Command) {
-    let binary = program::binary_of(program);
-    let run_time = languages::run_time(&binary);
-    let shown = binary.display();
-    if let Some(version) = languages::too_old(&binary) {
-        if flags.languages {
-            remark(format_args!(
-                "--languages: {shown}: Python {version} does not report the names of its functions. Use Python 3.12 or newer"
-            ));
-        }
-        return;
-    }
-    if flags.languages {
-        languages::configure(command);
-        remark(format_args!("--languages: {}", languages::price(run_time)));
-    } else if let Some(run_time) = run_time
-        && !languages::is_set_by_user(run_time, &flags.command[1..])
-    {
-        remark(format_args!(
-            "{shown}: \"ramson run --languages\" shows its functions by name, too"
-        ));
-    }
 }
 
 /// Starts the program beside us; what is sent to us is sent to it.
@@ -217,34 +189,6 @@ fn cannot_execute(found: &program::Program, error: &std::io::Error) -> Failure {
         None => format!("{shown}: cannot be executed: {error}"),
     };
     Failure::Message(NOT_EXECUTABLE, message)
-}
-
-fn configure(command: &mut Command, flags: &RunFlags, output: Option<&Path>) {
-    let number = |number: u64| number.to_string().into();
-    let settings: [(_, Option<OsString>); 5] = [
-        ("RAMSON_INTERVAL", Some(number(flags.interval))),
-        ("RAMSON_MAX_FILE", flags.max_file.map(number)),
-        ("RAMSON_FREES", flags.recent_frees.map(number)),
-        ("RAMSON_MAX_OVERHEAD", flags.max_overhead.as_ref().map(Into::into)),
-        ("RAMSON_OUTPUT", output.map(Into::into)),
-    ];
-    command.envs(settings.into_iter().filter_map(|(name, value)| Some((name, value?))));
-}
-
-/// Returns when the program has ended: to wait for its status before would also take the stops that trims wait for.
-fn trim_until_end(trims: Schedule, child: &Child) {
-    let end = match pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
-        Ok(end) => end,
-        Err(error) => {
-            return remark(format_args!("--trim-every and --trim-after need Linux 5.3: {error}"));
-        }
-    };
-    let root = child.id();
-    if let Err(error) = std::thread::Builder::new().spawn(move || trims.run(root)) {
-        remark(format_args!("cannot trim: {error}"));
-    }
-    let mut ends = [PollFd::new(&end, PollFlags::IN)];
-    while poll(&mut ends, None) == Err(Errno::INTR) {}
 }
 
 /// An absolute path for the profile, whose old file is out of the way.
@@ -318,8 +262,8 @@ fn report_profiles(
     profiles.sort_by(|a, b| live(b).total_cmp(&live(a)));
     end_note::note_ends(&mut profiles, ended);
     let dead = profiles.iter().filter(|source| source.running.is_none());
-    let last_words: Vec<Vec<String>> = dead.map(|source| keep(source, has_names)).collect();
-    if let Some(path) = emptied(output, ended) {
+    let last_words: Vec<_> = dead.map(|source| compact::keep(source, has_names)).collect();
+    if let Some(path) = absent::emptied(output, ended) {
         let path = path.display();
         remark(format_args!(
             "{path}: its content was deleted while the program ran. Recording ended there"
@@ -367,33 +311,6 @@ fn say_early_children(profiles: &[Recording]) {
 fn may_run_elsewhere(recording: &Recording, ended: &Ended) -> bool {
     let header = &recording.snapshot.header;
     recording.running.is_none() && header.pid != ended.pid && header.state != state::EXITED
-}
-
-/// Makes a dead process's file small, with the names in it where the death deserves a look, or where
-/// its root directory was not ours: its binaries may be replaced, or that directory gone, before it is
-/// read; as a perf map may be. Returns what to say of a death of memory.
-fn keep(source: &Recording, has_names: bool) -> Vec<String> {
-    let path = Path::new(&source.origin);
-    let violent = end::end_of(source).is_some_and(|noted| end::is_violent(&noted));
-    let is_elsewhere = source.snapshot.header.root.is_some();
-    let last = (violent || is_elsewhere || has_names).then(|| LastProfile::of(source));
-    // Another user may not read every binary that we may, and can move the directory while we write.
-    if source.file().is_some_and(|found| found.facts.owner == geteuid().as_raw()) {
-        let block = last.as_ref().map_or_else(Vec::new, |last| last.names.to_block());
-        // The sparse original is as good; only its apparent size differs.
-        let _ = compact::compact(path, &block);
-    }
-    last.map_or_else(Vec::new, |last| last.lines(source))
-}
-
-/// The profile of the program itself, if nothing is left in it.
-fn emptied(output: Option<&Path>, ended: &Ended) -> Option<std::path::PathBuf> {
-    let directory = places::own_profile_directory();
-    let path = output.map_or_else(
-        || directory.join(format!("{}-{}.ramson", ended.pid, ended.start_ticks)),
-        Path::to_path_buf,
-    );
-    path.metadata().is_ok_and(|facts| facts.len() == 0).then_some(path)
 }
 
 /// The output file, and those of further processes: its name with .PID added.

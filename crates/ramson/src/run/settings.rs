@@ -1,8 +1,12 @@
-//! Settings in our environment that libramson would not take: a program that gets them runs without a profile.
+//! Settings that libramson gets: those that the flags ask for, and those in our environment. A program with one that libramson would
+//! not take runs without a profile.
 
+use crate::flags::RunFlags;
 use ramson_format::settings::{Expected, PREFIX, setting};
 use ramson_process::program::Obstacle;
 use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
 
 /// Why no program can be recorded with these variables, if so: the first whose value does not parse.
 pub fn obstacle(mut variables: impl Iterator<Item = (OsString, OsString)>) -> Option<Obstacle> {
@@ -13,6 +17,19 @@ pub fn obstacle(mut variables: impl Iterator<Item = (OsString, OsString)>) -> Op
         let remedy = format!("Unset {name}, or set it to that");
         Some(Obstacle::new(format!("{name}={value} must be {expected}"), remedy))
     })
+}
+
+/// Sets what the flags ask for.
+pub fn configure(command: &mut Command, flags: &RunFlags, output: Option<&Path>) {
+    let number = |number: u64| number.to_string().into();
+    let settings: [(_, Option<OsString>); 5] = [
+        ("RAMSON_INTERVAL", Some(number(flags.interval))),
+        ("RAMSON_MAX_FILE", flags.max_file.map(number)),
+        ("RAMSON_FREES", flags.recent_frees.map(number)),
+        ("RAMSON_MAX_OVERHEAD", flags.max_overhead.as_ref().map(Into::into)),
+        ("RAMSON_OUTPUT", output.map(Into::into)),
+    ];
+    command.envs(settings.into_iter().filter_map(|(name, value)| Some((name, value?))));
 }
 
 #[cfg(test)]

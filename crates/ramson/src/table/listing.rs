@@ -86,10 +86,11 @@ fn command(row: &Alike) -> String {
         return format!("{name} ({} alike, the last one shown)", row.count);
     }
     let is_title = command.first().is_some_and(|first| first.contains([' ', ':']));
-    let line = match is_title {
+    let line = if is_title {
         // Spaces after the title are room that it did not need.
-        true => command.join(" ").trim_end().to_owned(),
-        false => words_of([name].into_iter().chain(command.iter().skip(1))),
+        command.join(" ").trim_end().to_owned()
+    } else {
+        words_of([name].into_iter().chain(command.iter().skip(1)))
     };
     cut(&line, Some(MOST_COMMAND))
 }
