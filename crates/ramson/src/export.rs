@@ -138,12 +138,11 @@ fn refuse_old(flags: &ExportFlags) -> Result<(), Failure> {
         ));
     }
     if flags.filters.are_set() || flags.kind.is_some() {
-        Err(Failure::usage(
+        return Err(Failure::usage(
             "--old compares whole profiles. Leave filters and --kind out, or run \"ramson diff\" with them",
-        ))
-    } else {
-        Ok(())
+        ));
     }
+    Ok(())
 }
 
 /// Title of a page, which may be read on another machine, years later.
@@ -197,10 +196,9 @@ fn export_totals(flags: &ExportFlags) -> Result<(), Failure> {
 
 fn refuse_filters(flags: &ExportFlags) -> Result<(), Failure> {
     if flags.filters.are_set() || flags.kind.is_some() || flags.count.is_some() {
-        Err(Failure::usage(
+        return Err(Failure::usage(
             "filters, --kind and --count choose stacks, but this output has only totals. Leave them out",
-        ))
-    } else {
-        Ok(())
+        ));
     }
+    Ok(())
 }

@@ -94,10 +94,9 @@ pub fn write_file(
 /// Nothing binary goes to a terminal, whose state it would change.
 pub fn refuse_terminal(path: &Path, what: &str) -> Result<(), Failure> {
     if path == Path::new("-") && io::stdout().is_terminal() {
-        Err(Failure::usage(format!("{what} is binary: use -o FILE or a pipe")))
-    } else {
-        Ok(())
+        return Err(Failure::usage(format!("{what} is binary: use -o FILE or a pipe")));
     }
+    Ok(())
 }
 
 pub fn cannot_write(path: &Path, error: &io::Error) -> Failure {

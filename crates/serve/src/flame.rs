@@ -114,12 +114,10 @@ fn tint(query: &Query) -> Option<Option<Tint>> {
 
 /// The expression, or the text where that is none.
 fn as_pattern(text: &str) -> Pattern {
-    let quoted = || {
-        let special = |character: char| r"\.+*?()|[]{}^$".contains(character);
-        text.chars().flat_map(|one| special(one).then_some('\\').into_iter().chain([one])).collect()
-    };
     Pattern::new(text).unwrap_or_else(|_| {
-        let quoted: String = quoted();
+        let special = |character: char| r"\.+*?()|[]{}^$".contains(character);
+        let quote = |one| special(one).then_some('\\').into_iter().chain([one]);
+        let quoted: String = text.chars().flat_map(quote).collect();
         Pattern::new(&quoted).expect("only characters that stand for themselves")
     })
 }

@@ -40,8 +40,7 @@ pub fn fitted(stack: &str, room: Option<usize>) -> String {
     let Some(room) = room.filter(|&room| name.chars().count() > room) else {
         return cut(stack, room);
     };
-    let rests = outer_separators(name).into_iter().map(|end| &name[end..]);
-    let rests: Vec<&str> = rests.collect();
+    let rests: Vec<&str> = outer_separators(name).into_iter().map(|end| &name[end..]).collect();
     let fitting = rests.iter().find(|rest| rest.chars().count() < room);
     match fitting.or(rests.last()) {
         Some(rest) => cut(&format!("…{rest}"), Some(room)),

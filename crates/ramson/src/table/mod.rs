@@ -22,8 +22,8 @@ pub use lines::{columns, cut, cut_all, fitted, push_prose, push_terms, words, wr
 
 use crate::output::{DIM, NOT_DIM, hint};
 use ramson_analysis::members::{Each, Row};
-use ramson_profile::format::{format_bytes, format_percent};
-use ramson_profile::{FrameName, short_name};
+use ramson_profile::format::{format_bytes, format_estimate, format_percent};
+use ramson_profile::{Estimate, FrameName, SampleUnit, short_name};
 use ramson_symbols::SymbolDefect;
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
@@ -143,6 +143,15 @@ pub fn size(bytes: u64) -> String {
     format_bytes(bytes as f64)
 }
 
+/// With ± where there is one.
+pub fn counted_or_estimated(bytes: Estimate) -> String {
+    if bytes.variance > 0.0 {
+        format_estimate(bytes, SampleUnit::Bytes)
+    } else {
+        format_bytes(bytes.value)
+    }
+}
+
 pub fn or_dash(known: Option<String>) -> String {
     known.unwrap_or_else(|| "–".into())
 }
@@ -196,8 +205,7 @@ pub fn name_and_place(name: &str, file: &str, line: u32, room: Option<usize>) ->
 
 /// `leaf:12 ← caller:34 ← …`: short names, at most so many.
 pub fn stack(frames: &[FrameName], most: usize) -> String {
-    let names: Vec<String> = frames.iter().take(most).map(FrameName::short).collect();
-    let names = names.join(" ← ");
+    let names = frames.iter().take(most).map(FrameName::short).collect::<Vec<_>>().join(" ← ");
     if frames.len() > most { names + " ← …" } else { names }
 }
 

@@ -2,14 +2,16 @@
 
 use super::report::title;
 use super::subject::nothing_sampled;
-use super::{Table, name_and_place, or_dash, percent, push_prose, push_terms};
+use super::{
+    Table, counted_or_estimated, name_and_place, or_dash, percent, push_prose, push_terms,
+};
 use ramson_analysis::explain::Finding;
 use ramson_analysis::report::Report;
 use ramson_analysis::stack_table::{Pointers, StackRow, StackTable};
 use ramson_analysis::summary::Subject;
 use ramson_profile::format::{
-    format_bytes, format_duration, format_estimate, format_objects, format_per_hour,
-    format_relative_error, format_value,
+    format_bytes, format_duration, format_objects, format_per_hour, format_relative_error,
+    format_value,
 };
 use ramson_profile::{FrameName, Language, SampleUnit, short_name};
 use std::fmt::Write;
@@ -169,11 +171,7 @@ pub fn pointers(out: &mut String, pointers: &Pointers, source: &str) {
         let trim = pointers.releasable.map_or(String::new(), |bytes| {
             format!(", of which a trim would return {}", format_bytes(bytes as f64))
         });
-        let free = if free.variance > 0.0 {
-            format_estimate(free, SampleUnit::Bytes)
-        } else {
-            format_bytes(free.value)
-        };
+        let free = counted_or_estimated(free);
         let line = format!("{free} free in the allocator{trim}: ramson explain {source}");
         push_prose(out, "", &line);
     }

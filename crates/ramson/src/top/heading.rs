@@ -2,6 +2,7 @@
 //! moves.
 
 use super::model::Model;
+use crate::table::counted_or_estimated;
 use ramson_analysis::attachment;
 use ramson_analysis::end::rss_and_live_text;
 use ramson_analysis::interval::Intervals;
@@ -114,15 +115,6 @@ fn free_text(rss: &Rss) -> [String; 2] {
     let word = rss.word(term);
     let short = word.split(' ').next().unwrap_or_default();
     [&word, short].map(|name| format!("{name} {}", counted_or_estimated(bytes)))
-}
-
-/// With ± where there is one.
-fn counted_or_estimated(bytes: Estimate) -> String {
-    if bytes.variance > 0.0 {
-        format_estimate(bytes, SampleUnit::Bytes)
-    } else {
-        format_bytes(bytes.value)
-    }
 }
 
 impl Split {
