@@ -42,8 +42,7 @@ pub fn answer(document: Document, question: &Question) -> Result<Answer, Failure
         }
         Document::Explain => Answer::Explain(explain(question)?),
         Document::Timeline => {
-            let source = question.sources.join(" ");
-            Answer::Timeline(Box::new(timeline(&source, question.rows)?))
+            Answer::Timeline(Box::new(timeline(&question.sources.join(" "), question.rows)?))
         }
         Document::Diff => Answer::Diff(Box::new(compare(question)?)),
     })

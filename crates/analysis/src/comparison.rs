@@ -114,8 +114,7 @@ fn read(
     question: &Question,
     sample_type: SampleType,
 ) -> Result<(Diff, Option<usize>), Failure> {
-    let is_labelled = question.selection.uses_labels();
-    let detail = if is_labelled { Detail::Labels } else { Detail::Stacks };
+    let detail = if question.selection.uses_labels() { Detail::Labels } else { Detail::Stacks };
     let (mut diff, shared_live) = parts(old, new, &question.names, detail)?;
     select(&mut diff, question, sample_type)?;
     Ok((diff, shared_live))

@@ -42,7 +42,8 @@ impl Coverage {
     fn divided(rss: &Rss, owners: impl Fn(u64) -> Vec<Owner>) -> Self {
         let sum = |terms: &[Term]| -> f64 { terms.iter().map(|&term| rss.term(term).value).sum() };
         let of_allocator = [Term::Live, Term::Unseen, Term::Free, Term::Metadata, Term::Held];
-        let (allocator, mmap) = (sum(&of_allocator).max(0.0), sum(&[Term::Mmap]).max(0.0));
+        let allocator = sum(&of_allocator).max(0.0);
+        let mmap = sum(&[Term::Mmap]).max(0.0);
         let other = sum(&[Term::Other]).max(0.0);
         let may_be_allocator_s = rss.before.is_some() && !rss.is_live_counted;
         let outside = if may_be_allocator_s { mmap } else { mmap + other };

@@ -26,9 +26,9 @@ pub fn delta(
         unnamed(&recording.with(snapshot), Detail::Labels, Some(Kind::Heap))
     };
     let after = of(later, parts.new);
-    let (end_ns, interval_bytes) = (after.time_unix_ns, after.interval_bytes);
-    let change = merge(vec![after, negative(of(first, parts.old))]);
-    let change = change.map_err(|different| {
+    let end_ns = after.time_unix_ns;
+    let interval_bytes = after.interval_bytes;
+    let change = merge(vec![after, negative(of(first, parts.old))]).map_err(|different| {
         Failure::failed(format!("{}: {different}. Try again", first.origin))
     })?;
     let profile = Profile {

@@ -84,9 +84,9 @@ pub struct Residence {
 pub fn residence(snapshot: &Snapshot, memory: &ProcessMemory) -> Residence {
     const MOST_SAMPLES: usize = 10_000;
     let step = snapshot.live.len().div_ceil(MOST_SAMPLES).max(1);
-    let (mut resident, mut missing) = (Estimate::default(), Estimate::default());
-    let is_heap = |sample: &&LiveSample| snapshot.stacks[sample.stack].kind() == Kind::Heap;
-    for sample in snapshot.live.iter().filter(is_heap).step_by(step) {
+    let mut resident = Estimate::default();
+    let mut missing = Estimate::default();
+    for sample in heap_samples(snapshot).step_by(step) {
         let end = sample.address.saturating_add(sample.size);
         let Some(presence) = Presence::of(memory, sample.address, end) else { continue };
         let bytes = presence.resident_bytes(sample.address, end).min(sample.size);
@@ -96,7 +96,8 @@ pub fn residence(snapshot: &Snapshot, memory: &ProcessMemory) -> Residence {
         resident += of(bytes);
         missing += of(sample.size - bytes);
     }
-    let (live, all) = (live_heap(snapshot), resident.value + missing.value);
+    let live = live_heap(snapshot);
+    let all = resident.value + missing.value;
     let part = |part: Estimate, share: f64| {
         let part = Estimate { value: live.value * share, ..part };
         if live.is_part() { part.as_part() } else { part }
@@ -107,11 +108,13 @@ pub fn residence(snapshot: &Snapshot, memory: &ProcessMemory) -> Residence {
 
 /// Addresses of the heap's blocks that live, in their order.
 pub fn blocks(snapshot: &Snapshot) -> Vec<u64> {
-    let is_heap = |sample: &&LiveSample| snapshot.stacks[sample.stack].kind() == Kind::Heap;
-    let mut blocks: Vec<u64> =
-        snapshot.live.iter().filter(is_heap).map(|sample| sample.address).collect();
+    let mut blocks: Vec<u64> = heap_samples(snapshot).map(|sample| sample.address).collect();
     blocks.sort_unstable();
     blocks
+}
+
+fn heap_samples(snapshot: &Snapshot) -> impl Iterator<Item = &LiveSample> {
+    snapshot.live.iter().filter(move |sample| snapshot.stacks[sample.stack].kind() == Kind::Heap)
 }
 
 /// Sums over the memory that a program mapped itself.

@@ -109,9 +109,9 @@ impl Serialize for Address {
 pub fn frees(recording: &Recording, profile: &Profile, address: Option<u64>) -> Frees {
     let table = FrameTable::new(profile);
     let frames = |sample| table.stack(sample).map(|at| table.name_at(at)).collect();
-    let numbered = profile.samples.iter();
-    let numbered = numbered.filter_map(|sample| Some((stack_number(sample)?, frames(sample))));
-    let stacks: HashMap<usize, Vec<FrameName>> = numbered.collect();
+    let numbered = |sample| Some((stack_number(sample)?, frames(sample)));
+    let stacks: HashMap<usize, Vec<FrameName>> =
+        profile.samples.iter().filter_map(numbered).collect();
     let header = &recording.snapshot.header;
     let block = |start: u64, size, alloc_ns, alloc_tid, stack| Block {
         address: Address(start),
@@ -137,9 +137,10 @@ pub fn frees(recording: &Recording, profile: &Profile, address: Option<u64>) -> 
         free_tid: freed.free_tid,
         free_stack: freed.free_stack.and_then(|stack| stacks.get(&stack).cloned()),
     });
+    let frees: Vec<_> = freed.collect();
     let live = live(recording, address).filter(|live| is_left(live.stack));
-    let live = live.map(|it| block(it.address, it.size, it.monotonic_ns, it.tid, it.stack));
-    let (frees, live): (Vec<_>, Vec<_>) = (freed.collect(), live.collect());
+    let live: Vec<_> =
+        live.map(|it| block(it.address, it.size, it.monotonic_ns, it.tid, it.stack)).collect();
     let is_nothing = frees.is_empty() && live.is_empty();
     Frees {
         max_frees: recording.snapshot.max_freed,
@@ -157,8 +158,8 @@ fn pairs(frees: &[FreedBlock]) -> Vec<Pair> {
     let mut pairs: HashMap<_, Pair> = HashMap::new();
     let mut lifetimes: HashMap<_, u128> = HashMap::new();
     for freed in frees {
-        let (freed_by, allocated_by) = (leaf(&freed.free_stack), leaf(&freed.block.alloc_stack));
-        let key = (freed_by.clone(), allocated_by.clone());
+        let key = (leaf(&freed.free_stack), leaf(&freed.block.alloc_stack));
+        let (freed_by, allocated_by) = key.clone();
         let lived = freed.free_unix_ns.saturating_sub(freed.block.alloc_unix_ns);
         *lifetimes.entry(key.clone()).or_default() += u128::from(lived);
         let empty = Pair { freed_by, allocated_by, blocks: 0, bytes: 0, mean_lifetime_ns: 0 };

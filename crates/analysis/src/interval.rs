@@ -31,7 +31,8 @@ pub struct Intervals {
 impl Intervals {
     /// Returns the intervals of a recording.
     pub fn of(recording: &Recording) -> Self {
-        let (header, live) = (&recording.snapshot.header, &recording.snapshot.live);
+        let header = &recording.snapshot.header;
+        let live = &recording.snapshot.live;
         let now_ns = recording.running.map(|_| monotonic_ns());
         let present_bytes = present_bytes(header, now_ns);
         let configured_bytes = header.configured_interval_bytes;
@@ -53,8 +54,8 @@ impl std::fmt::Display for Intervals {
         let bound = "by the overhead limit";
         let [configured, present, most] =
             [self.configured_bytes, self.present_bytes, self.most_bytes].map(text);
-        let wider = format_percent(self.widening, 1.0);
-        let wider = format!("± of live is {wider} wider than with {configured} from the start");
+        let widening = format_percent(self.widening, 1.0);
+        let wider = format!("± of live is {widening} wider than with {configured} from the start");
         match (is_raised, is_wider) {
             (true, true) => write!(f, "{configured} (raised to {present} {bound}; {wider})"),
             (true, false) => write!(f, "{configured} (raised to {present} {bound})"),
@@ -86,7 +87,7 @@ fn taken_under(sample: &LiveSample) -> Option<u64> {
 /// s²·(1 − p)/p to the variance (docs/sampling.md), with the p of that interval.
 fn widening(live: &[LiveSample], configured_bytes: u64) -> f64 {
     let variances = live.iter().map(|sample| {
-        let (size, inverse) = (sample.size, sample.inverse_probability);
+        let &LiveSample { size, inverse_probability: inverse, .. } = sample;
         let actual = Estimate::of_sample(size, inverse, SampleUnit::Bytes).variance;
         let probability = sampling_probability(size, configured_bytes);
         let each = (size as f64).powi(2) * (1.0 - probability) / probability;

@@ -106,9 +106,10 @@ pub fn list(wanted: &Wanted) -> Listing {
 
 /// Running ones first, by their RSS; then dead ones, the last to end first.
 pub fn sort(profiles: &mut [Entry]) {
-    profiles.sort_by_key(|entry| match entry.is_running {
-        true => (false, Reverse(entry.rss.unwrap_or(0))),
-        false => (true, Reverse(entry.last_unix_ns)),
+    profiles.sort_by_key(|entry| {
+        let size_or_end =
+            if entry.is_running { entry.rss.unwrap_or(0) } else { entry.last_unix_ns };
+        (!entry.is_running, Reverse(size_or_end))
     });
 }
 
@@ -138,7 +139,8 @@ impl Listing {
 impl Entry {
     /// Describes one profile.
     pub fn of(recording: &Recording) -> Self {
-        let (header, end) = (&recording.snapshot.header, End::of(recording));
+        let header = &recording.snapshot.header;
+        let end = End::of(recording);
         let end_ns = end.as_ref().and_then(|end| end.time_unix_ns);
         Self {
             pid: recording.pid(),

@@ -42,11 +42,10 @@ mod tests {
     }
 
     fn replaced(path: &str, used: Option<&str>) -> SymbolDefect {
-        let (wanted, found) = ("0a".into(), "0b".into());
         SymbolDefect::BuildIdDiffers {
             path: path.into(),
-            wanted,
-            found,
+            wanted: "0a".into(),
+            found: "0b".into(),
             used: used.map(Into::into),
         }
     }

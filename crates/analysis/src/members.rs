@@ -80,9 +80,10 @@ impl Row {
             Subject::Sum(_) => return Self::default(),
         };
         let name = summary.name.clone();
-        let mut row = match summary.is_running {
-            true => Self::of_process(summary.pid, name),
-            false => Self { pid: Some(summary.pid), name, ..Self::default() },
+        let mut row = if summary.is_running {
+            Self::of_process(summary.pid, name)
+        } else {
+            Self { pid: Some(summary.pid), name, ..Self::default() }
         };
         let last_rss = row.rss.or_else(|| summary.end.as_ref()?.last_rss);
         row.rss = match &summary.history {

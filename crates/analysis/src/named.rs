@@ -125,7 +125,8 @@ pub fn take_sum(
 
 /// The sum of named profiles, which are of `opened`.
 pub fn sum(all: Vec<Named>, opened: &[Opened]) -> Result<Named, Failure> {
-    let (mut profiles, mut missing_symbols) = (Vec::new(), Vec::new());
+    let mut profiles = Vec::new();
+    let mut missing_symbols = Vec::new();
     for named in all {
         profiles.push(named.profile);
         for defect in named.missing_symbols {
@@ -197,10 +198,10 @@ pub fn unnamed(recording: &Recording, detail: Detail, kind: Option<Kind>) -> Pro
             ..StackSample::default()
         };
         if kind.is_none_or(|kind| kind == stack.kind()) {
-            let (count, bytes) = (stack.alloc_objects_variance, stack.alloc_space_variance);
             let [objects, space, ..] = &mut sample.values;
-            *objects = Estimate { value: stack.alloc_objects, variance: count };
-            *space = Estimate { value: stack.alloc_space, variance: bytes };
+            *objects =
+                Estimate { value: stack.alloc_objects, variance: stack.alloc_objects_variance };
+            *space = Estimate { value: stack.alloc_space, variance: stack.alloc_space_variance };
         }
         sample
     };

@@ -347,7 +347,8 @@ fn file_address(mapping: &Mapping, address: LookupAddress) -> FileAddress {
 fn frame(profile: &Profile, location: &Location, line: &Line) -> Frame {
     let function = &profile.functions[line.function];
     let file = Some(&function.file).filter(|file| !file.is_empty()).map(Arc::clone);
-    let (name, system_name) = (function.name.clone(), function.system_name.clone());
+    let name = function.name.clone();
+    let system_name = function.system_name.clone();
     Frame { function: name, system_name, file, line: line.line, offset: location.offset }
 }
 

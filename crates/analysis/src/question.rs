@@ -196,7 +196,9 @@ impl Question {
     ) -> Result<Self, Failure> {
         let rows = document.usual_rows();
         let mut question = Self { sources, names, rows, ..Self::default() };
-        let (mut all_frames, mut library, mut wrapper) = (false, Vec::new(), Vec::new());
+        let mut all_frames = false;
+        let mut library = Vec::new();
+        let mut wrapper = Vec::new();
         for (name, text) in parameters {
             let filters = &mut question.selection.filters;
             match name {

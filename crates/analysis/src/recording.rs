@@ -40,9 +40,8 @@ const DROPS: [(Health, &str); 6] = [
 pub fn lost(health: impl Fn(Health) -> u64) -> Vec<(u64, &'static str)> {
     let is_disk_full = health(Health::GrowFailures) > 0;
     // Larger tables need more space, not less.
-    let why = |what: &'static str| match is_disk_full {
-        true => what.split(". Use").next().unwrap_or(what),
-        false => what,
+    let why = |what: &'static str| {
+        if is_disk_full { what.split(". Use").next().unwrap_or(what) } else { what }
     };
     let all = DROPS.iter().map(|&(kind, what)| (health(kind), why(what)));
     all.filter(|&(count, _)| count > 0).collect()
@@ -100,7 +99,8 @@ impl Cost {
         live_bytes: f64,
         resident_bytes: Option<u64>,
     ) -> Self {
-        let (header, cpu_ns) = (&recording.snapshot.header, cpu_ns(recording));
+        let header = &recording.snapshot.header;
+        let cpu_ns = cpu_ns(recording);
         // The profile file, tables and scratches, and the pages of the filter; only touched parts of them are resident.
         let beside =
             [Health::OwnBytes, Health::FilterBytes].map(|kind| header.health[kind as usize]);

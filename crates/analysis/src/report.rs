@@ -105,7 +105,9 @@ pub fn report(members: &mut Members, question: &Question) -> Result<Report, Fail
         question.selection.own_frames = None;
     }
     let question = &question;
-    let (mut all, mut answers, mut all_stacks) = (Vec::new(), Vec::new(), Vec::new());
+    let mut all = Vec::new();
+    let mut answers = Vec::new();
+    let mut all_stacks = Vec::new();
     for opened in &mut members.opened {
         let named = named(opened, question)?;
         if !is_one {
@@ -193,12 +195,12 @@ impl Report {
         if let Shown::Lines = question.view {
             self.profile.granularity = Granularity::Lines;
         }
+        let of = self.sample_type;
         self.view = match question.view {
             Shown::Stacks => {
-                let (is_folded, of) = (self.is_folded, self.sample_type);
-                View::Stacks(StackTable::of(&self.profile, stacks, is_folded, question, of))
+                View::Stacks(StackTable::of(&self.profile, stacks, self.is_folded, question, of))
             }
-            _ => rows(opened, &self.profile, question, self.sample_type),
+            _ => rows(opened, &self.profile, question, of),
         };
     }
 

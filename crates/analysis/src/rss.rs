@@ -82,12 +82,11 @@ impl Rss {
         snapshot: &Snapshot,
         allocators: &mut Option<Allocators>,
     ) -> Option<Self> {
-        let (extents, blocks) = (extents::ranges(snapshot), extents::blocks(snapshot));
         let request = Request {
             effort: Effort::Survey(MOST_WALKED_BYTES),
             profile: Some(profile),
-            extents: &extents,
-            blocks: &blocks,
+            extents: &extents::ranges(snapshot),
+            blocks: &extents::blocks(snapshot),
         };
         let reading = rss::read(pid, allocators, &request).ok()?;
         Some(Self::of(&reading, Some(snapshot), allocators.as_ref()))
@@ -108,14 +107,14 @@ impl Rss {
         };
         // After an attach or a fork, only a look at the blocks tells memory that was not seen from untouched blocks.
         let is_attached = snapshot.is_some_and(|it| it.header.flags & flags::ATTACHED != 0);
-        let before = match () {
-            () if is_attached => Some(Before::Attach),
-            () => snapshot.filter(|_| *is_forked).map(|_| Before::Fork),
+        let before = if is_attached {
+            Some(Before::Attach)
+        } else {
+            snapshot.filter(|_| *is_forked).map(|_| Before::Fork)
         };
-        let (live, statistics) =
-            (live.map(|live| (live, before.is_some())), statistics.as_ref().ok());
-        let rss = Self::divided(explained.clone(), statistics, live, &residence, allocators);
-        rss.since(before)
+        let live = live.map(|live| (live, before.is_some()));
+        let statistics = statistics.as_ref().ok();
+        Self::divided(explained.clone(), statistics, live, &residence, allocators).since(before)
     }
 
     /// `live` says beside the estimate whether its residence must be known in any case.
@@ -136,9 +135,10 @@ impl Rss {
         ];
         let mut live_not_resident = None;
         if let Some((live, is_asked)) = live {
-            let most = match is_live_counted {
-                true => explained.part(Part::Live) as f64 + live.half_width_95(),
-                false => rest(&explained) as f64,
+            let most = if is_live_counted {
+                explained.part(Part::Live) as f64 + live.half_width_95()
+            } else {
+                rest(&explained) as f64
             };
             let residence = if is_asked || live.value > most { residence() } else { None };
             let missing = residence.map(|parts| parts.missing);
@@ -214,12 +214,10 @@ impl Rss {
             live_not_resident: all.iter().filter_map(|rss| rss.live_not_resident).reduce(Add::add),
             allocator: if is_one_allocator { first.allocator.clone() } else { "allocators".into() },
             may_hold_live: all.iter().any(|rss| rss.may_hold_live),
-            before: all.iter().filter_map(|rss| rss.before).reduce(|one, other| {
-                match one == other {
-                    true => one,
-                    false => Before::Either,
-                }
-            }),
+            before: all
+                .iter()
+                .filter_map(|rss| rss.before)
+                .reduce(|one, other| if one == other { one } else { Before::Either }),
             explained: all.iter().map(|rss| &rss.explained).sum(),
             releasable: all.iter().filter_map(|rss| rss.releasable).reduce(Add::add),
         })
@@ -239,19 +237,23 @@ impl Rss {
         line += " =";
         let shown = Term::ALL.iter().map(|&(term, _)| (term, self.term(term)));
         for (index, (term, estimate)) in shown.filter(|(_, of)| of.value != 0.0).enumerate() {
-            let sign = match (index, estimate.value < 0.0) {
-                (_, true) => " −",
-                (0, false) => "",
-                (_, false) => " +",
+            let sign = if estimate.value < 0.0 {
+                " −"
+            } else if index == 0 {
+                ""
+            } else {
+                " +"
             };
             let shown = Estimate { value: estimate.value.abs(), ..estimate };
-            let bytes = match estimate.variance > 0.0 {
+            let bytes = if estimate.variance > 0.0 {
                 // Lost live bytes are in one of the other terms, so that each of those is an upper bound.
-                true if shown.is_part() && term != Term::Live => {
+                if shown.is_part() && term != Term::Live {
                     format!("≤ {}", format_bytes(shown.value))
+                } else {
+                    format_estimate(shown, SampleUnit::Bytes)
                 }
-                true => format_estimate(shown, SampleUnit::Bytes),
-                false => format_bytes(shown.value),
+            } else {
+                format_bytes(shown.value)
             };
             line += &format!("{sign} {} {bytes}", self.word(term));
         }
@@ -260,7 +262,8 @@ impl Rss {
 
     /// Returns the profile's estimate of live bytes as a phrase, if the line shows another figure for them.
     pub fn profile_line(&self) -> Option<String> {
-        let (live, shown) = (self.live_by_profile?, self.term(Term::Live));
+        let live = self.live_by_profile?;
+        let shown = self.term(Term::Live);
         if live.is_nothing() || format_bytes(live.value) == format_bytes(shown.value) {
             return None;
         }
@@ -335,9 +338,10 @@ fn by_name<S: Serializer>(terms: &[Estimate], serializer: S) -> Result<S::Ok, S:
 
 /// Live bytes with their interval. Without a live sample there is no estimate.
 pub fn live_text(live: Estimate) -> String {
-    match live.is_nothing() {
-        true => "0 B (no live samples)".into(),
-        false => format_estimate(live, SampleUnit::Bytes),
+    if live.is_nothing() {
+        "0 B (no live samples)".into()
+    } else {
+        format_estimate(live, SampleUnit::Bytes)
     }
 }
 

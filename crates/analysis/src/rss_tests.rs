@@ -233,8 +233,7 @@ fn untouched_blocks_are_no_earlier_memory() {
     let residence =
         || Some(Residence { resident: estimate(1.0, 0.3), missing: estimate(1.0, 0.3) });
     let live = Some((estimate(2.0, 0.3), true));
-    let rss = Rss::divided(explained, None, live, &residence, None);
-    let rss = rss.since(Some(Before::Attach));
+    let rss = Rss::divided(explained, None, live, &residence, None).since(Some(Before::Attach));
     assert!((rss.term(Term::Live).value - MIB).abs() < 1.0);
     assert!((rss.term(Term::Unseen).value - 2.0 * MIB).abs() < 1.0);
 }

@@ -61,12 +61,11 @@ impl Selection {
 
 /// Lists the labels or frames that the filter met, so that the next attempt may hit.
 fn nothing_left(step: &Step, profile: &Profile, sample_type: SampleType) -> String {
-    let (kind, mut names) = match step.flag.starts_with("--tag") {
-        true => ("labels there", labels(profile)),
-        false => {
-            let rows = top(profile, sample_type, Sort::Flat).rows.into_iter();
-            ("largest frames there", rows.map(|row| row.name.to_string()).collect())
-        }
+    let (kind, mut names) = if step.flag.starts_with("--tag") {
+        ("labels there", labels(profile))
+    } else {
+        let rows = top(profile, sample_type, Sort::Flat).rows.into_iter();
+        ("largest frames there", rows.map(|row| row.name.to_string()).collect())
     };
     if names.len() > MAX_NAMES {
         names.truncate(MAX_NAMES);

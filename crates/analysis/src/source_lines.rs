@@ -131,7 +131,8 @@ fn by_line(profile: &Profile, question: &Question) -> (BTreeMap<u32, Sums>, Esti
     let table = FrameTable::new(profile);
     let is_meant: Vec<bool> =
         table.ids().map(|id| *table.name(id).file == *question.file).collect();
-    let (mut lines, mut of_file) = (BTreeMap::<u32, Sums>::new(), Estimate::default());
+    let mut lines = BTreeMap::<u32, Sums>::new();
+    let mut of_file = Estimate::default();
     for sample in &profile.samples {
         let value = sample.value(question.sample_type);
         if value.is_nothing() || value.value.is_nan() {
@@ -237,7 +238,8 @@ fn choose(
             cum: sums.map(|sums| sums.cum),
         }
     };
-    let (mut chosen, mut left) = (BTreeMap::new(), most_bytes.saturating_sub(1024));
+    let mut chosen = BTreeMap::new();
+    let mut left = most_bytes.saturating_sub(1024);
     // First what holds memory, then what explains it.
     for context in [0, CONTEXT] {
         for &line in &order {

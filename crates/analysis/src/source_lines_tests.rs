@@ -28,7 +28,8 @@ fn source_is_found_by_longest_suffix() {
 
 #[test]
 fn links_and_parents_stay_in_root() {
-    let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let root = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("secret"), "s\n").unwrap();
     symlink(outside.path().join("secret"), root.path().join("link.c")).unwrap();
     symlink(outside.path(), root.path().join("folder")).unwrap();

@@ -90,7 +90,8 @@ fn change(from: &Seen, to: &Seen) -> f64 {
 }
 
 fn is_step(from: &Seen, to: &Seen, least: f64) -> bool {
-    let (rss, live) = (change(from, to), to.live - from.live);
+    let rss = change(from, to);
+    let live = to.live - from.live;
     // Two moments share most of their samples, so that this is rather too careful.
     let noise = NORMAL_QUANTILE_975 * live.variance.max(0.0).sqrt();
     // A change of live beyond that of RSS is no step of RSS.
@@ -222,8 +223,7 @@ mod tests {
     #[test]
     fn slow_rise_is_one_step() {
         let level = (0..100).map(|second| at(second, 100.0, 90.0, 5.0));
-        let rise = (100..110).map(|second| at(second, 50.0 + second as f64 / 2.0 * 1.0, 90.0, 5.0));
-        let rise = rise.map(|seen| Seen { rss: seen.rss + (5.0 * MIB) as u64, ..seen });
+        let rise = (100..110).map(|second| at(second, 55.0 + second as f64 / 2.0, 90.0, 5.0));
         let high = (110..300).map(|second| at(second, 120.0, 90.5, 24.5));
         let all: Vec<Seen> = level.chain(rise).chain(high).collect();
         let found = steps(&all);

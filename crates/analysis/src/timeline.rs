@@ -124,16 +124,16 @@ pub fn timeline(source: &str, rows: usize) -> Result<Timeline, Failure> {
         When::Ago(_) | When::At(_) => time_of(&from),
         _ => found.earlier(source, &from)?.map_or(0, |moment| moment.time_ns),
     };
-    let series = found.history.series(found.process.id, from_ns, found.moment.time_ns);
-    let series = series.map_err(|error| unreadable(&found.path, &error))?;
+    let broken = |error| unreadable(&found.path, &error);
+    let series =
+        found.history.series(found.process.id, from_ns, found.moment.time_ns).map_err(broken)?;
     if series.is_empty() {
         return Err(Failure::usage(format!(
             "{source}: the range ends before it begins. Swap its ends"
         )));
     }
     let ends = (series[0].time_ns, series[series.len() - 1].time_ns);
-    let marks = found.history.marks(found.process.id);
-    let marks = marks.map_err(|error| unreadable(&found.path, &error))?.into_iter();
+    let marks = found.history.marks(found.process.id).map_err(broken)?.into_iter();
     let marks = marks.filter(|(_, time_ns)| (ends.0..=ends.1).contains(time_ns));
     let marks = marks.map(|(name, time_unix_ns)| Mark { name, time_unix_ns });
     let shown = chosen(&series, rows);
@@ -273,7 +273,8 @@ fn curve(series: &[Moment]) -> Vec<Point> {
 fn gaps(series: &[Moment], from: &Moment, to: &Moment) -> Option<Gaps> {
     let start = series.partition_point(|moment| moment.time_ns < from.time_ns);
     let end = series.partition_point(|moment| moment.time_ns <= to.time_ns);
-    let (mut count, mut longest_ns) = (0, 0);
+    let mut count = 0;
+    let mut longest_ns = 0;
     let mut every_ns = from.every_ns;
     for pair in series[start..end].windows(2) {
         let away_ns = pair[1].time_ns - pair[0].time_ns;
@@ -304,7 +305,8 @@ fn chosen(series: &[Moment], rows: usize) -> Vec<&Moment> {
     let is_peak = |time_ns| rows >= LEAST_ROWS_WITH_PEAKS && peaks.contains(&Some(time_ns));
     let is_always = |moment: &Moment| moment.triggers.intersects(always) || is_peak(moment.time_ns);
     let special = series.iter().filter(|moment| is_always(moment)).count().min(rows);
-    let (mut special_left, even) = (special, rows - special);
+    let mut special_left = special;
+    let even = rows - special;
     let mut is_shown = vec![false; series.len()];
     for row in 0..even {
         is_shown[row * (series.len() - 1) / (even - 1).max(1)] = true;

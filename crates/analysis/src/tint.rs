@@ -89,7 +89,8 @@ pub fn of_live(
             counted.word()
         )));
     }
-    let (mut all, mut figures) = (Vec::new(), Vec::new());
+    let mut all = Vec::new();
+    let mut figures = Vec::new();
     for (source, opened) in members.opened.iter().enumerate() {
         let recording = match opened {
             Opened::Recording(recording) => recording,

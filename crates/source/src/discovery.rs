@@ -70,7 +70,7 @@ fn map_all<T>(
     let (directories, left_out) = opened_profile_directories();
     let is_called_so = |name: &OsStr| name.as_bytes().ends_with(b".ramson");
     let mut keep_file = |mut recording: Recording| {
-        let Header { pid: own_pid, .. } = recording.snapshot.header;
+        let own_pid = recording.snapshot.header.pid;
         let identity = recording.snapshot.header.identity();
         let elsewhere = unseen.get(&identity).copied().filter(|&pid| pid != own_pid);
         if recording.running.is_none()

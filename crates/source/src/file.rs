@@ -86,8 +86,8 @@ fn open_copy(
     }
     let mut magic = [0; MAGIC.len()];
     if rustix::io::pread(&file, &mut magic, 0).is_ok() && magic == MAGIC {
-        let snapshot = Passed::file(by.clone(), &file).snapshot();
-        let snapshot = snapshot.map_err(|error| unreadable(origin, &error))?;
+        let read = Passed::file(by.clone(), &file).snapshot();
+        let snapshot = read.map_err(|error| unreadable(origin, &error))?;
         let names = CarriedNames::in_copy(&file).map(Arc::new);
         let recording = Recording::of(snapshot, None, origin.to_owned());
         return Ok(Opened::Recording(Recording { names, ..recording }));

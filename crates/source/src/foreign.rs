@@ -53,8 +53,8 @@ impl Foreign {
         if self.imported.sample_types.contains(&wanted) {
             return Ok(wanted);
         }
-        let there = self.imported.sample_types.iter().map(|there| there.word());
-        let there: Vec<&str> = there.collect();
+        let there: Vec<&str> =
+            self.imported.sample_types.iter().map(|there| there.word()).collect();
         Err(Failure::usage(format!(
             "{}: it does not count {}. Pass --count {}",
             self.origin,

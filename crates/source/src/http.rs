@@ -57,13 +57,14 @@ fn unreachable(address: &str, error: &ureq::Error) -> Failure {
         ureq::Error::Io(cause) => cause.kind() == ErrorKind::InvalidData,
         other => matches!(other, ureq::Error::Rustls(_)),
     };
-    match is_untrusted {
-        true => Failure::failed(format!(
+    if is_untrusted {
+        Failure::failed(format!(
             "{address}: https failed ({error}). For a certificate of your own, fetch it and pass it on: curl -fsS '{address}' | ramson report -"
-        )),
-        false => Failure::not_found(format!(
+        ))
+    } else {
+        Failure::not_found(format!(
             "{address}: {finding}. Check the address and that the server runs"
-        )),
+        ))
     }
 }
 

@@ -49,10 +49,9 @@ impl Map {
 
     /// The file that is mapped there, if it still has a name.
     pub fn file(&self, pid: u32) -> Option<MappedFile<'_>> {
-        let Self { range, device, inode, path, .. } = self;
+        let &Self { ref range, device, inode, ref path, .. } = self;
         // A memfd's name ends so, too.
         let has_name = path.starts_with('/') && !path.ends_with(" (deleted)");
-        let (device, inode) = (*device, *inode);
         has_name.then(|| MappedFile { pid, range: range.clone(), device, inode, path })
     }
 

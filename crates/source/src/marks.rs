@@ -90,9 +90,10 @@ pub fn all() -> Vec<Mark> {
     let Ok(marks) = marks else { return Vec::new() };
     let of_name = |file: OsString| {
         let mut parts = file.to_str()?.strip_suffix(".ramson")?.splitn(3, '-');
-        let (pid, start) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let pid = parts.next()?.parse().ok()?;
+        let start_unix_ns = parts.next()?.parse().ok()?;
         let name = parse_name(parts.next()?).ok()?;
-        Some(Mark { name, pid, start_unix_ns: start, path: marks.path().join(&file) })
+        Some(Mark { name, pid, start_unix_ns, path: marks.path().join(&file) })
     };
     let mut all: Vec<Mark> = marks.names().into_iter().flatten().filter_map(of_name).collect();
     all.sort_by(|a, b| (a.pid, a.start_unix_ns, &a.name).cmp(&(b.pid, b.start_unix_ns, &b.name)));
@@ -122,8 +123,7 @@ fn file_name(header: &Header, name: &str) -> String {
 
 fn open(marks: &Directory, name: &OsStr) -> Result<Recording, Failure> {
     let path = marks.path().join(name);
-    let opened = marks.open_file(name);
-    let opened = opened.map_err(|refusal| {
+    let opened = marks.open_file(name).map_err(|refusal| {
         Failure::failed(format!("{}: {refusal}. Make the mark again with --force", path.display()))
     })?;
     read_file(&path, &opened.file)
@@ -134,11 +134,10 @@ fn make_directory() -> Result<Directory, Failure> {
     let path = own_profile_directory();
     // It may exist; what counts is what is opened.
     let _ = DirBuilder::new().recursive(true).mode(0o700).create(&path);
-    let opened = open_directory(&path);
-    let marks = opened.and_then(|directory| directory.make_directory(MARKS.as_ref()));
+    let made = open_directory(&path).and_then(|directory| directory.make_directory(MARKS.as_ref()));
     let shown = path.join(MARKS);
     let shown = shown.display();
-    let marks = marks.map_err(|refusal| {
+    let marks = made.map_err(|refusal| {
         Failure::failed(format!(
             "{shown}: {refusal}. Set RAMSON_DIR to a directory that you can write"
         ))

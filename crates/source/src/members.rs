@@ -39,7 +39,8 @@ pub fn processes_of(base: &Base) -> Option<Vec<u32>> {
 /// Process IDs, ascending, of this user, or for root of all users, whose name or command line is wanted. Processes that started this one
 /// are left out: their command lines may say what is wanted.
 pub fn matching(is_wanted: impl Fn(&str) -> bool) -> Vec<u32> {
-    let (user, own) = (getuid(), std::process::id());
+    let user = getuid();
+    let own = std::process::id();
     let above = processes::above(own);
     let mut pids = processes::all();
     pids.retain(|&pid| {
@@ -117,8 +118,8 @@ fn candidates(pids: &[u32]) -> String {
         let age = stat.map(|stat| format_duration(processes::age_ns(stat.start_ticks)));
         let rss = stat.and_then(|stat| stat.rss).map(|rss| format_bytes(rss as f64));
         let [age, rss] = [age, rss].map(|known| known.unwrap_or_else(|| "–".into()));
-        let command = processes::command(pid).join(" ");
-        let command: String = command.chars().take(MOST_COMMAND).collect();
+        let command: String =
+            processes::command(pid).join(" ").chars().take(MOST_COMMAND).collect();
         text += &format!("\n{pid:>10} {age:>10} {rss:>10}  {command}");
     }
     if pids.len() > MOST_CANDIDATES {

@@ -169,7 +169,8 @@ fn find_all(selector: &Selector, when: &When) -> Result<Vec<PastMoment>, Failure
         Base::Tree(_) | Base::Unit(_) | Base::Group(_) => {
             let pids = processes_of(&selector.base).unwrap_or_default();
             let present = pids.into_iter().filter_map(open_member);
-            let (mut found, mut failure) = (Vec::new(), none_of(selector));
+            let mut found = Vec::new();
+            let mut failure = none_of(selector);
             for member in present {
                 match find_profile(&member.snapshot.header, base, when) {
                     Ok(moment) => found.push(moment),
@@ -205,14 +206,18 @@ fn find_in(
             path.display()
         )));
     }
-    let (mut running, mut ended) = (Vec::new(), None);
+    let mut running = Vec::new();
+    let mut ended = None;
     for process in processes.iter().rev() {
         if let Some((moment, is_ended)) = moment_of(&history, process, when).map_err(broken)? {
-            let (history, path, process) = (history.clone(), path.clone(), process.clone());
+            let history = history.clone();
+            let path = path.clone();
+            let process = process.clone();
             let found = PastMoment { history, path, process, moment };
-            match is_ended {
-                true => ended = ended.or(Some(found)),
-                false => running.push(found),
+            if is_ended {
+                ended = ended.or(Some(found));
+            } else {
+                running.push(found);
             }
         }
     }

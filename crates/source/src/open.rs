@@ -153,7 +153,8 @@ fn open_group(selector: &Selector) -> Result<Members, Failure> {
 /// The moments that the history has of the processes that are there now.
 fn past_of(selector: &Selector, span: &Span, present: Members) -> Result<Members, Failure> {
     let mut past = Vec::new();
-    let (mut missing, mut failure) = (present.unprofiled, None);
+    let mut missing = present.unprofiled;
+    let mut failure = None;
     for opened in present.opened {
         let Opened::Recording(recording) = opened else { continue };
         match moment::of_recording(&recording, selector, span) {
@@ -248,8 +249,8 @@ fn open_hidden(pid: u32, error: &io::Error) -> Result<Recording, Failure> {
         return Err(Failure::not_found(format!("process {pid}: {error}")));
     }
     let status = text::read(format!("/proc/{pid}/status")).unwrap_or_default();
-    let owner = stat::line(&status, "Uid").and_then(|ids| ids.split_whitespace().next());
-    let owner = owner.and_then(|id| id.parse::<u32>().ok());
+    let owner: Option<u32> =
+        stat::line(&status, "Uid").and_then(|ids| ids.split_whitespace().next()?.parse().ok());
     let is_own = owner == Some(getuid().as_raw());
     Err(Failure::failed(match owner {
         _ if getuid().is_root() => format!(

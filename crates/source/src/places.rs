@@ -37,7 +37,8 @@ pub fn profile_directories() -> Vec<PathBuf> {
 
 /// Those of them that are there, opened; and of each that is not its user's, a line that says so.
 pub fn opened_profile_directories() -> (Vec<Directory>, Vec<String>) {
-    let (mut opened, mut lines) = (Vec::new(), Vec::new());
+    let mut opened = Vec::new();
+    let mut lines = Vec::new();
     for path in profile_directories() {
         match open_directory(&path) {
             Ok(directory) => opened.push(directory),
@@ -53,9 +54,10 @@ pub fn opened_profile_directories() -> (Vec<Directory>, Vec<String>) {
 pub fn open_directory(path: &Path) -> Result<Directory, Refusal> {
     let Some(owner) = usual_owner(path) else { return Directory::open_chosen(path) };
     let directory = Directory::open(path, owner)?;
-    match directory.owner() == owner {
-        true => Ok(directory),
-        false => Err(Refusal::OtherOwner(directory.owner())),
+    if directory.owner() == owner {
+        Ok(directory)
+    } else {
+        Err(Refusal::OtherOwner(directory.owner()))
     }
 }
 
@@ -138,9 +140,10 @@ pub fn history() -> Option<PathBuf> {
     if let Some(path) = set("RAMSON_HISTORY") {
         return Some(path);
     }
-    let state = match getuid().is_root() {
-        true => PathBuf::from("/var/lib"),
-        false => base_directory("XDG_STATE_HOME", ".local/state")?,
+    let state = if getuid().is_root() {
+        PathBuf::from("/var/lib")
+    } else {
+        base_directory("XDG_STATE_HOME", ".local/state")?
     };
     Some(state.join("ramson/history.db"))
 }

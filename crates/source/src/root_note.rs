@@ -103,9 +103,9 @@ pub fn root_fate(header: &Header, origin: &str, owner: Option<u32>) -> RootFate 
 fn usual_root(profile: &Path) -> Option<PathBuf> {
     let profile = std::path::absolute(profile).ok()?;
     let directory = profile.parent()?;
-    let is_usual = directory.file_name()?.to_str()?.strip_prefix("ramson-")?;
+    let user = directory.file_name()?.to_str()?.strip_prefix("ramson-")?;
     let root = directory.parent()?.parent()?.parent()?;
-    let is_usual = is_usual.bytes().all(|byte| byte.is_ascii_digit())
+    let is_usual = user.bytes().all(|byte| byte.is_ascii_digit())
         && directory.parent() == Some(&root.join("var/tmp"));
     // The user may have typed a path with links.
     Root::at(root).ok().filter(|_| is_usual && root.parent().is_some())?.path()

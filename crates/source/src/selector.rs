@@ -45,8 +45,7 @@ impl Selector {
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let (base_text, span) = split(text);
         let base = Base::parse(base_text)?;
-        let (text, base_text) = (text.to_owned(), base_text.to_owned());
-        Ok(Self { text, base_text, base, span })
+        Ok(Self { text: text.to_owned(), base_text: base_text.to_owned(), base, span })
     }
 
     /// The SRC of one moment in the history of a source; `None` if `moment` is none. A moment that comes from a client names no

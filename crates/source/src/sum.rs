@@ -86,8 +86,8 @@ impl Sum {
         let numbers: Vec<usize> = (0..)
             .zip(stacks)
             .map(|(number, stack)| {
-                let frames = stack.frames.iter().map(|&frame| place(frame, stack.epoch));
-                let mut frames: Vec<_> = frames.map(|frame| frame.unwrap_or(NOWHERE)).collect();
+                let placed = |&frame: &_| place(frame, stack.epoch).unwrap_or(NOWHERE);
+                let mut frames: Vec<_> = stack.frames.iter().map(placed).collect();
                 frames.dedup_by(|a, b| (*a, *b) == (NOWHERE, NOWHERE));
                 let is_overflow = first_stacks.contains(&number);
                 self.add_stack(if is_overflow { Vec::new() } else { frames }, header, stack)
@@ -95,12 +95,14 @@ impl Sum {
             .collect();
         let before_end = |ns: u64| END_NS - header.last_monotonic_ns.saturating_sub(ns).min(END_NS);
         for sample in live {
-            let (stack, monotonic_ns) = (numbers[sample.stack], before_end(sample.monotonic_ns));
+            let stack = numbers[sample.stack];
+            let monotonic_ns = before_end(sample.monotonic_ns);
             self.snapshot.live.push(LiveSample { stack, monotonic_ns, ..*sample });
         }
         self.thin();
         for extent in extents {
-            let (stack, monotonic_ns) = (numbers[extent.stack], before_end(extent.monotonic_ns));
+            let stack = numbers[extent.stack];
+            let monotonic_ns = before_end(extent.monotonic_ns);
             self.add_extent(Extent { stack, monotonic_ns, ..*extent });
         }
         if let Some(names) = &recording.names {
@@ -201,7 +203,8 @@ impl Sum {
 
     /// Adds the counters of a stack that has these frames in the sum; its index there.
     fn add_stack(&mut self, frames: Vec<LookupAddress>, header: &Header, stack: &Stack) -> usize {
-        let (kind, all) = (stack.kind(), &mut self.snapshot.stacks);
+        let kind = stack.kind();
+        let all = &mut self.snapshot.stacks;
         let overflow = kind.overflow_stack() as usize;
         // Stacks of frees only.
         let is_used = stack.alloc_objects > 0.0 || stack.sampled_alloc_objects > 0;
@@ -237,7 +240,9 @@ impl Sum {
         let bytes = |sample: &LiveSample| sample.size.max(1) as f64 * sample.inverse_probability;
         while self.snapshot.live.len() as u64 > self.most_live {
             let fewest = self.snapshot.live.iter().map(bytes).fold(f64::MAX, f64::min);
-            let (level, processes, mut number) = (2.0 * fewest, self.snapshot.header.processes, 0);
+            let level = 2.0 * fewest;
+            let processes = self.snapshot.header.processes;
+            let mut number = 0;
             self.snapshot.live.retain_mut(|sample| {
                 let share = bytes(sample) / level;
                 if share >= 1.0 {

@@ -51,8 +51,7 @@ pub fn find_targets(sources: &[impl AsRef<str>]) -> Result<Targets, Failure> {
     let mut targets = Targets { found: Vec::new(), refused: Vec::new() };
     let mut known = HashSet::new();
     for source in sources {
-        let selector = Selector::parse(source.as_ref())?;
-        let pids = pids_of(&selector)?;
+        let pids = pids_of(&Selector::parse(source.as_ref())?)?;
         let is_alone = pids.len() == 1;
         let pids: Vec<u32> = pids.into_iter().filter(|&pid| known.insert(pid)).collect();
         let refused_before = targets.refused.len();

@@ -176,9 +176,12 @@ mod tests {
     const HUGE: &str = "3,5,1,-;Killed process 7 (a) anon-rss:18446744073709551615kB, file-rss:18446744073709551615kB";
 
     fn log(records: &[&str]) -> KernelLog {
-        let (monotonic_ns, realtime_ns) = (1_000_000_000_000, 2_000_000_000_000);
-        let entries = records.iter().filter_map(|record| entry(record)).collect();
-        KernelLog { entries, monotonic_ns, realtime_ns, is_readable: true }
+        KernelLog {
+            entries: records.iter().filter_map(|record| entry(record)).collect(),
+            monotonic_ns: 1_000_000_000_000,
+            realtime_ns: 2_000_000_000_000,
+            is_readable: true,
+        }
     }
 
     fn header(pid: u32, comm: &str) -> Header {

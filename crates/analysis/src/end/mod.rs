@@ -169,9 +169,10 @@ impl Lack {
     /// Goes on after `died by SIGABRT`.
     fn clause(self) -> String {
         let bytes = format_bytes(self.noted.size as f64);
-        match self.is_at_abort {
-            false => format!("after an allocation of {bytes} had failed"),
-            true => format!("when {bytes} more could not be had"),
+        if self.is_at_abort {
+            format!("when {bytes} more could not be had")
+        } else {
+            format!("after an allocation of {bytes} had failed")
         }
     }
 }
@@ -190,10 +191,8 @@ pub fn rss_and_live_text(recording: &Recording, live: Estimate) -> String {
     let end = end_of(recording);
     let when = if is_copy(end.as_ref()) { "then" } else { "at exit" };
     let lost = lost_text(&recording.snapshot);
-    let live = match attachment::is_detached(recording) {
-        true => "not known".into(),
-        false => live_text(live),
-    };
+    let live =
+        if attachment::is_detached(recording) { "not known".into() } else { live_text(live) };
     format!("{}; live {when} {live}{lost}", rss_text(end.as_ref()))
 }
 
@@ -239,14 +238,13 @@ pub fn sentence(source: &Recording) -> String {
     let Some(end) = end_of(source) else {
         let lived_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
         let lived = format_duration(lived_ns);
+        let last = format_utc(header.unix_ns(header.last_monotonic_ns));
         if let Some(sum) = sum_text(header) {
-            let last = format_utc(header.unix_ns(header.last_monotonic_ns));
             return format!("{sum}; the longest lived {lived}, the last ended {last}");
         }
         if header.state == state::EXITED {
             return format!("exited after {lived}");
         }
-        let last = format_utc(header.unix_ns(header.last_monotonic_ns));
         return format!("died; cause unknown; last sample {last} after {lived}");
     };
     let mut out = way_and_cause(source, &end);

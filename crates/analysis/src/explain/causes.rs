@@ -99,7 +99,7 @@ pub fn causes(finding: &Finding) -> Vec<Cause> {
 fn growing(finding: &Finding) -> Option<Cause> {
     let leaks = finding.leaks.as_ref()?;
     let first = leaks.growing.first()?;
-    let (bytes, rate) = (leaks.live(), leaks.bytes_per_hour());
+    let bytes = leaks.live();
     let more = match leaks.growing.len() {
         1 => String::new(),
         2 => " and 1 more call site".into(),
@@ -108,7 +108,7 @@ fn growing(finding: &Finding) -> Option<Cause> {
     let sentence = format!(
         "{} is live and growing by {}, allocated by {}{more}. {}",
         amount(bytes, finding.rss.bytes),
-        format_per_hour(rate),
+        format_per_hour(leaks.bytes_per_hour()),
         site(&first.frames),
         sentence(&first.reason),
     );
@@ -268,12 +268,13 @@ fn next_question(finding: &Finding) -> String {
         finding.statistics,
         Err(Missing::Unreadable(AllocatorKind::Jemalloc | AllocatorKind::Tcmalloc))
     );
-    match (can_be_asked, &finding.asked) {
-        (true, None) => format!(
+    if can_be_asked && finding.asked.is_none() {
+        format!(
             " Only {} knows how much of it is free: ramson explain --ask {}.",
             finding.rss.allocator, finding.pid
-        ),
-        _ => String::new(),
+        )
+    } else {
+        String::new()
     }
 }
 

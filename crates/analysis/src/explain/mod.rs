@@ -142,7 +142,8 @@ fn examine_all(targets: &Targets, question: &Question) -> Result<Findings, Failu
     let refusal = |pid, failure: &Failure| Refusal { pid, reason: failure.to_string() };
     let refused = targets.refused.iter().map(|refused| refusal(refused.pid, &refused.failure));
     let mut refused: Vec<Refusal> = refused.collect();
-    let (mut processes, mut first_failure) = (Vec::new(), None);
+    let mut processes = Vec::new();
+    let mut first_failure = None;
     let examined = targets.each(|target| examine(target, question, None));
     for (target, examined) in targets.found.iter().zip(examined) {
         match examined {

@@ -68,7 +68,8 @@ pub fn pins(
     }
     let now_ns = monotonic_ns();
     let mut sites: HashMap<&[String], Site> = HashMap::new();
-    let (mut samples, mut held) = (0, Estimate::default());
+    let mut samples = 0;
+    let mut held = Estimate::default();
     let addresses: Vec<u64> = snapshot.live.iter().map(|live| live.address).collect();
     for (live, beside) in snapshot.live.iter().zip(beside(memory, statistics, &addresses)) {
         let Some(beside) = beside else { continue };
@@ -102,7 +103,8 @@ fn settled(
     if lost(&recording.snapshot, Kind::Heap) > 0 {
         held = held.as_part();
         for site in &mut sites {
-            (site.held, site.live) = (site.held.as_part(), site.live.as_part());
+            site.held = site.held.as_part();
+            site.live = site.live.as_part();
         }
     }
     // An estimate from few samples may exceed the free bytes, which are counted.

@@ -109,8 +109,8 @@ fn causes_are_sentences_largest_first() {
 #[test]
 fn leaks_are_advised_before_free_memory() {
     let limit = |left: u64| {
-        let (limit_bytes, group) = (200 << 20, "/a".to_owned());
-        Some(Limit { limit_bytes, used_bytes: limit_bytes - (left << 20), group })
+        let limit_bytes = 200 << 20;
+        Some(Limit { limit_bytes, used_bytes: limit_bytes - (left << 20), group: "/a".to_owned() })
     };
     let order = |finding: &Finding| -> Vec<(&'static str, Needs)> {
         finding.advice.iter().map(|advice| (advice.cause, advice.needs)).collect()
@@ -176,7 +176,8 @@ fn only_redis_with_jemalloc_is_defragmented() {
 fn memory_held_at_attach_saves_nothing() {
     let mut found = finding(Some(leaks(0.0, &[])), None);
     found.rss = found.rss.since(Some(Before::Attach));
-    let (causes, advice) = (causes::causes(&found), advice::advice(&found));
+    let causes = causes::causes(&found);
+    let advice = advice::advice(&found);
     let held = causes.iter().find(|cause| cause.cause == "held").unwrap();
     assert!(!held.sentence.contains("beyond the live blocks"), "{}", held.sentence);
     assert!(held.sentence.contains("ramson explain --ask 42"), "{}", held.sentence);

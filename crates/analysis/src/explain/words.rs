@@ -10,21 +10,26 @@ const SHOWN_FRAMES: usize = 2;
 
 /// `30.1 MiB (±701 KiB; 39.0 %)`: bytes with their share of RSS.
 pub fn amount(bytes: Estimate, rss_bytes: u64) -> String {
-    let (value, share) = (format_bytes(bytes.value), format_percent(bytes.value, rss_bytes as f64));
-    match bytes {
-        _ if bytes.is_part() => format!("At least {value} ({share})"),
-        _ if is_exact(bytes) => format!("{value} ({share})"),
-        _ => format!("{value} ({}; {share})", format_half_width(bytes, SampleUnit::Bytes)),
+    let value = format_bytes(bytes.value);
+    let share = format_percent(bytes.value, rss_bytes as f64);
+    if bytes.is_part() {
+        format!("At least {value} ({share})")
+    } else if is_exact(bytes) {
+        format!("{value} ({share})")
+    } else {
+        format!("{value} ({}; {share})", format_half_width(bytes, SampleUnit::Bytes))
     }
 }
 
 /// `28.0 KiB (±1.20 KiB)`; without ± where it was counted.
 pub fn measured(bytes: Estimate) -> String {
     let value = format_bytes(bytes.value);
-    match bytes {
-        _ if bytes.is_part() => format!("at least {value}"),
-        _ if is_exact(bytes) => value,
-        _ => format!("{value} ({})", format_half_width(bytes, SampleUnit::Bytes)),
+    if bytes.is_part() {
+        format!("at least {value}")
+    } else if is_exact(bytes) {
+        value
+    } else {
+        format!("{value} ({})", format_half_width(bytes, SampleUnit::Bytes))
     }
 }
 

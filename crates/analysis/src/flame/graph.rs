@@ -103,8 +103,8 @@ impl Graph {
         let (profile, figures, is_folded) = match tint::read(members, old, wanted, counted)? {
             Some(Tinted { profile, figures, is_folded, .. }) => (profile, Some(figures), is_folded),
             None => {
-                let (opened, detail) = (&mut members.opened, Detail::Stacks);
-                let named = take_sum(opened, wanted.names, detail, Kinds::Usual)?;
+                let named =
+                    take_sum(&mut members.opened, wanted.names, Detail::Stacks, Kinds::Usual)?;
                 let mut profile = named.profile;
                 let is_folded = wanted.shown.fold(&mut profile);
                 (profile, None, is_folded)
@@ -143,8 +143,8 @@ impl Graph {
     pub fn bytes(&self) -> usize {
         let turned = self.turned.lock().unwrap_or_else(PoisonError::into_inner);
         let callers = turned.callers.as_ref().map_or(0, |callers| callers.bytes());
-        let around = turned.around.as_ref();
-        let around = around.map_or(0, |(_, it)| it.callees.bytes() + it.callers.bytes());
+        let around =
+            turned.around.as_ref().map_or(0, |(_, it)| it.callees.bytes() + it.callers.bytes());
         self.functions.bytes() + self.calls.bytes() + callers + around
     }
 

@@ -168,7 +168,8 @@ impl Live {
         sort: Sort,
         most_rows: usize,
     ) -> Self {
-        let (none, snapshot) = (HashSet::new(), watched.followed.snapshot());
+        let none = HashSet::new();
+        let snapshot = watched.followed.snapshot();
         let (mut rows, _) =
             rows(&picture.material(view, None, &none), sort, false, &HashMap::new());
         rows.truncate(most_rows);

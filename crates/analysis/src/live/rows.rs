@@ -141,9 +141,9 @@ impl Material<'_> {
         // The line of each function with the most live bytes.
         let mut lines = vec![(f64::NEG_INFINITY, 0); groups.len()];
         for (place, live) in at_places.into_iter().enumerate().filter(|it| counted_at[it.0] > 0) {
-            let (most, line) = &mut lines[self.shape.frame(place)];
-            if live > *most {
-                (*most, *line) = (live, self.shape.places[place].line);
+            let most = &mut lines[self.shape.frame(place)];
+            if live > most.0 {
+                *most = (live, self.shape.places[place].line);
             }
         }
         let matching = self.matching_frames().filter(|_| self.view == View::Cum);
@@ -166,8 +166,7 @@ impl Material<'_> {
     fn stacks(&self, shown: &[bool]) -> Vec<Row> {
         let mut groups: HashMap<&[usize], (usize, Sums)> = HashMap::new();
         for (number, sums) in self.counted(shown) {
-            let group = groups.entry(self.shape.stack(number));
-            group.or_insert((number, Sums::default())).1 += *sums;
+            groups.entry(self.shape.stack(number)).or_insert((number, Sums::default())).1 += *sums;
         }
         let mut alike: HashMap<(String, usize), Vec<&[usize]>> = HashMap::new();
         for &stack in groups.keys() {
@@ -176,8 +175,8 @@ impl Material<'_> {
         let row = |(stack, (number, sums)): (&[usize], (usize, Sums))| {
             let leaf = self.shape.places[stack[0]];
             let key = Some(Key::root(Root::Stack(number)));
-            let name = self.names_of(stack);
-            let name = self.names_among(stack, &alike[&(name, stack[0])]).into();
+            let names = self.names_of(stack);
+            let name = self.names_among(stack, &alike[&(names, stack[0])]).into();
             Row { key, name, ..self.row(leaf.frame, leaf.line, sums) }
         };
         groups.into_iter().map(row).collect()
@@ -194,9 +193,11 @@ impl Material<'_> {
         let frames = stack.iter().take(MOST_FRAMES).enumerate().map(|(depth, &place)| {
             let name = ramson_profile::short_name(&self.shape.names[self.shape.frame(place)].name);
             let is_other = |other: &&[usize]| other.get(depth) != Some(&place);
-            match (self.shape.places[place].line, alike.iter().any(is_other)) {
-                (line, true) if line > 0 => format!("{name}:{line}"),
-                _ => name.to_string(),
+            let line = self.shape.places[place].line;
+            if line > 0 && alike.iter().any(is_other) {
+                format!("{name}:{line}")
+            } else {
+                name.to_string()
             }
         });
         frames.collect::<Vec<_>>().join(" ← ")
@@ -268,8 +269,8 @@ impl Material<'_> {
             let line = most.map_or(0, |(place, _)| self.shape.places[place].line);
             let path = key.path.iter().chain([&self.shape.names[frame]]).cloned().collect();
             let below = Some(Key { path, ..key.clone() });
-            let (depth, direction) = (key.path.len() + 1, key.direction);
-            Row { key: below, depth, direction, ..self.row(frame, line, sums) }
+            let depth = key.path.len() + 1;
+            Row { key: below, depth, direction: key.direction, ..self.row(frame, line, sums) }
         };
         groups.into_iter().map(row).collect()
     }
@@ -277,8 +278,7 @@ impl Material<'_> {
     /// Every stack that may belong to the root of `key`; of a thread its part of the stack.
     fn of_root<'a>(&'a self, key: &Key, shown: &'a [bool]) -> Vec<(&'a [usize], &'a Sums)> {
         if let Root::Thread(tid) = key.root {
-            let pieces = self.moments.pieces();
-            let its = pieces.filter(|piece| piece.tid == tid && shown[piece.stack]);
+            let its = self.moments.pieces().filter(|piece| piece.tid == tid && shown[piece.stack]);
             return its.map(|piece| (self.shape.stack(piece.stack), &piece.sums)).collect();
         }
         self.counted(shown).map(|(number, sums)| (self.shape.stack(number), sums)).collect()

@@ -205,10 +205,11 @@ impl Moments {
             new.marked += sums.live;
         }
         for stack in &mut self.stacks {
-            (stack.marked, stack.kept_variance) = (stack.live, stack.live.variance);
+            stack.marked = stack.live;
+            stack.kept_variance = stack.live.variance;
         }
-        let marked = marked.into_iter();
-        self.marked = marked.map(|((tid, stack), sums)| Piece { stack, tid, sums }).collect();
+        self.marked =
+            marked.into_iter().map(|((tid, stack), sums)| Piece { stack, tid, sums }).collect();
         self.marked_stacks = self.stacks.iter().map(|stack| stack.live).collect();
         self.mark_ns = self.now_ns;
         self.total = self.stacks.iter().copied().sum();
@@ -247,9 +248,12 @@ impl Moments {
 
     fn rate(&mut self, snapshot: &Snapshot) {
         let kind = self.kind;
-        let counters = |stack: &Stack| match kind.is_none_or(|kind| stack.kind() == kind) {
-            true => [stack.alloc_objects, stack.alloc_space, stack.freed_space],
-            false => [0.0; 3],
+        let counters = |stack: &Stack| {
+            if kind.is_none_or(|kind| stack.kind() == kind) {
+                [stack.alloc_objects, stack.alloc_space, stack.freed_space]
+            } else {
+                [0.0; 3]
+            }
         };
         while self.past.len() > 1 && self.past[1].at_ns + RATE_WINDOW_NS <= self.now_ns {
             self.past.pop_front();

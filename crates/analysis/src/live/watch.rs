@@ -133,6 +133,7 @@ impl Watched {
 
 /// Returns the bytes free in the allocator, or held by one whose statistics cannot be read, if they are known.
 pub fn free_or_held(rss: &Rss) -> (Term, Estimate) {
-    let (free, held) = (rss.term(Term::Free), rss.term(Term::Held));
+    let free = rss.term(Term::Free);
+    let held = rss.term(Term::Held);
     if free.value == 0.0 && held.value > 0.0 { (Term::Held, held) } else { (Term::Free, free) }
 }

@@ -54,9 +54,10 @@ pub fn refuse_short(courses: &[Course], min_age_ns: u64, object: &str) -> Result
     if longest_ns >= min_age_ns {
         return Ok(());
     }
-    let wait = match courses.iter().any(|course| course.moment.recording.running.is_some()) {
-        true => format!("Ask again in {}", format_duration(min_age_ns - longest_ns)),
-        false => "Pass an earlier mark".into(),
+    let wait = if courses.iter().any(|course| course.moment.recording.running.is_some()) {
+        format!("Ask again in {}", format_duration(min_age_ns - longest_ns))
+    } else {
+        "Pass an earlier mark".into()
     };
     let least = format_duration(min_age_ns);
     let window = match longest_ns {

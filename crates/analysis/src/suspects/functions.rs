@@ -72,7 +72,8 @@ impl Suspect {
     fn of(finding: Finding, keys: Vec<Key>, stacks: Vec<NamedStack>, of: &Moment) -> Self {
         let first_seen_ns =
             stacks.iter().map(|stack| stack.history.observed_ns()).max().unwrap_or(0);
-        let (lines, count) = (lines(&stacks), stacks.len());
+        let lines = lines(&stacks);
+        let count = stacks.len();
         let callers = callers(&stacks);
         let bytes = |stack: &NamedStack| stack.history.inuse(SampleUnit::Bytes).value;
         let largest = stacks.into_iter().max_by(|a, b| bytes(a).total_cmp(&bytes(b)));

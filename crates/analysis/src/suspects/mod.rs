@@ -68,8 +68,7 @@ pub fn leaks(question: &Question) -> Result<Suspects, Failure> {
     let courses = match &question.since {
         Some(since) => {
             let of: Vec<&Recording> = recordings.iter().collect();
-            let earlier = marks::open_all(since, &of)?;
-            let courses = paired(dated(earlier), dated(recordings), since)?;
+            let courses = paired(dated(marks::open_all(since, &of)?), dated(recordings), since)?;
             refuse_short(&courses, question.min_age_ns, since)?;
             courses
         }
@@ -185,8 +184,7 @@ impl Suspects {
 /// The growth of the leak suspects among stacks that are judged together.
 pub fn growing(stacks: Vec<NamedStack>) -> Vec<Growth> {
     let suspects = functions::judged(stacks, MIN_AGE_NS, &functions::Moment::default()).into_iter();
-    let growing = suspects.filter(Suspect::is_growing);
-    growing.filter_map(|suspect| suspect.finding.growth).collect()
+    suspects.filter(Suspect::is_growing).filter_map(|suspect| suspect.finding.growth).collect()
 }
 
 /// By the number of the stack in the snapshot: what it has of the growth of a leak suspect, in bytes per hour. They sum to the growth that
@@ -223,8 +221,10 @@ fn judged(
     question: &Question,
     known: &HashSet<Key>,
 ) -> Result<Judged, Failure> {
-    let (mut all, mut nothing_left) = (Vec::new(), None);
-    let (mut live, mut suppressed) = (Estimate::default(), 0);
+    let mut all = Vec::new();
+    let mut nothing_left = None;
+    let mut live = Estimate::default();
+    let mut suppressed = 0;
     for course in courses {
         let DatedRecording { recording, now_ns } = &course.moment;
         let named = assemble(recording, &question.names, Detail::Numbered, Some(Kind::Heap))?;

@@ -164,11 +164,10 @@ mod tests {
         };
         let live: Vec<LiveBlock> = (12_000..19_100).map(|at| block(at * SECOND / 100)).collect();
         let growth = |start_ns| {
-            let (first_ns, now_ns) = (start_ns, 191 * SECOND);
             let history = StackHistory {
                 start_ns,
-                first_ns,
-                now_ns,
+                first_ns: start_ns,
+                now_ns: 191 * SECOND,
                 live: live.clone(),
                 ..StackHistory::default()
             };

@@ -84,8 +84,8 @@ impl Suspect {
 
     /// Orders growing suspects first, by their growth; then those with the most live bytes.
     pub(super) fn compare(&self, other: &Self) -> Ordering {
-        let weight = |it: &Self| match (it.is_growing(), &it.finding.growth) {
-            (true, Some(growth)) => growth.per_hour.value,
+        let weight = |it: &Self| match &it.finding.growth {
+            Some(growth) if it.is_growing() => growth.per_hour.value,
             _ => it.finding.inuse_space.value,
         };
         let growing_first = other.is_growing().cmp(&self.is_growing());

@@ -15,7 +15,8 @@ const SHARED: &str = "nothing to do: it is one memory, counted in the RSS of eac
 
 pub fn padding(finding: &Finding) -> Option<Advice> {
     let bytes = finding.part(Part::Padding);
-    let (huge, zeros) = (size(finding.rss.explained.anonymous_huge), size(bytes));
+    let huge = size(finding.rss.explained.anonymous_huge);
+    let zeros = size(bytes);
     (bytes > 0).then(|| Advice {
         cause: "thp",
         needs: Needs::Restart,
@@ -34,15 +35,13 @@ pub fn padding(finding: &Finding) -> Option<Advice> {
 /// Tells how to see what mapped memory. Memory that was mapped before recording began has no stack.
 fn mapped(finding: &Finding, elsewhere: u64) -> (Needs, String) {
     let is_recorded = finding.live.is_some() && finding.rss.before.is_none();
-    match is_recorded || finding.part(Part::Extents) > elsewhere {
-        true => (
-            Needs::Command,
-            format!("see what mapped it: ramson report {} --kind mmap", finding.pid),
-        ),
-        false => (
+    if is_recorded || finding.part(Part::Extents) > elsewhere {
+        (Needs::Command, format!("see what mapped it: ramson report {} --kind mmap", finding.pid))
+    } else {
+        (
             Needs::Restart,
             "to see what maps it, start the program under ramson: ramson run -- COMMAND, later ramson report PID --kind mmap".into(),
-        ),
+        )
     }
 }
 

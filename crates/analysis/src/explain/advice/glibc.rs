@@ -63,7 +63,8 @@ fn thresholds(statistics: &Statistics) -> Option<Advice> {
     if parameters.trim_threshold_bytes <= DEFAULT_THRESHOLD_BYTES {
         return None;
     }
-    let (top, trim) = (size(main.top.resident_bytes), size(parameters.trim_threshold_bytes));
+    let top = size(main.top.resident_bytes);
+    let trim = size(parameters.trim_threshold_bytes);
     let mmap = size(parameters.mmap_threshold_bytes);
     let evidence = format!(
         "{top} free at the end of the heap, which malloc trims only when more than {trim} is free there"
@@ -95,13 +96,14 @@ fn tcache(statistics: &Statistics) -> Option<Advice> {
     let bytes = statistics.sum(|arena| arena.tcaches.resident_bytes);
     let chunks = statistics.sum(|arena| arena.tcaches.chunks);
     let parameters = &statistics.parameters;
-    let (count, most) = (parameters.tcache_count, size(parameters.tcache_max_bytes));
-    let smaller = match count {
-        _ if parameters.tcache_max_bytes > DEFAULT_TCACHE_MAX_BYTES => {
-            format!("tcache_max={DEFAULT_TCACHE_MAX_BYTES}")
-        }
-        0..=7 => "tcache_count=0".into(),
-        _ => "tcache_count=7".into(),
+    let count = parameters.tcache_count;
+    let most = size(parameters.tcache_max_bytes);
+    let smaller = if parameters.tcache_max_bytes > DEFAULT_TCACHE_MAX_BYTES {
+        format!("tcache_max={DEFAULT_TCACHE_MAX_BYTES}")
+    } else if count <= 7 {
+        "tcache_count=0".into()
+    } else {
+        "tcache_count=7".into()
     };
     Some(Advice {
         cause: "tcache",

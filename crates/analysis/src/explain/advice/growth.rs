@@ -19,7 +19,7 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
     let growing = finding.leaks.as_ref().filter(|leaks| !leaks.growing.is_empty());
     let mut all: Vec<Advice> = raise_limit(finding).into_iter().collect();
     let Some(leaks) = growing else { return all };
-    let (live, rate) = (leaks.live(), leaks.bytes_per_hour());
+    let rate = leaks.bytes_per_hour();
     let near = finding.limit.as_ref().and_then(|limit| Some((limit, time_left(limit, rate)?)));
     let (when, evidence) = match near {
         Some((limit, time)) => (
@@ -41,7 +41,7 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
         action: format!("{when}; until then, watch it: ramson leaks {pid}"),
         evidence: format!("it grows by {}: {evidence}", format_per_hour(rate)),
         risk: "the restart returns the memory, and the growth starts over",
-        saving: Saving::at_most(live),
+        saving: Saving::at_most(leaks.live()),
     });
     all.push(Advice {
         cause: "growing",
@@ -60,9 +60,10 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
 /// How long it takes for that much more.
 fn another_gib(per_hour: Estimate) -> String {
     let hours = (1_u64 << 30) as f64 / per_hour.value.max(1.0);
-    match hours < MOST_HOURS {
-        true => format!("another GiB every {}", format_duration((hours * NS_PER_HOUR) as u64)),
-        false => "less than a GiB in a year".into(),
+    if hours < MOST_HOURS {
+        format!("another GiB every {}", format_duration((hours * NS_PER_HOUR) as u64))
+    } else {
+        "less than a GiB in a year".into()
     }
 }
 

@@ -36,12 +36,10 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
     // The order is kept among those that take the same.
     all.sort_by_key(|advice| advice.needs == Needs::Code);
     if all.is_empty() {
-        let (cause, action) = match finding.is_growth_undecided() {
-            true => (
-                "leaks",
-                format!("look again later whether it grows: ramson leaks {}", finding.pid),
-            ),
-            false => ("nothing", "nothing to do".into()),
+        let (cause, action) = if finding.is_growth_undecided() {
+            ("leaks", format!("look again later whether it grows: ramson leaks {}", finding.pid))
+        } else {
+            ("nothing", "nothing to do".into())
         };
         all.push(Advice {
             cause,

@@ -62,8 +62,8 @@ fn question(finding: &Finding, kind: Option<AllocatorKind>) -> Option<Advice> {
 
 /// Advises by the figures of an allocator that was asked.
 fn of_figures(finding: &Finding, setting: Option<Advice>) -> Vec<Advice> {
-    let (unused, scattered) =
-        (finding.part_estimate(Part::FreePages), finding.part_estimate(Part::FreeChunks));
+    let unused = finding.part_estimate(Part::FreePages);
+    let scattered = finding.part_estimate(Part::FreeChunks);
     let setting = setting.map(|setting| Advice {
         action: format!("trim now: ramson trim {}; for good, {}", finding.pid, setting.action),
         evidence: format!(
@@ -77,16 +77,18 @@ fn of_figures(finding: &Finding, setting: Option<Advice>) -> Vec<Advice> {
         "{} is free on pages that still hold live blocks, by the allocator's own figures",
         measured(scattered)
     );
-    let moving = match can_defragment(finding) {
-        true => Advice {
+    let moving = if can_defragment(finding) {
+        Advice {
             cause: "scattered",
             needs: Needs::Command,
-            action: "let it move its live blocks together: redis-cli CONFIG SET activedefrag yes".into(),
+            action: "let it move its live blocks together: redis-cli CONFIG SET activedefrag yes"
+                .into(),
             evidence,
             risk: "it takes CPU time of the server, up to active-defrag-cycle-max percent",
             saving: Saving::at_most(scattered),
-        },
-        false => Advice {
+        }
+    } else {
+        Advice {
             cause: "scattered",
             needs: Needs::Restart,
             action: if is_redis(finding) {
@@ -100,7 +102,7 @@ fn of_figures(finding: &Finding, setting: Option<Advice>) -> Vec<Advice> {
             evidence,
             risk: "none",
             saving: Saving::at_most(scattered),
-        },
+        }
     };
     setting.into_iter().chain([moving]).collect()
 }
