@@ -145,10 +145,11 @@ impl Model {
                     self.move_cursor(to);
                 }
             }
+            MouseEventKind::Down(MouseButton::Left) if self.is_help_shown => {
+                self.is_help_shown = false;
+            }
             MouseEventKind::Down(MouseButton::Left) => {
-                if !std::mem::take(&mut self.is_help_shown) {
-                    self.click(mouse.column.into(), mouse.row.into());
-                }
+                self.click(mouse.column.into(), mouse.row.into());
             }
             _ => {}
         }
