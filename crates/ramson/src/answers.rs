@@ -35,9 +35,9 @@ pub struct Symbolized {
 
 /// Answer of `ramson history`, one for each event.
 #[derive(Serialize, schemars::JsonSchema)]
-pub struct Recorded {
-    /// Event in the recording of the process.
-    pub event: RecordEvent,
+pub struct HistoryLine {
+    /// Event in the history of the process.
+    pub event: HistoryEvent,
     /// The process.
     pub pid: u32,
     /// The program's name.
@@ -48,11 +48,11 @@ pub struct Recorded {
     pub history: PathBuf,
 }
 
-/// Event in the recording of a process.
+/// Event in the history of a process.
 #[derive(Clone, Copy, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum RecordEvent {
-    /// The recording began.
+pub enum HistoryEvent {
+    /// Snapshots are kept from now on.
     Begins,
     /// The process ended, and its end is kept.
     Ends,

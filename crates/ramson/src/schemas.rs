@@ -1,6 +1,6 @@
 //! `ramson schema`: the JSON Schemas of what `--json` prints, made from the types that are printed.
 
-use crate::answers::{Marked, Recorded, Symbolized};
+use crate::answers::{HistoryLine, Marked, Symbolized};
 use crate::attach::Each;
 use crate::flags::SchemaFlags;
 use crate::list::ListAnswer;
@@ -36,7 +36,7 @@ const ALL: [Described; 15] = [
     ("moments", &["moments"], schema::<Moments>),
     ("processes", &["processes"], schema::<LiveProcesses>),
     ("profile", &["profile"], ramson_encode::json::schema),
-    ("history", &["history"], schema::<Recorded>),
+    ("history", &["history"], schema::<HistoryLine>),
     ("report", &[], schema::<Report>),
     ("source", &["source"], schema::<SourceLines>),
     ("sources", &["sources"], schema::<Served>),

@@ -4,7 +4,7 @@ use super::values::{DAY_NS, size, time};
 use clap::Args;
 use std::path::PathBuf;
 
-/// How long a mark is kept where no recorder has said it.
+/// How long a mark is kept if no `ramson history` has said it.
 pub const DEFAULT_KEEP_NS: u64 = 30 * DAY_NS;
 const EVERY: &str = "not a time from 100ms to 1d, as in 10s";
 const KEEP: &str = "not a time from 1m to 3660d, as in 30d";
@@ -45,7 +45,7 @@ pub struct HistoryFlags {
     /// The history file: created if it does not exist, continued if it does
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// One JSON object per line when the recording of a process begins and when it ends
+    /// One JSON object per line when the history of a process begins and when it ends
     #[arg(long)]
     pub json: bool,
 }

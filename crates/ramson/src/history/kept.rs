@@ -1,4 +1,4 @@
-//! One process that is recorded: looked at often and cheaply, read as a whole when there is a reason.
+//! One process of the history: looked at often and cheaply, read as a whole when there is a reason.
 
 use ramson_analysis::rss::Rss;
 use ramson_analysis::terms::Terms;

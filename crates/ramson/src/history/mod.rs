@@ -5,7 +5,7 @@ mod lateness;
 mod selection;
 mod writing;
 
-use crate::answers::{RecordEvent, Recorded};
+use crate::answers::{HistoryEvent, HistoryLine};
 use crate::flags::{DEFAULT_KEEP_NS, HistoryFlags};
 use crate::output::{hint, print_json, remark};
 use crate::run::keeper::Keeper;
@@ -51,7 +51,7 @@ pub fn history(flags: &HistoryFlags) -> Result<(), Failure> {
     let (mut selection, mut found) = Selection::begin(flags)?;
     let (sender, events) = mpsc::channel();
     send_ends(sender.clone())?;
-    let mut recording = Session {
+    let mut session = Session {
         writing: Writing::start(open(&path, flags)?, sender),
         lateness: Lateness::new(path.clone(), flags.every),
         path,
@@ -60,29 +60,29 @@ pub fn history(flags: &HistoryFlags) -> Result<(), Failure> {
         is_failing: false,
         is_json: flags.json,
     };
-    // Recorded processes may leave profiles without a "ramson run" that looks after these.
+    // Processes of the history may leave profiles without a "ramson run" that looks after these.
     let _keeper = Keeper::start(own_profile_directory(), Bounds::from_environment());
     let mut has_said_it_waits = false;
     loop {
-        recording.lateness.begin_round();
+        session.lateness.begin_round();
         let others = selection.search.found();
         others.unreadable.iter().for_each(remark);
         for source in std::mem::take(&mut found).into_iter().chain(others.found) {
-            recording.follow(source)?;
+            session.follow(source)?;
         }
-        recording.round()?;
-        if recording.kept.is_empty() && !selection.search.expects_others() {
-            hint("all processes to be recorded have ended");
+        session.round()?;
+        if session.kept.is_empty() && !selection.search.expects_others() {
+            hint("all processes of the history have ended");
             break;
         }
-        if recording.kept.is_empty() && !std::mem::replace(&mut has_said_it_waits, true) {
+        if session.kept.is_empty() && !std::mem::replace(&mut has_said_it_waits, true) {
             hint(&format!("waiting for {} (Ctrl-C ends)", selection.awaited));
         }
-        if !recording.waits(&events)? {
+        if !session.waits(&events)? {
             break;
         }
     }
-    recording.writing.finish();
+    session.writing.finish();
     Ok(())
 }
 
@@ -171,7 +171,7 @@ fn check_directory(path: &Path) -> Result<(), Failure> {
 /// One writer for each history. The lock is on a file of its own: SQLite has its own locks on the database.
 fn lock(path: &Path) -> Result<File, Failure> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push("-recorder");
+    name.push("-writer");
     let opened = make(&path.with_file_name(name))?;
     match opened.try_lock() {
         Ok(()) => Ok(opened),
@@ -216,13 +216,13 @@ impl Session {
         for old in self.kept.iter_mut().filter(|old| old.is_image_before(&new)) {
             old.has_ended = true;
         }
-        hint(&format!("recording {} (pid {})", new.name, new.followed.pid));
-        let said = self.say(RecordEvent::Begins, &new);
+        hint(&format!("keeping snapshots of {} (pid {})", new.name, new.followed.pid));
+        let said = self.say(HistoryEvent::Begins, &new);
         self.kept.push(new);
         said
     }
 
-    fn say(&self, event: RecordEvent, of: &Kept) -> Result<(), Failure> {
+    fn say(&self, event: HistoryEvent, of: &Kept) -> Result<(), Failure> {
         if !self.is_json {
             return Ok(());
         }
@@ -230,7 +230,7 @@ impl Session {
         let name = of.name.clone();
         let time_unix_ns = unix_ns();
         let history = self.path.clone();
-        print_json("history", &Recorded { event, pid, name, time_unix_ns, history })
+        print_json("history", &HistoryLine { event, pid, name, time_unix_ns, history })
     }
 
     /// Looks at every process once, and hands over what there is a reason to keep.
@@ -249,7 +249,7 @@ impl Session {
         }
         let over: Vec<Kept> = self.kept.extract_if(.., |kept| kept.is_over).collect();
         for kept in over {
-            self.say(RecordEvent::Ends, &kept)?;
+            self.say(HistoryEvent::Ends, &kept)?;
             self.writing.forget(kept.header().clone());
         }
         Ok(())

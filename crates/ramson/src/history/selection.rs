@@ -1,4 +1,4 @@
-//! Which processes are recorded.
+//! Processes whose snapshots are kept.
 
 use crate::flags::HistoryFlags;
 use ramson_follow::Search;
@@ -6,7 +6,7 @@ use ramson_source::{Base, Failure, Opened, Recording, Selector, none_of, process
 
 pub struct Selection {
     pub search: Search,
-    /// The processes that the recorder waits for, in words.
+    /// The processes that the command waits for, in words.
     pub awaited: String,
 }
 
@@ -19,7 +19,7 @@ impl Selection {
             let selector = Selector::parse(wanted)?;
             if selector.span.is_some() {
                 return Err(Failure::usage(format!(
-                    "{wanted}: the past can no longer be recorded. Pass the process without a moment"
+                    "{wanted}: the past cannot be kept any more. Pass the process without a moment"
                 )));
             }
             match &selector.base {

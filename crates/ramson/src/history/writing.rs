@@ -43,7 +43,7 @@ impl Writing {
                 match job {
                     Job::Keep(shots) => {
                         let kept = keep(&mut writer, &shots, &mut tidied_ns);
-                        // The recorder may have ended.
+                        // The command may have ended.
                         let _ = events.send(Event::Done(kept, shots));
                     }
                     Job::Forget(header) => writer.forget(&header),
