@@ -1,7 +1,7 @@
 //! The walker's core: from one frame's registers to the next, by rules. It knows neither the process nor where rules and memory come
 //! from, so that it walks recorded stacks as well.
 
-use super::rules::{self, Rule, follow_frame_pointer};
+use super::rules::{Rule, follow_frame_pointer, restore};
 use crate::arch::{self, signal_frame};
 use ramson_format::{LookupAddress, MAX_DEPTH, ReturnAddress, stack_flags};
 
@@ -78,14 +78,15 @@ pub fn walk(
 /// Undoes one frame: the caller's, or how the walk ends.
 #[inline(always)]
 pub fn step(rule: Rule, registers: Caller, memory: &impl StackMemory) -> Result<Caller, End> {
-    let next = match rule.kind() {
-        rules::OUTERMOST => return Err(End::Outermost),
-        rules::SIGNAL => return signal_step(registers, memory),
-        rules::FRAME_POINTER => match follow_frame_pointer(registers, memory) {
+    let next = match rule {
+        Rule::Restore(cfa, frame_pointer) => restore(cfa, frame_pointer, registers, memory),
+        Rule::FollowFramePointer => match follow_frame_pointer(registers, memory) {
             None if registers.frame_pointer == 0 => return Err(End::Outermost),
             next => next,
         },
-        _ => rule.apply(registers, memory),
+        Rule::Signal => return signal_step(registers, memory),
+        Rule::Outermost => return Err(End::Outermost),
+        Rule::Unknown => return Err(End::Failed),
     };
     let next = next.ok_or(End::Failed)?;
     // A return address of 0 ends the stack by convention; the stack grows down, so callers lie above.
@@ -110,6 +111,7 @@ fn signal_step(registers: Caller, memory: &impl StackMemory) -> Result<Caller, E
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::walk::rules::{Cfa, FramePointer};
     use std::collections::HashMap;
 
     /// A stack that was recorded: its words from `low` on.
@@ -155,19 +157,18 @@ mod tests {
 
     fn rules() -> HashMap<u64, Rule> {
         HashMap::from([
-            (0x40_1300, Rule::new(rules::FROM_STACK_POINTER, 8, rules::UNCHANGED, 0)),
-            (0x40_11ff, Rule::new(rules::FROM_FRAME_POINTER, 16, rules::AT_CFA, -16)),
-            (MAIN - 1, Rule::new(rules::FROM_STACK_POINTER, 24, rules::UNCHANGED, 0)),
-            (LIBC - 1, Rule::of_kind(rules::FRAME_POINTER)),
-            (START - 1, Rule::of_kind(rules::OUTERMOST)),
+            (0x40_1300, Rule::Restore(Cfa::StackPointer(8), FramePointer::Unchanged)),
+            (0x40_11ff, Rule::Restore(Cfa::FramePointer(16), FramePointer::AtCfa(-16))),
+            (MAIN - 1, Rule::Restore(Cfa::StackPointer(24), FramePointer::Unchanged)),
+            (LIBC - 1, Rule::FollowFramePointer),
+            (START - 1, Rule::Outermost),
         ])
     }
 
     fn walk_words(words: &'static [u64], rules: &HashMap<u64, Rule>) -> (Vec<u64>, End) {
         let memory = Recorded { low: LOW, words };
         let mut frames = [LookupAddress(0); MAX_DEPTH];
-        let unknown = Rule::of_kind(rules::UNKNOWN);
-        let rule_for = |at: LookupAddress| rules.get(&at.0).copied().unwrap_or(unknown);
+        let rule_for = |at: LookupAddress| rules.get(&at.0).copied().unwrap_or(Rule::Unknown);
         let (depth, end) = walk(caller(), &memory, &mut frames, rule_for);
         (frames[..depth].iter().map(|frame| frame.0).collect(), end)
     }
@@ -191,7 +192,8 @@ mod tests {
     #[test]
     fn looping_rule_ends() {
         let mut looping = rules();
-        looping.insert(0x40_11ff, Rule::new(rules::FROM_STACK_POINTER, 0, rules::UNCHANGED, 0));
+        let stays = Rule::Restore(Cfa::StackPointer(0), FramePointer::Unchanged);
+        looping.insert(0x40_11ff, stays);
         let (frames, end) = walk_words(&WORDS, &looping);
         assert_eq!((frames.len(), end), (2, End::Failed));
     }

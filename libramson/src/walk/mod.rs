@@ -1,6 +1,6 @@
 //! The walker: lookup addresses of the current stack, leaf first, without a lock, a library call or a fault.
 //!
-//! Each frame is undone by a rule of 64 bits, compiled once per code address from the unwind tables (`rules`), kept in a
+//! Each frame is undone by a rule, compiled once per code address from the unwind tables (`rules`), kept as 64 bits in a
 //! lock-free cache. The core (`frames`) sees stack memory only through a view that is known to be readable (`stack`). Code without unwind tables
 //! (JIT) is looked at once, and falls back to frame pointers.
 
@@ -25,7 +25,7 @@ use crate::arch::{FRAME_END_BYTES, frame_ended_by};
 use crate::sys::{self, permit};
 use objects::{Cursor, PERMANENT};
 use ramson_format::{LookupAddress, MAX_DEPTH};
-use rules::{Rule, RuleCache};
+use rules::{Cfa, FramePointer, Packed, Rule, RuleCache};
 
 /// Result of a walk; the frames are in the caller's buffer.
 #[derive(Clone, Copy, Debug)]
@@ -62,27 +62,25 @@ impl Walker {
         };
         let (depth, end) = frames::walk(caller, view, frames, |lookup_address| {
             let near = self.rules.get_near(lookup_address.0, search.is_valid());
-            near.unwrap_or_else(|| self.rule_beyond(lookup_address.0, &mut search, sink))
+            let beyond = || self.rule_beyond(lookup_address.0, &mut search, sink);
+            near.unwrap_or_else(beyond).unpack()
         });
         Walked { depth, end, rules_compiled: search.rules_compiled }
     }
 
     /// The rule for code for which there is none near. Apart, so that the walk itself has registers for what it needs at each frame.
     #[inline(never)]
-    fn rule_beyond(&self, address: u64, search: &mut Search, sink: &impl NewMapping) -> Rule {
+    fn rule_beyond(&self, address: u64, search: &mut Search, sink: &impl NewMapping) -> Packed {
         if let Some(rule) = self.rules.get(address, search.is_valid()) {
             return rule;
         }
         let Some(place) = self.objects.covering(address, &mut search.cursor, sink) else {
             let rule = rule_of_unclaimed(address);
-            self.rules.put(address, search.unclaimed_scope, rule);
-            return rule;
+            return self.rules.put(address, search.unclaimed_scope, rule);
         };
         self.rules.get(address, |scope| scope == place.scope()).unwrap_or_else(|| {
             search.rules_compiled += 1;
-            let rule = unwind_tables::compile(place, address);
-            self.rules.put(address, place.scope(), rule);
-            rule
+            self.rules.put(address, place.scope(), unwind_tables::compile(place, address))
         })
     }
 }
@@ -98,9 +96,9 @@ fn rule_of_unclaimed(address: u64) -> Rule {
         && sys::read_own_memory(sys::process_id(), &[range], &mut code) == code.len();
     match is_read.then(|| frame_ended_by(code)).flatten() {
         Some(frame_bytes) => {
-            Rule::new(rules::FROM_STACK_POINTER, frame_bytes + 8, rules::UNCHANGED, 0)
+            Rule::Restore(Cfa::StackPointer(frame_bytes + 8), FramePointer::Unchanged)
         }
-        None => Rule::of_kind(rules::FRAME_POINTER),
+        None => Rule::FollowFramePointer,
     }
 }
 

@@ -48,7 +48,7 @@ impl Walker {
             let Some(rule) = self.rules.get(registers.lookup_address.0, |_| true) else {
                 return false;
             };
-            let Ok(next) = step(rule, registers, view) else { return false };
+            let Ok(next) = step(rule.unpack(), registers, view) else { return false };
             if next.stack_pointer.wrapping_sub(registers.stack_pointer) > LARGEST_STEP_BYTES {
                 return false;
             }

@@ -2,10 +2,7 @@
 //! instructions mean for the three columns that a rule keeps is decided here.
 
 use super::objects::Place;
-use super::rules::{
-    AT_CFA, AT_FRAME_POINTER, FRAME_POINTER, FROM_FRAME_POINTER, FROM_SAVED_WORD,
-    FROM_STACK_POINTER, OUTERMOST, Rule, SIGNAL, UNCHANGED, UNKNOWN,
-};
+use super::rules::{self, FramePointer, Rule};
 use crate::arch::SIGNAL_TRAMPOLINE;
 use crate::arch::dwarf::{FRAME_POINTER as FRAME_POINTER_REGISTER, RETURN_ADDRESS, STACK_POINTER};
 use gimli::{
@@ -23,22 +20,22 @@ pub fn compile(place: &Place, lookup_address: u64) -> Rule {
     let may_be_trampoline =
         entry.as_ref().is_none_or(|(_, _, entry)| entry.cie().is_signal_trampoline());
     if may_be_trampoline && is_trampoline(place, lookup_address) {
-        return Rule::of_kind(SIGNAL);
+        return Rule::Signal;
     }
     let Some((tables, bases, entry)) = entry else {
-        return Rule::of_kind(FRAME_POINTER);
+        return Rule::FollowFramePointer;
     };
     let mut row = Row::default();
     let mut cie_instructions = entry.cie().instructions(&tables, &bases);
     if row.run(&tables, &mut cie_instructions, entry.cie(), 0, u64::MAX).is_none() {
-        return Rule::of_kind(UNKNOWN);
+        return Rule::Unknown;
     }
     row.initial = row.current;
     let mut instructions = entry.instructions(&tables, &bases);
     match row.run(&tables, &mut instructions, entry.cie(), entry.initial_address(), lookup_address)
     {
         Some(()) => row.current.rule(),
-        None => Rule::of_kind(UNKNOWN),
+        None => Rule::Unknown,
     }
 }
 
@@ -157,26 +154,25 @@ impl Columns {
 
     fn rule(&self) -> Rule {
         match self.return_address {
-            Saved::Undefined => return Rule::of_kind(OUTERMOST),
+            Saved::Undefined => return Rule::Outermost,
             Saved::AtCfa(-8) => {}
-            _ => return Rule::of_kind(UNKNOWN),
+            _ => return Rule::Unknown,
         }
-        let (saved, saved_offset) = match self.frame_pointer {
-            Saved::Unchanged | Saved::Undefined => (UNCHANGED, 0),
-            Saved::AtCfa(offset) => (AT_CFA, offset),
-            Saved::AtFramePointer(offset) => (AT_FRAME_POINTER, offset),
-            Saved::Unknown => return Rule::of_kind(UNKNOWN),
+        let frame_pointer = match self.frame_pointer {
+            Saved::Unchanged | Saved::Undefined => FramePointer::Unchanged,
+            Saved::AtCfa(offset) => FramePointer::AtCfa(offset),
+            Saved::AtFramePointer(offset) => FramePointer::AtFramePointer(offset),
+            Saved::Unknown => return Rule::Unknown,
         };
-        match self.cfa {
-            Cfa::Register(Register(STACK_POINTER), offset) => {
-                Rule::new(FROM_STACK_POINTER, offset, saved, saved_offset)
-            }
+        let cfa = match self.cfa {
+            Cfa::Register(Register(STACK_POINTER), offset) => rules::Cfa::StackPointer(offset),
             Cfa::Register(Register(FRAME_POINTER_REGISTER), offset) => {
-                Rule::new(FROM_FRAME_POINTER, offset, saved, saved_offset)
+                rules::Cfa::FramePointer(offset)
             }
-            Cfa::SavedWord(offset) => Rule::new(FROM_SAVED_WORD, offset, saved, saved_offset),
-            _ => Rule::of_kind(UNKNOWN),
-        }
+            Cfa::SavedWord(offset) => rules::Cfa::SavedWord(offset),
+            _ => return Rule::Unknown,
+        };
+        Rule::Restore(cfa, frame_pointer)
     }
 }
 

@@ -5,9 +5,18 @@ use super::programs::build;
 use super::tables::Image;
 use crate::sampler;
 use crate::walk::objects::Place;
-use crate::walk::{rules, unwind_tables};
+use crate::walk::rules::{Cfa, Rule};
+use crate::walk::unwind_tables;
 
 const MUTATIONS: u64 = 200_000;
+
+/// How many of each there were.
+#[derive(Default, Debug)]
+struct Rules {
+    from_stack_pointer: u64,
+    without_tables: u64,
+    unknown: u64,
+}
 
 #[test]
 fn damaged_tables_never_panic() {
@@ -28,7 +37,7 @@ fn damaged_tables_never_panic() {
         (random >> 11) % below
     };
     let functions: Vec<u64> = image.entries().map(|entry| entry.initial_address()).collect();
-    let mut kinds = [0u64; 16];
+    let mut rules = Rules::default();
     for mutation in 0..MUTATIONS {
         let offset = if mutation % 2 == 0 { 0 } else { at_end };
         // SAFETY: `length` bytes from `offset` are inside the accessible pages.
@@ -61,10 +70,15 @@ fn damaged_tables_never_panic() {
         let function = functions[draw(functions.len() as u64) as usize];
         let lookup_address =
             (function + draw(200)).wrapping_add(header.wrapping_sub(place.unwind_header));
-        kinds[unwind_tables::compile(&damaged, lookup_address).kind() as usize] += 1;
+        match unwind_tables::compile(&damaged, lookup_address) {
+            Rule::Restore(Cfa::StackPointer(_), _) => rules.from_stack_pointer += 1,
+            Rule::FollowFramePointer => rules.without_tables += 1,
+            Rule::Unknown => rules.unknown += 1,
+            _ => {}
+        }
     }
     // Some of the damage did none, some hit the index, some the instructions.
-    assert!(kinds[rules::FROM_STACK_POINTER as usize] > MUTATIONS / 20, "{kinds:?}");
-    assert!(kinds[rules::FRAME_POINTER as usize] > MUTATIONS / 20, "{kinds:?}");
-    assert!(kinds[rules::UNKNOWN as usize] > 0, "{kinds:?}");
+    assert!(rules.from_stack_pointer > MUTATIONS / 20, "{rules:?}");
+    assert!(rules.without_tables > MUTATIONS / 20, "{rules:?}");
+    assert!(rules.unknown > 0, "{rules:?}");
 }

@@ -5,7 +5,7 @@ use super::oracle::{Told, caller_here, new_walker, observe, view};
 use super::programs::{Jit, Library, build, programs};
 use crate::walk::frames::StackMemory;
 use crate::walk::frames::step;
-use crate::walk::rules::{self, Rule, RuleCache, follow_frame_pointer};
+use crate::walk::rules::{Cfa, FramePointer, Packed, Rule, RuleCache, follow_frame_pointer};
 use crate::walk::{Caller, End, view_of};
 use crate::{arch, resolve, sampler, sys};
 use ramson_format::{LookupAddress, MAX_DEPTH};
@@ -179,7 +179,7 @@ fn invalid_frames_are_not_undone() {
     // 0 ends the stack.
     assert_eq!(by_frame_pointer(at(0), at(8)), Some((u64::MAX, at(10))));
     // The CFA is not above the stack pointer.
-    let rule = Rule::new(rules::FROM_FRAME_POINTER, 16, rules::UNCHANGED, 0);
+    let rule = Rule::Restore(Cfa::FramePointer(16), FramePointer::Unchanged);
     let leads_to = |stack_pointer, frame_pointer| {
         step(rule, registers(stack_pointer, frame_pointer), &view).is_ok()
     };
@@ -203,7 +203,8 @@ fn forked_child_reads_its_stack_directly() {
 
 /// A rule that tells which address it is for.
 fn rule_of(address: u64) -> Rule {
-    Rule::new(1, (address >> 3) as i64 & 0x7f_ffff, 1, (address & 0x7fff_fff8) as i64)
+    let cfa = Cfa::StackPointer((address >> 3) as i64 & 0x7f_ffff);
+    Rule::Restore(cfa, FramePointer::AtCfa((address & 0x7fff_fff8) as i64))
 }
 
 fn empty_rules() -> Box<RuleCache> {
@@ -222,7 +223,7 @@ fn rule_set_holds_three_addresses() {
         cache.put(address, 3, rule_of(address));
     }
     for &address in &addresses {
-        assert_eq!(cache.get(address, |scope| scope == 3), Some(rule_of(address)));
+        assert_eq!(cache.get(address, |scope| scope == 3), Some(Packed::of(rule_of(address))));
     }
 }
 
@@ -238,10 +239,13 @@ fn racing_rule_cache_stays_right() {
     // … whose near sets are full, so that they take each other's place.
     for &address in &addresses {
         let others = sharing(address, 0).filter(|other| !addresses.contains(other)).take(2);
-        others.for_each(|other| cache.put(other, 3, rule_of(other)));
+        for other in others {
+            cache.put(other, 3, rule_of(other));
+        }
     }
     // The address that a torn entry of the first two would be taken for if the words were only combined by exclusive or.
-    let torn = addresses[0] ^ rule_of(addresses[0]).0 ^ rule_of(addresses[1]).0;
+    let [first, second] = [0, 1].map(|index| Packed::of(rule_of(addresses[index])).0);
+    let torn = addresses[0] ^ first ^ second;
     let (hits, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for thread in 0..3 {
@@ -253,10 +257,12 @@ fn racing_rule_cache_stays_right() {
                     let address = addresses[(random >> 20) as usize % 4];
                     match cache.get(address, |scope| scope == 3) {
                         Some(rule) => {
-                            assert_eq!(rule, rule_of(address));
+                            assert_eq!(rule, Packed::of(rule_of(address)));
                             hits.fetch_add(1, Relaxed);
                         }
-                        None => cache.put(address, 3, rule_of(address)),
+                        None => {
+                            cache.put(address, 3, rule_of(address));
+                        }
                     }
                     assert_eq!(cache.get(address, |scope| scope != 3), None);
                 }
@@ -266,7 +272,6 @@ fn racing_rule_cache_stays_right() {
     });
     assert!(hits.load(Relaxed) > 1000);
     // Torn on purpose, as two stores that interleave leave it.
-    let forged = RuleCache::check_of(addresses[0], 3, rule_of(addresses[0]).0);
-    let other = rule_of(addresses[1]).0;
-    assert_ne!(forged, RuleCache::check_of(torn, 3, other));
+    let forged = RuleCache::check_of(addresses[0], 3, first);
+    assert_ne!(forged, RuleCache::check_of(torn, 3, second));
 }

@@ -2,7 +2,7 @@
 
 use crate::arch::SIGNAL_TRAMPOLINE;
 use crate::walk::objects::Place;
-use crate::walk::rules::{self, Rule};
+use crate::walk::rules::{Cfa, FramePointer, Rule};
 use crate::walk::unwind_tables;
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameHdr, Encoding, EndianSlice, Format,
@@ -137,38 +137,33 @@ fn register_expression(
 
 /// The rule that gimli's row asks for, where a rule can say it.
 fn expected(tables: &EhFrame<Bytes>, row: &UnwindTableRow<usize, Room>) -> Rule {
-    let unknown = Rule::of_kind(rules::UNKNOWN);
     match row.register(X86_64::RA) {
-        Some(RegisterRule::Undefined) => return Rule::of_kind(rules::OUTERMOST),
+        Some(RegisterRule::Undefined) => return Rule::Outermost,
         Some(RegisterRule::Offset(-8)) => {}
-        _ => return unknown,
+        _ => return Rule::Unknown,
     }
-    let (saved, saved_offset) = match row.register(X86_64::RBP) {
-        None | Some(RegisterRule::Undefined | RegisterRule::SameValue) => (rules::UNCHANGED, 0),
-        Some(RegisterRule::Offset(offset)) => (rules::AT_CFA, offset),
+    let frame_pointer = match row.register(X86_64::RBP) {
+        None | Some(RegisterRule::Undefined | RegisterRule::SameValue) => FramePointer::Unchanged,
+        Some(RegisterRule::Offset(offset)) => FramePointer::AtCfa(offset),
         Some(RegisterRule::Expression(expression)) => {
             match register_expression(tables, &expression) {
-                Some((X86_64::RBP, offset, false)) => (rules::AT_FRAME_POINTER, offset),
-                _ => return unknown,
+                Some((X86_64::RBP, offset, false)) => FramePointer::AtFramePointer(offset),
+                _ => return Rule::Unknown,
             }
         }
-        Some(_) => return unknown,
+        Some(_) => return Rule::Unknown,
     };
-    let (kind, offset) = match row.cfa() {
-        &CfaRule::RegisterAndOffset { register: X86_64::RSP, offset } => {
-            (rules::FROM_STACK_POINTER, offset)
-        }
-        &CfaRule::RegisterAndOffset { register: X86_64::RBP, offset } => {
-            (rules::FROM_FRAME_POINTER, offset)
-        }
-        CfaRule::RegisterAndOffset { .. } => return unknown,
+    let cfa = match row.cfa() {
+        &CfaRule::RegisterAndOffset { register: X86_64::RSP, offset } => Cfa::StackPointer(offset),
+        &CfaRule::RegisterAndOffset { register: X86_64::RBP, offset } => Cfa::FramePointer(offset),
+        CfaRule::RegisterAndOffset { .. } => return Rule::Unknown,
         CfaRule::Expression(expression) => match register_expression(tables, expression) {
-            Some((X86_64::RBP, offset, true)) => (rules::FROM_SAVED_WORD, offset),
-            Some((X86_64::RBP, offset, false)) => (rules::FROM_FRAME_POINTER, offset),
-            _ => return unknown,
+            Some((X86_64::RBP, offset, true)) => Cfa::SavedWord(offset),
+            Some((X86_64::RBP, offset, false)) => Cfa::FramePointer(offset),
+            _ => return Rule::Unknown,
         },
     };
-    Rule::new(kind, offset, saved, saved_offset)
+    Rule::Restore(cfa, frame_pointer)
 }
 
 #[derive(Default, Debug)]
@@ -201,14 +196,14 @@ fn compare(path: &Path, stride: usize) -> Count {
                         image.byte(address + step) == Some(SIGNAL_TRAMPOLINE[step as usize - 1])
                     });
                 let row_s = expected(&image.tables, row);
-                let expected = if is_trampoline { Rule::of_kind(rules::SIGNAL) } else { row_s };
+                let expected = if is_trampoline { Rule::Signal } else { row_s };
                 assert_eq!(
                     unwind_tables::compile(&image.place, address),
                     expected,
                     "{path:?} {row:?}"
                 );
             }
-            let is_unknown = expected(&image.tables, row).kind() == rules::UNKNOWN
+            let is_unknown = expected(&image.tables, row) == Rule::Unknown
                 && !entry.cie().is_signal_trampoline();
             let is_reachable = range.clone().any(|address| image.may_end_a_call(address));
             count.unknown += is_unknown as u64;
