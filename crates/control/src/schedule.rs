@@ -89,7 +89,9 @@ impl Schedule {
         if is_time || freed.is_some() {
             known.due = Instant::now();
             known.freed = freed.unwrap_or(known.freed);
-            line = known.trim_if_worth_it(&Target { pid, name: name_of(pid), profile: None });
+            let name = text::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let name = name.trim_end().into();
+            line = known.trim_if_worth_it(&Target { pid, name, profile: None });
         }
         let took = Duration::from_nanos(clock::thread_cpu_ns() - begin_ns);
         known.next_look = Instant::now() + took * MOST_LOOKING;
@@ -165,10 +167,6 @@ fn family(root: u32) -> Vec<u32> {
     // A zombie has no memory, and so no files.
     found.retain(|pid| fs::read_link(format!("/proc/{pid}/exe")).is_ok());
     found
-}
-
-fn name_of(pid: u32) -> String {
-    text::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().into()
 }
 
 /// Weighted bytes that the process has freed since its start; `None` if it is not profiled.

@@ -99,7 +99,9 @@ pub fn confine(connection: &Connection, most_heap_bytes: u64) -> rusqlite::Resul
 pub fn check_schema(connection: &Connection) -> Result<(), HistoryError> {
     let mut query = connection.prepare("SELECT name, sql FROM sqlite_schema ORDER BY rowid")?;
     let mut rows = query.query([])?;
-    let mut expected = statements(TABLES);
+    // As SQLite keeps them.
+    let expected = TABLES.split(';').map(str::trim).filter(|statement| !statement.is_empty());
+    let mut expected: Vec<&str> = expected.collect();
     while let Some(row) = rows.next()? {
         let name: String = row.get(0)?;
         let sql: Option<String> = row.get(1)?;
@@ -116,11 +118,6 @@ pub fn check_schema(connection: &Connection) -> Result<(), HistoryError> {
         }
     }
     if expected.is_empty() { Ok(()) } else { Err(HistoryError::Damaged) }
-}
-
-/// As SQLite keeps them.
-fn statements(all: &'static str) -> Vec<&'static str> {
-    all.split(';').map(str::trim).filter(|statement| !statement.is_empty()).collect()
 }
 
 /// Bytes of a row's texts and blobs.

@@ -1,8 +1,8 @@
 //! Locates a thread by the mappings of its process: on which stack it is, and in whose code.
 
-use crate::query::{Told, mapping_at};
+use crate::query::{Mapping, mapping_at};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Error, Result};
+use std::io::{BufRead, BufReader, Result};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
@@ -41,21 +41,6 @@ pub struct Maps {
     code: Option<Mapping>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-struct Mapping {
-    range: Range<u64>,
-    permissions: String,
-    path: String,
-}
-
-impl From<Told> for Mapping {
-    fn from(told: Told) -> Self {
-        let Told { range, permissions, name } = told;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Self { range, permissions: text(&permissions), path: text(&name) }
-    }
-}
-
 impl Mapping {
     fn parse(line: &str) -> Option<Self> {
         let mut fields = line.splitn(6, ' ');
@@ -80,13 +65,12 @@ impl Maps {
 
     /// The kernel need not tell the others: there may be very many, and the thread waits. Fails where it cannot be asked so (before Linux 6.11).
     fn asked(maps: &File, pointer: u64, instruction: u64) -> Result<Self> {
-        let at = |address| Ok::<_, Error>(mapping_at(maps, address)?.map(Mapping::from));
-        let stack = at(pointer)?;
+        let stack = mapping_at(maps, pointer)?;
         let below = match stack.as_ref().and_then(|stack| stack.range.start.checked_sub(1)) {
-            Some(address) => at(address)?,
+            Some(address) => mapping_at(maps, address)?,
             None => None,
         };
-        Ok(Self { stack, below, code: at(instruction)? })
+        Ok(Self { stack, below, code: mapping_at(maps, instruction)? })
     }
 
     /// A process may have very many: of each line no more is looked at than its addresses.

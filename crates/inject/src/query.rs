@@ -12,17 +12,17 @@ const PROCMAP_QUERY: u64 =
 /// Longest name of a mapping, in bytes (PATH_MAX).
 const MOST_NAME_BYTES: usize = 4096;
 
-/// A mapping.
-pub struct Told {
+/// A mapping, as /proc/PID/maps has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mapping {
     pub range: Range<u64>,
     /// `rw-p` and the like.
-    pub permissions: [u8; 4],
-    /// As /proc/PID/maps has it.
-    pub name: Vec<u8>,
+    pub permissions: String,
+    pub path: String,
 }
 
 /// The mapping that an address is in; fails where the kernel cannot be asked (PROCMAP_QUERY, Linux 6.11).
-pub fn mapping_at(maps: &File, address: u64) -> Result<Option<Told>> {
+pub fn mapping_at(maps: &File, address: u64) -> Result<Option<Mapping>> {
     let mut name = vec![0; MOST_NAME_BYTES];
     // SAFETY: all zero is a valid value of a structure of integers.
     let mut query: procmap_query = unsafe { std::mem::zeroed() };
@@ -36,17 +36,13 @@ pub fn mapping_at(maps: &File, address: u64) -> Result<Option<Told>> {
         let error = Error::last_os_error();
         return if error.raw_os_error() == Some(libc::ENOENT) { Ok(None) } else { Err(error) };
     }
-    let bit = |number: u32, letter| if query.vma_flags >> number & 1 == 1 { letter } else { b'-' };
+    let bit = |number: u32, letter| if query.vma_flags >> number & 1 == 1 { letter } else { '-' };
     let is_shared = query.vma_flags >> 3 & 1 == 1;
     name.truncate((query.vma_name_size as usize).saturating_sub(1));
-    Ok(Some(Told {
+    let letters = [bit(0, 'r'), bit(1, 'w'), bit(2, 'x'), if is_shared { 's' } else { 'p' }];
+    Ok(Some(Mapping {
         range: query.vma_start..query.vma_end,
-        permissions: [
-            bit(0, b'r'),
-            bit(1, b'w'),
-            bit(2, b'x'),
-            if is_shared { b's' } else { b'p' },
-        ],
-        name,
+        permissions: letters.iter().collect(),
+        path: String::from_utf8_lossy(&name).into_owned(),
     }))
 }

@@ -70,13 +70,6 @@ impl Stacks {
         self.order[group.range.start] as usize
     }
 
-    /// The last of the words that a group has in common; `None` where it has none.
-    pub fn last_word(&self, group: &Group) -> Option<u32> {
-        // The group of all has none, and may have no stack.
-        let place = group.depth.checked_sub(1)?;
-        Some(self.get(self.first(group))[place])
-    }
-
     /// Whether a group is a single stack.
     pub fn is_one(&self, group: &Group) -> bool {
         group.range.len() == 1
@@ -129,21 +122,6 @@ impl Stacks {
         ended
     }
 
-    /// How many different beginnings the stacks of a group have, beginning with its own.
-    pub fn count_beginnings(&mut self, group: &Group) -> usize {
-        let mut count = 0;
-        let mut pending = vec![group.clone()];
-        while let Some(group) = pending.pop() {
-            if group.range.len() == 1 {
-                count += self.get(self.first(&group)).len() + 1 - group.depth;
-            } else {
-                count += 1;
-                self.split(&group, &mut pending);
-            }
-        }
-        count
-    }
-
     /// All stacks in lexicographic order, equal ones as one group.
     pub fn sorted(&mut self) -> Vec<Group> {
         let mut sorted = Vec::new();
@@ -189,19 +167,15 @@ mod tests {
     }
 
     #[test]
-    fn beginnings_count_tree_nodes() {
+    fn groups_split_by_next_word() {
         let mut stacks = stacks(&[&[1, 2, 3], &[1, 2, 4], &[1], &[5, 6], &[1, 2, 3]]);
         let all = stacks.all();
-        // The empty one, 1, 1 2, 1 2 3, 1 2 4, 5, 5 6.
-        assert_eq!(stacks.count_beginnings(&all), 7);
         let mut groups = Vec::new();
         let ended = stacks.split(&all, &mut groups);
         assert_eq!(stacks.members(&ended).count(), 0);
         assert_eq!(groups.len(), 2);
-        assert_eq!(stacks.last_word(&groups[0]), Some(1));
         assert_eq!(stacks.members(&groups[0]).collect::<Vec<_>>(), [0, 1, 2, 4]);
-        assert_eq!(stacks.count_beginnings(&groups[0]), 4);
-        assert_eq!(stacks.count_beginnings(&groups[1]), 2);
+        assert_eq!(stacks.members(&groups[1]).collect::<Vec<_>>(), [3]);
     }
 
     #[test]

@@ -136,8 +136,9 @@ impl Place {
 
 /// Returns the inode of a file that has our name. Others are not even looked at, because their file systems may be anyone's.
 fn inode_at(path: &str) -> Option<u64> {
-    let is_named = fs::read_link(path).is_ok_and(|link| link.to_str().is_some_and(is_link));
-    is_named.then(|| fs::metadata(path).ok()).flatten().map(|facts| facts.ino())
+    let link = fs::read_link(path).ok()?;
+    let is_it = link.to_str()?.strip_suffix(" (deleted)") == Some(LINK);
+    is_it.then(|| fs::metadata(path).ok())?.map(|facts| facts.ino())
 }
 
 /// One that is open still, as after a ramson that was killed.
@@ -260,8 +261,4 @@ fn write(target: &Target, place: &Place, library: &[u8]) -> Result<bool, Failure
     let written = File::options().write(true).truncate(true).open(path);
     written.and_then(|mut file| file.write_all(library)).map_err(failed)?;
     Ok(true)
-}
-
-fn is_link(target: &str) -> bool {
-    target.strip_suffix(" (deleted)") == Some(LINK)
 }

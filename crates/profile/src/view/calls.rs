@@ -215,6 +215,16 @@ impl Growing {
         sample_type: SampleType,
         beside: Option<&[Estimate]>,
     ) -> Growing {
+        Self::along(Walk::Callees, profile, frames, sample_type, beside)
+    }
+
+    pub(super) fn along(
+        walk: Walk,
+        profile: &Profile,
+        frames: &FrameTable,
+        sample_type: SampleType,
+        beside: Option<&[Estimate]>,
+    ) -> Growing {
         let words = profile.samples.iter().map(|sample| sample.locations.len()).sum();
         let mut stacks = Stacks::with_capacity(profile.samples.len(), words);
         let mut values = Vec::with_capacity(profile.samples.len());
@@ -225,13 +235,17 @@ impl Growing {
             if value.is_nothing() && figure.is_nothing() {
                 continue;
             }
-            stacks.push(frames.stack(sample).rev().map(|at| at.frame.index() as u32));
+            let leaf_first = frames.stack(sample).map(|at| at.frame.index() as u32);
+            match walk {
+                Walk::Callees => stacks.push(leaf_first.rev()),
+                Walk::Callers => stacks.push(leaf_first),
+            }
             values.push([value, sample.value(sample_type.objects())]);
             if let Some(kept) = &mut kept {
                 kept.push(figure);
             }
         }
-        Growing { walk: Walk::Callees, stacks, values, beside: kept }
+        Growing { walk, stacks, values, beside: kept }
     }
 
     /// The tree.

@@ -41,6 +41,8 @@ pub struct CutNode {
     pub objects: Estimate,
     /// How many frames are merged here; 0: it is a frame.
     pub merged: usize,
+    /// Sum of |value| of the stacks that pass through here.
+    pub moved: f64,
     /// The other figure of the stacks that pass through here.
     pub beside: Estimate,
 }
@@ -108,8 +110,16 @@ impl CallTree {
         let is_last = taken == self.run(node).len();
         let ended = is_last.then(|| self.ended(node)).flatten();
         let flat = ended.map_or(Estimate::default(), |[flat, _]| flat);
-        let frame = self.frame(place);
-        CutNode { depth, frame, cum, flat, objects, merged: 0, beside: self.beside(node) }
+        CutNode {
+            depth,
+            frame: self.frame(place),
+            cum,
+            flat,
+            objects,
+            merged: 0,
+            moved: self.moved(node),
+            beside: self.beside(node),
+        }
     }
 
     /// The nodes below the zoomed place.
@@ -131,6 +141,7 @@ impl CallTree {
                 rest.merged += node.frames as usize + 1 - place.taken;
                 rest.cum += node.cum[0];
                 rest.objects += node.cum[1];
+                rest.moved += self.moved(place.node);
                 rest.beside += self.beside(place.node);
             }
             if rest.merged > 0 {

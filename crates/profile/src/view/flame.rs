@@ -83,7 +83,8 @@ pub fn flame(tree: &Tree, most_levels: usize) -> FlameGraph {
         let level = row.depth + 1;
         let width = if tree.magnitude > 0.0 { row.moved / tree.magnitude } else { 0.0 };
         if level >= last_level {
-            let deep = deep.get_or_insert_with(|| Deep::at(edges[last_level]));
+            let deep =
+                deep.get_or_insert_with(|| Deep { left: edges[last_level], ..Deep::default() });
             deep.frames += match row.kind {
                 TreeRowKind::Frame(_) => 1,
                 TreeRowKind::Merged { frames } => frames,
@@ -112,6 +113,7 @@ pub fn flame(tree: &Tree, most_levels: usize) -> FlameGraph {
 }
 
 /// The frames below one caller at the last level but one.
+#[derive(Default)]
 struct Deep {
     left: f64,
     width: f64,
@@ -120,10 +122,6 @@ struct Deep {
 }
 
 impl Deep {
-    fn at(left: f64) -> Deep {
-        Deep { left, width: 0.0, frames: 0, cum: Estimate::default() }
-    }
-
     fn into_box(self, tree: &Tree, level: usize) -> FlameBox {
         let noun = if self.frames == 1 { "frame" } else { "frames" };
         let count = format::format_objects(self.frames as f64);

@@ -216,14 +216,13 @@ impl Numbers {
         }
         for &location in &sample.locations {
             match self.single[location as usize] {
-                SEVERAL => self.inlined(location as usize).iter().copied().for_each(&mut each),
+                SEVERAL => {
+                    let [start, end] = [location, location + 1].map(|at| self.starts[at as usize]);
+                    self.all[start as usize..end as usize].iter().copied().for_each(&mut each);
+                }
                 number => each(number),
             }
         }
-    }
-
-    fn inlined(&self, location: usize) -> &[u32] {
-        &self.all[self.starts[location] as usize..self.starts[location + 1] as usize]
     }
 }
 
