@@ -243,7 +243,7 @@ mod tests {
     const LARGEST_OFFSET: i64 = i32::MAX as i64;
 
     #[test]
-    fn every_rule_is_unpacked_as_it_was_packed() {
+    fn packed_rules_unpack_unchanged() {
         let mut rules =
             vec![Rule::FollowFramePointer, Rule::Signal, Rule::Outermost, Rule::Unknown];
         for cfa_offset in [0, 8, -16, LARGEST_CFA_OFFSET, !LARGEST_CFA_OFFSET] {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_whose_offsets_do_not_fit_is_unknown() {
+    fn oversized_offsets_become_unknown() {
         for (cfa_offset, offset) in [
             (LARGEST_CFA_OFFSET + 1, 0),
             (!LARGEST_CFA_OFFSET - 1, 0),
