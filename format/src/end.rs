@@ -121,7 +121,8 @@ impl End {
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; END_BYTES] = bytes.try_into().ok()?;
         let word = |at: usize| word(bytes, at);
-        let (kind, value) = ((word(0) >> 32) as u32, word(8) as u32);
+        let kind = (word(0) >> 32) as u32;
+        let value = word(8) as u32;
         if word(0) as u32 as u64 != VERSION || word(CHECK_AT) != check(bytes) {
             return None;
         }

@@ -62,12 +62,14 @@ pub extern "C" fn act(info: &ObjectInfo, info_bytes: usize) {
             outcome::DONE
         }
     };
-    let came = later::with_lock(&request.loader, || later::while_halted(work)).flatten();
-    let patched = |slot: &&Slot| slot.state.load(Relaxed) == slot_state::PATCHED && is_there(slot);
-    let patched = slots().0.iter().chain(slots().1).filter(patched).count();
+    let came = later::with_lock(&request.loader, || later::while_halted(work))
+        .flatten()
+        .unwrap_or(outcome::BUSY);
+    let is_patched =
+        |slot: &&Slot| slot.state.load(Relaxed) == slot_state::PATCHED && is_there(slot);
+    let patched = slots().0.iter().chain(slots().1).filter(is_patched).count();
     CONTROL.follows.store(later::is_on() as u64, Relaxed);
     CONTROL.patched.store(patched as u64, Relaxed);
-    let came = came.unwrap_or(outcome::BUSY);
     CONTROL.outcome.store(request.number << 8 | came, Release);
 }
 
@@ -103,10 +105,8 @@ pub extern "C" fn settle() {
     let thread = arch::thread();
     let is_sampling = matches!(process::pace(), Pace::Sampling(_));
     parked(thread, || {
-        let recorder = match is_sampling {
-            true => process::recorder_for_sample(thread),
-            false => process::recorder(),
-        };
+        let recorder =
+            if is_sampling { process::recorder_for_sample(thread) } else { process::recorder() };
         let Some(recorder) = recorder else { return };
         if is_sampling {
             process::move_out(recorder, false);

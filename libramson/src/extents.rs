@@ -123,8 +123,10 @@ pub extern "C" fn remap(call: &Call) -> u64 {
     let old_stays = old_length == 0 || flags & MREMAP_DONTUNMAP != 0;
     let old = pages(start, old_length.max(1));
     // In place.
-    let cut_off = pages(start, new_length).zip(old.as_ref()).map(|(new, old)| new.end..old.end);
-    let cut_off = cut_off.filter(|range| !is_fixed && !old_stays && range.start <= range.end);
+    let cut_off = pages(start, new_length)
+        .zip(old.as_ref())
+        .map(|(new, old)| new.end..old.end)
+        .filter(|range| !is_fixed && !old_stays && range.start <= range.end);
     if is_fixed {
         leave(pages(new_start, new_length).as_ref());
     }

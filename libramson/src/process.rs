@@ -297,7 +297,8 @@ fn count_in_ancestor(counter: Health, pid: u32) {
     let Some(profile) = inherited_profile().filter(|profile| !profile.file.is_private()) else {
         return;
     };
-    let (header, mut magic) = (profile.file.header(), [0; MAGIC.len()]);
+    let header = profile.file.header();
+    let mut magic = [0; MAGIC.len()];
     let range = [(&raw const header.magic) as usize, magic.len()];
     if sys::read_own_memory(pid, &[range], &mut magic) == magic.len() && magic == MAGIC {
         sys::add_one(&header.health[counter as usize]);
@@ -317,7 +318,8 @@ pub fn forget_profile_in(range: &Range<u64>) {
 /// own: that is known where its parent was recorded and the thread that called was its first.
 #[cold]
 fn shares_memory(thread: &Thread) -> bool {
-    let (id, recorded) = (sys::thread_id(), startup::recorded_thread_id());
+    let id = sys::thread_id();
+    let recorded = startup::recorded_thread_id();
     // In a forked child it is still the parent's.
     thread.tid.set(id);
     let is_another_s = id != 0 && recorded != 0 && id != recorded;

@@ -119,7 +119,8 @@ mod tests {
 
         fn put(&mut self, bytes: u64) {
             let step = step_bytes(self.drawn_with, self.configured);
-            (self.countdown, self.beyond) = (bytes.min(step), bytes.saturating_sub(step));
+            self.countdown = bytes.min(step);
+            self.beyond = bytes.saturating_sub(step);
         }
 
         /// Makes `count` allocations of `size` while `interval` is in force.
@@ -186,7 +187,9 @@ mod tests {
                 let (rest, is_due) = self.countdown.overflowing_sub(size);
                 self.countdown = rest;
                 if is_due {
-                    (self.countdown, self.beyond, self.drawn_with) = (LOOK_BYTES_PAUSED, 0, 0);
+                    self.countdown = LOOK_BYTES_PAUSED;
+                    self.beyond = 0;
+                    self.drawn_with = 0;
                 }
             }
         }
@@ -244,7 +247,8 @@ mod tests {
 
     /// Over many samplers, the estimates of `plan` (interval in force, size, count) are the truth within 3 standard errors.
     fn assert_unbiased(plan: &[(u64, u64, u64)], samplers: impl Iterator<Item = Sampler>) {
-        let (mut objects, mut bytes) = (Vec::new(), Vec::new());
+        let mut objects = Vec::new();
+        let mut bytes = Vec::new();
         for mut sampler in samplers {
             let feed =
                 |&(interval, size, count): &(u64, u64, u64)| sampler.feed(size, count, interval);

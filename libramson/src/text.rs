@@ -19,7 +19,8 @@ impl Text {
     /// As new. Takes no stack for another text.
     pub fn clear(&mut self) {
         self.bytes.fill(0);
-        (self.length, self.overflowed) = (0, false);
+        self.length = 0;
+        self.overflowed = false;
     }
 
     pub fn push(&mut self, bytes: &[u8]) -> &mut Self {

@@ -206,7 +206,8 @@ impl Hooks {
         for number in 0..HOOKED.len() {
             let slot = Slot { hook: (number as u64).into(), ..Slot::default() };
             if let Some((hook, real)) = hook_of(own, &slot) {
-                (found.hooks[number], found.reals[number]) = (hook, real);
+                found.hooks[number] = hook;
+                found.reals[number] = real;
             }
         }
         found
@@ -304,7 +305,8 @@ fn is_known(object: &LinkMap, hooks: &Hooks) -> bool {
         [place[0].load(Relaxed), place[1].load(Relaxed)] == [record, dynamic]
     };
     let Some(place) = places_of(record).find(is_its) else { return false };
-    let (witness, mut word) = (place[2].load(Relaxed), [0; 8]);
+    let witness = place[2].load(Relaxed);
+    let mut word = [0; 8];
     // Another object may end before it: the kernel does not fault.
     let range = [[witness as usize, word.len()]];
     witness == 0

@@ -75,10 +75,7 @@ impl Recorder {
     /// Returns the profile that has the claimed record.
     #[inline]
     pub(super) fn profile_of(&self, claim: Claim) -> &Profile {
-        match claim.is_in_nursery() {
-            true => &self.nursery.profile,
-            false => self.profile(),
-        }
+        if claim.is_in_nursery() { &self.nursery.profile } else { self.profile() }
     }
 
     /// The fields of a record that is claimed in `profile`.

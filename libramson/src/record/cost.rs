@@ -82,8 +82,8 @@ impl Cost {
 
     /// A byte of the page filter was raised from 0: perhaps the first one of its page.
     pub fn count_filter_page(&self, file: &ProfileFile, address: u64) {
-        let page = (address >> 12) as usize & (FILTER_PAGES - 1);
-        let page = page / PAGE_BYTES as usize;
+        let byte = (address >> 12) as usize & (FILTER_PAGES - 1);
+        let page = byte / PAGE_BYTES as usize;
         let (word, bit) = (page / 64, 1u64 << (page % 64));
         let Some(word) = self.filter_pages.get(word) else { return };
         if word.load(Relaxed) & bit == 0 && word.fetch_or(bit, Relaxed) & bit == 0 {
@@ -128,14 +128,16 @@ impl Recorder {
     /// Takes what was ordered: from now on that is what was configured, and the governor knows nothing yet.
     #[cold]
     pub fn obey(&self, orders: &Orders) {
-        let (cost, header) = (&self.cost, self.profile().file.header());
+        let cost = &self.cost;
+        let header = self.profile().file.header();
         let Orders { interval_bytes, max_overhead_ppm, until_monotonic_ns, is_off, .. } = *orders;
         let configured_bytes = cost.configured_bytes.swap(interval_bytes, Relaxed);
         cost.max_overhead_ppm.store(max_overhead_ppm, Relaxed);
         header.configured_interval_bytes.store(interval_bytes, Relaxed);
         header.max_overhead_ppm.store(max_overhead_ppm, Relaxed);
         // When sampling ends, or ended.
-        let (now_ns, before_ns) = (self.now_ns(), header.until_monotonic_ns.load(Relaxed));
+        let now_ns = self.now_ns();
+        let before_ns = header.until_monotonic_ns.load(Relaxed);
         let was_over = before_ns != 0 && before_ns <= now_ns;
         let until_ns = match (is_off, until_monotonic_ns) {
             (true, _) if was_over => before_ns,
@@ -252,7 +254,8 @@ impl Recorder {
     }
 
     fn decide(&self, window: Window, now: Stamp) {
-        let (header, cost) = (self.profile().file.header(), &self.cost);
+        let header = self.profile().file.header();
+        let cost = &self.cost;
         let present = self.present_bytes();
         let settings = Settings {
             configured_bytes: cost.configured_bytes.load(Relaxed),

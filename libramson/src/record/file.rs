@@ -69,8 +69,10 @@ impl Count for AtomicU64 {
 
 impl Count for AtomicU32 {
     fn raise(&self, entries: u64, most: u64) -> Result<u64, u64> {
-        let raised = |count: u32| Some(count as u64 + entries).filter(|&end| end <= most);
-        let raised = |count| raised(count).and_then(|end| end.try_into().ok());
+        let raised = |count: u32| {
+            let end = count as u64 + entries;
+            if end <= most { end.try_into().ok() } else { None }
+        };
         self.fetch_update(AcqRel, Relaxed, raised).map(u64::from).map_err(u64::from)
     }
 }

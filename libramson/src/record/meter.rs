@@ -209,7 +209,8 @@ mod tests {
     fn error(count: u64, mut path: impl FnMut(u64) -> (u64, u64)) -> f64 {
         let meter = meter();
         (0..500).for_each(|number| _ = meter.take(path(number).0));
-        let (mut counted, mut cost) = (0, 0);
+        let mut counted = 0;
+        let mut cost = 0;
         for number in 0..count {
             let (cycles, own_cycles) = path(number);
             counted += meter.take(cycles);

@@ -108,7 +108,8 @@ impl Recorder {
         self.pid.store(pid, Relaxed);
         let is_first = self.nursery.begin(memory, &self.near_index, config, pid, may_stay);
         let profile = self.nursery.profile();
-        let (now_ns, stamp) = (self.now_ns(), self.stamp());
+        let now_ns = self.now_ns();
+        let stamp = self.stamp();
         self.cost.begin(config, profile.file.header(), now_ns, stamp);
         let header = profile.file.header();
         let set = |cell: &AtomicU64, now| {
@@ -258,7 +259,8 @@ impl Recorder {
         // SAFETY: taking the scratch made it ours alone until it is given back.
         let (frames, copy) = unsafe { (&mut (*scratch.room).frames, &mut (*scratch.room).copy) };
         let known_low = thread.stack_low.get();
-        let (pid, main_high) = (self.pid.load(Relaxed), self.main_stack_high.load(Relaxed));
+        let pid = self.pid.load(Relaxed);
+        let main_high = self.main_stack_high.load(Relaxed);
         let view = walk::view_of(thread, &caller, pid, main_high, copy);
         let walked = WALKER.walk(caller, &view, frames, profile);
         if thread.stack_low.get() != known_low {
@@ -323,7 +325,8 @@ impl Recorder {
 
     /// Takes the claimed sample out of the live table, now.
     fn take_out(&self, profile: &Profile, claim: Claim, address: u64) -> (live::Sample, u64) {
-        let (sample, now_ns) = (self.sample(profile, claim), self.now_ns());
+        let sample = self.sample(profile, claim);
+        let now_ns = self.now_ns();
         let lifetime_ns = now_ns.saturating_sub(sample.monotonic_ns);
         count_free(profile.stack(sample.stack), &sample, lifetime_ns);
         self.release(profile, claim);
@@ -364,7 +367,8 @@ pub fn count_allocation(stack: &Stack, size: u64, inverse_probability: f64) {
     stack.sampled_alloc_objects.fetch_add(1, Relaxed);
     stack.sampled_alloc_bytes.fetch_add(size, Relaxed);
     // Nothing more where everything is recorded: each of these is a locked instruction.
-    let (bytes, unsampled) = (size as f64, inverse_probability - 1.0);
+    let bytes = size as f64;
+    let unsampled = inverse_probability - 1.0;
     if unsampled > 0.0 {
         add_float(&stack.unsampled_alloc_objects, unsampled);
         add_float(&stack.unsampled_alloc_space, unsampled * bytes);

@@ -36,7 +36,8 @@ impl Recorder {
 
     #[cold]
     fn is_due(&self) -> bool {
-        let (nursery, header) = (&self.nursery, self.nursery.profile.file.header());
+        let nursery = &self.nursery;
+        let header = self.nursery.profile.file.header();
         let age_ns = self.now_ns().saturating_sub(header.start_monotonic_ns.load(Relaxed));
         let samples = [Health::Samples, Health::Extents]
             .map(|counter| header.health[counter as usize].load(Relaxed));
@@ -196,7 +197,7 @@ impl Recorder {
         let (first, depth) = (stack.first_frame.load(Relaxed), stack.depth.load(Relaxed));
         let frames: &[AtomicU64] =
             from.file.slice(RegionKind::Frames, first, depth as usize).unwrap_or_default();
-        let there = to.stacks.intern(
+        let interned = to.stacks.intern(
             &to.file,
             stack.epoch.load(Relaxed),
             frames.iter().map(|frame| LookupAddress(frame.load(Relaxed))),
@@ -204,7 +205,7 @@ impl Recorder {
             Holder::Allocation,
             stack.first_monotonic_ns.load(Relaxed),
         );
-        let there = there.unwrap_or_else(|| {
+        let there = interned.unwrap_or_else(|| {
             to.count(Health::DroppedStacks, 1);
             Kind::of_stack(flags).overflow_stack()
         });
@@ -217,7 +218,8 @@ impl Recorder {
         if count == 0 {
             return;
         }
-        let (size, monotonic_ns) = (from.size.load(Relaxed), from.monotonic_ns.load(Relaxed));
+        let size = from.size.load(Relaxed);
+        let monotonic_ns = from.monotonic_ns.load(Relaxed);
         let stack = self.stack_in(profile, from.stack.load(Relaxed));
         let tid = from.tid.load(Relaxed);
         to.count.fetch_add(count, Relaxed);

@@ -28,13 +28,15 @@ impl NewMapping for Profile {
 impl Profile {
     /// Copies a mapping of the profile `from`, or of one that is here already, that it ended.
     pub fn take_over_mapping(&self, mapping: &Mapping, from: &ProfileFile) {
-        let (start, epoch_from) = (mapping.start.load(Relaxed), mapping.epoch_from.load(Relaxed));
+        let start = mapping.start.load(Relaxed);
+        let epoch_from = mapping.epoch_from.load(Relaxed);
         let is_it = |own: &&Mapping| {
             own.start.load(Relaxed) == start && own.epoch_from.load(Relaxed) == epoch_from
         };
         if !self.mappings().any(|own| is_it(&own)) {
-            let path = (mapping.path_offset.load(Relaxed), mapping.path_bytes.load(Relaxed));
-            let path = from.slice::<u8>(RegionKind::Strings, path.0 as u64, path.1 as usize);
+            let path_offset = mapping.path_offset.load(Relaxed) as u64;
+            let path_bytes = mapping.path_bytes.load(Relaxed) as usize;
+            let path = from.slice::<u8>(RegionKind::Strings, path_offset, path_bytes);
             let build_id = mapping.build_id.each_ref().map(|word| word.load(Relaxed).to_le_bytes());
             let build_id_bytes = mapping.build_id_bytes.load(Relaxed) as usize;
             let facts = walk::MappingFacts {
@@ -88,8 +90,8 @@ impl Profile {
             .for_each(|(to, &byte)| *to = byte);
         let build_id @ [a, b, c, d] = build_id.map(u64::from_le_bytes);
         let build_id_bytes = facts.build_id.len().min(32) as u64;
-        let (path_word, epoch) =
-            (path_offset as u64 | (path_bytes as u64) << 32, epoch_from as u64);
+        let path_word = path_offset as u64 | (path_bytes as u64) << 32;
+        let epoch = epoch_from as u64;
         let walk::MappingFacts { start, end, bias, .. } = *facts;
         let check =
             mapping_check(&[start, end, 0, bias, epoch, path_word, build_id_bytes, a, b, c, d]);

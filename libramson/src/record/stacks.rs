@@ -107,9 +107,10 @@ impl StackTable {
     #[inline]
     fn place(&self, hash: u64, probe: u64) -> &AtomicU32 {
         let near = self.near.load(Relaxed);
-        let (first, mask) = match near != 0 && probe < NEAR_PROBES {
-            true => (near, NEAR_PLACES as u64 - 1),
-            false => (self.index.load(Relaxed), self.mask.load(Relaxed)),
+        let (first, mask) = if near != 0 && probe < NEAR_PROBES {
+            (near, NEAR_PLACES as u64 - 1)
+        } else {
+            (self.index.load(Relaxed), self.mask.load(Relaxed))
         };
         // SAFETY: the index is masked to the places that there are.
         unsafe { &*((first + (hash.wrapping_add(probe) & mask) * 4) as *const AtomicU32) }

@@ -277,7 +277,8 @@ fn one_of_two_frees_wins() {
     const ROUNDS: u64 = 60;
     const BLOCKS: u64 = 1000;
     let recording = Recording::new(1 << 20);
-    let (gate, won) = (Gate(AtomicU64::new(0)), AtomicU64::new(0));
+    let gate = Gate(AtomicU64::new(0));
+    let won = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for thread in 0..2 {
             let (recording, gate, won) = (&recording, &gate, &won);
@@ -306,7 +307,8 @@ fn one_of_two_frees_wins() {
 #[test]
 fn full_window_slots_stay_distinct() {
     let recording = Recording::new(1 << 20);
-    let (file, gate) = (recording.file(), Gate(AtomicU64::new(0)));
+    let file = recording.file();
+    let gate = Gate(AtomicU64::new(0));
     // Addresses of one window of the first segment, more than it has slots.
     let window = |address: &u64| ramson_format::mix(0, address >> 3) & 511 & !7 == 64;
     let all: Vec<u64> = (0x6100_0000_0000..).step_by(16).filter(window).take(24).collect();
@@ -333,7 +335,8 @@ fn full_window_slots_stay_distinct() {
 #[test]
 fn a_failed_realloc_keeps_the_record() {
     let recording = Recording::new(1 << 20);
-    let (recorder, address) = (recording.recorder, 0x7777_0000_1230);
+    let recorder = recording.recorder;
+    let address = 0x7777_0000_1230;
     recording.record(address, 4321, 0x1000);
     let claim = recorder.claim(address).unwrap();
     let before = recorder.sample(recorder.profile(), claim);

@@ -137,9 +137,12 @@ impl Tables {
     /// Index of the definition of `name`. One of another version than the default one counts where there is none of that: programs
     /// are bound to it by the version that they name, as to all of libc_malloc_debug.so.
     pub fn lookup(&self, name: &CStr) -> Option<usize> {
-        [true, false].into_iter().find_map(|is_default| match self.gnu_hash.is_null() {
-            false => self.lookup_gnu(name, is_default),
-            true => self.lookup_sysv(name, is_default),
+        [true, false].into_iter().find_map(|is_default| {
+            if self.gnu_hash.is_null() {
+                self.lookup_sysv(name, is_default)
+            } else {
+                self.lookup_gnu(name, is_default)
+            }
         })
     }
 

@@ -56,7 +56,8 @@ pub type Identity = [u64; 2];
 /// The file that has the name `path`: with `AT_SYMLINK_NOFOLLOW` among the flags the link itself, if it is one.
 pub fn identity_of(path: &CStr, flags: i32) -> Result<Identity, Errno> {
     let mut stat = Stat::default();
-    let (name, to) = (path.as_ptr() as usize, (&raw mut stat) as usize);
+    let name = path.as_ptr() as usize;
+    let to = (&raw mut stat) as usize;
     call(nr::NEWFSTATAT, [AT_FDCWD as usize, name, to, flags as usize, 0, 0])?;
     Ok([stat.device, stat.inode])
 }

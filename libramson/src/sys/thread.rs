@@ -20,8 +20,10 @@ pub fn without_signals(work: impl FnOnce()) {
     const MASK_BYTES: usize = 8;
     /// SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV and SIGSYS, as bits.
     const FAULTS: u64 = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 30;
-    let (mut before, all) = (0u64, !FAULTS);
-    let (from, to) = ((&raw const all) as usize, (&raw mut before) as usize);
+    let mut before = 0u64;
+    let all = !FAULTS;
+    let from = (&raw const all) as usize;
+    let to = (&raw mut before) as usize;
     if call(nr::RT_SIGPROCMASK, [SIG_SETMASK, from, to, MASK_BYTES, 0, 0]).is_ok() {
         work();
         let _ = call(nr::RT_SIGPROCMASK, [SIG_SETMASK, to, 0, MASK_BYTES, 0, 0]);

@@ -62,7 +62,8 @@ pub fn hide_data(own: &LinkMap) {
         let bytes = count * size_of::<ProgramHeader>();
         let _ = sys::while_writable(headers.cast(), bytes, || {
             for header in (0..count).map(|index| headers.add(index)) {
-                let (kind, flags) = (&raw mut (*header).kind, &raw mut (*header).flags);
+                let kind = &raw mut (*header).kind;
+                let flags = &raw mut (*header).flags;
                 match kind.read_volatile() {
                     PT_LOAD => flags.write_volatile(flags.read_volatile() & !PF_W),
                     // Lies in data to write: Boehm's collector warns of one that does not.

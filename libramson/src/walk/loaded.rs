@@ -28,8 +28,8 @@ pub fn whole(found: &FoundObject) -> FoundObject {
     if !ptr::eq(executable, found.link_map) {
         return *found;
     }
-    let whole = object_with(startup::executable_start(), executable, found.start);
-    let mut whole = whole.unwrap_or(*found);
+    let mut whole =
+        object_with(startup::executable_start(), executable, found.start).unwrap_or(*found);
     // The loader may round it up.
     whole.end = whole.end.max(found.end);
     whole

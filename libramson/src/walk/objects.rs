@@ -278,15 +278,17 @@ impl Object {
         if now != 0 && now.wrapping_sub(self.asked_at_cycles.load(Relaxed)) < ANSWER_CYCLES {
             return true;
         }
-        let (place, mut word) = (self.identity_at.load(Relaxed) as usize, [0; 8]);
-        let is_it = place != 0
+        let place = self.identity_at.load(Relaxed) as usize;
+        let mut word = [0; 8];
+        let is_same_word = place != 0
             && permit::is_full()
             && sys::read_own_memory(sys::process_id(), &[[place, word.len()]], &mut word)
                 == word.len()
             && u64::from_le_bytes(word) == self.identity.load(Relaxed);
         // As in `place`: what was asked about is of this generation.
         fence(Acquire);
-        let is_it = is_it && self.state.load(Relaxed) == generation << GENERATION_SHIFT | READY;
+        let is_it =
+            is_same_word && self.state.load(Relaxed) == generation << GENERATION_SHIFT | READY;
         if is_it {
             self.asked_at_cycles.store(now, Relaxed);
         }
@@ -351,8 +353,8 @@ impl Object {
         let tables = match elf {
             Some(elf) => elf.segment_around(found.unwind_header),
             None => super::elf::readable_from(found.unwind_header, found.end),
-        };
-        let tables = tables.unwrap_or_default();
+        }
+        .unwrap_or_default();
         let code = elf.and_then(Elf::code).unwrap_or_default();
         let build_id = elf.and_then(Elf::build_id).unwrap_or_default();
         let identity_at = if build_id.len() >= 8 { build_id.as_ptr() as u64 } else { 0 };

@@ -10,8 +10,8 @@ use crate::arch::frame_layout::{
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ramson_format::ReturnAddress;
 
-/// How to undo one frame. The formulas give the caller's `(sp, bp)` by the frame's own; `*` reads memory.
-// Tags of one byte: with those that the compiler chooses, a frame of a walk costs about 18 instructions more.
+/// Rule that undoes one frame. Formulas give the caller's `(sp, bp)` by the frame's own; `*` reads memory.
+// Tags of one byte: with those that the compiler would choose, each frame costs a walk about 18 instructions more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Rule {
@@ -19,11 +19,11 @@ pub enum Rule {
     Restore(Cfa, FramePointer),
     /// `(sp, bp) = (bp + 16, *bp)`, return address `*(bp + 8)`, if they are plausible: for code without unwind tables.
     FollowFramePointer,
-    /// All three are in the signal frame that the kernel put at `sp`.
+    /// The signal frame that the kernel put at `sp` has all three.
     Signal,
-    /// Nothing called this function.
+    /// Function that none called: the stack ends here.
     Outermost,
-    /// The tables are damaged, or ask for more than a rule can say.
+    /// Tables that are damaged, or ask for more than a rule can say.
     Unknown,
 }
 
@@ -48,7 +48,7 @@ pub enum FramePointer {
     /// `*(cfa + offset)`.
     AtCfa(i64),
     /// `*(bp + offset)`.
-    AtFramePointer(i64),
+    AtOwn(i64),
 }
 
 /// The caller's registers by `Rule::Restore`; `None` if memory that may not be read would be needed.
@@ -69,7 +69,7 @@ pub fn restore(
     let frame_pointer = match frame_pointer {
         FramePointer::Unchanged => registers.frame_pointer,
         FramePointer::AtCfa(offset) => memory.read(cfa.wrapping_add_signed(offset))?,
-        FramePointer::AtFramePointer(offset) => memory.read(beside(offset))?,
+        FramePointer::AtOwn(offset) => memory.read(beside(offset))?,
     };
     Some(Caller {
         lookup_address: ReturnAddress(return_address).lookup(),
@@ -139,7 +139,7 @@ impl Packed {
         let (place, saved_offset) = match frame_pointer {
             FramePointer::Unchanged => (0, 0),
             FramePointer::AtCfa(offset) => (1, offset),
-            FramePointer::AtFramePointer(offset) => (2, offset),
+            FramePointer::AtOwn(offset) => (2, offset),
         };
         if !(-(1 << 23)..1 << 23).contains(&cfa_offset) || i32::try_from(saved_offset).is_err() {
             return Self::UNKNOWN;
@@ -169,7 +169,7 @@ impl Packed {
         let frame_pointer = match place {
             0 => FramePointer::Unchanged,
             1 => FramePointer::AtCfa(saved_offset),
-            2 => FramePointer::AtFramePointer(saved_offset),
+            2 => FramePointer::AtOwn(saved_offset),
             _ => return Rule::Unknown,
         };
         Rule::Restore(cfa, frame_pointer)
@@ -250,7 +250,7 @@ mod tests {
             for cfa in [Cfa::StackPointer, Cfa::FramePointer, Cfa::SavedWord] {
                 rules.push(Rule::Restore(cfa(cfa_offset), FramePointer::Unchanged));
                 for offset in [0, 8, -16, LARGEST_OFFSET, !LARGEST_OFFSET] {
-                    for place in [FramePointer::AtCfa, FramePointer::AtFramePointer] {
+                    for place in [FramePointer::AtCfa, FramePointer::AtOwn] {
                         rules.push(Rule::Restore(cfa(cfa_offset), place(offset)));
                     }
                 }

@@ -161,7 +161,7 @@ impl Columns {
         let frame_pointer = match self.frame_pointer {
             Saved::Unchanged | Saved::Undefined => FramePointer::Unchanged,
             Saved::AtCfa(offset) => FramePointer::AtCfa(offset),
-            Saved::AtFramePointer(offset) => FramePointer::AtFramePointer(offset),
+            Saved::AtFramePointer(offset) => FramePointer::AtOwn(offset),
             Saved::Unknown => return Rule::Unknown,
         };
         let cfa = match self.cfa {
@@ -191,8 +191,7 @@ struct Row {
 
 impl Default for Columns {
     fn default() -> Self {
-        let (frame_pointer, return_address) = (Saved::Unchanged, Saved::Unknown);
-        Self { cfa: Cfa::Unknown, frame_pointer, return_address }
+        Self { cfa: Cfa::Unknown, frame_pointer: Saved::Unchanged, return_address: Saved::Unknown }
     }
 }
 

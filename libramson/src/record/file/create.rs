@@ -141,8 +141,8 @@ impl ProfileFile {
     }
 
     fn lay_out_mapped(&self, is_growing: bool) -> bool {
-        let (base, bytes) =
-            (self.base.load(Relaxed) as *const u8, self.mapped_bytes.load(Relaxed) as usize);
+        let base = self.base.load(Relaxed) as *const u8;
+        let bytes = self.mapped_bytes.load(Relaxed) as usize;
         let _ = sys::advise(base, bytes, sys::MADV_DONTDUMP);
         let _ = sys::advise(base, bytes, sys::MADV_RANDOM);
         if !is_growing {
@@ -171,7 +171,8 @@ impl ProfileFile {
     /// Writes the region directory and gives every region its first entries.
     fn lay_out(&self) -> bool {
         for kind in REGION_KINDS {
-            let (region, plan) = (self.header().region(kind), self.plan(kind));
+            let region = self.header().region(kind);
+            let plan = self.plan(kind);
             region.offset.store(plan.offset, Relaxed);
             region.capacity.store(plan.capacity, Relaxed);
             region.entry_bytes.store(kind.entry_bytes() as u32, Relaxed);

@@ -93,7 +93,8 @@ fn free_has_both_stacks() {
 #[test]
 fn free_stacks_take_half_the_table() {
     let recording = Recording::new(1 << 20);
-    let (file, stacks) = (recording.file(), &recording.profile().stacks);
+    let file = recording.file();
+    let stacks = &recording.profile().stacks;
     let intern = |frame: u64, holder| {
         stacks.intern(file, 0, [LookupAddress(frame)].into_iter(), 0, holder, 1)
     };

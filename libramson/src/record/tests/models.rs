@@ -159,7 +159,8 @@ fn growable_table_is_never_full() {
     let recording = subject.recording();
     let addresses = of_one_window(16 + 15 + 2);
     let file = recording.file();
-    let (first, of_two) = (LIVE_FIRST_SEGMENT, live_segment(2).0);
+    let first = LIVE_FIRST_SEGMENT;
+    let of_two = live_segment(2).0;
     // The window is full in the first segment, and in the next one but for a slot; that one is yet to be made.
     addresses[2..].iter().for_each(|&address| {
         assert!(live::insert(file, address, &sample_of(address)));

@@ -113,7 +113,8 @@ fn concurrent_move_loses_nothing() {
 #[test]
 fn realloc_during_move_is_restored() {
     let recording = Recording::in_nursery(1 << 20, 0);
-    let (recorder, address) = (recording.recorder, 0x7777_0000_1230);
+    let recorder = recording.recorder;
+    let address = 0x7777_0000_1230;
     recording.record(address, 4321, 0x1000);
     let claim = recorder.claim(address).unwrap();
     recording.move_out();
@@ -188,7 +189,8 @@ fn file_begins_with_nursery() {
         },
     );
     let nursery = recording.file().header();
-    let (epoch, interval) = (&nursery.epoch, &nursery.interval_bytes);
+    let epoch = &nursery.epoch;
+    let interval = &nursery.interval_bytes;
     epoch.store(7, Relaxed);
     interval.store(12345, Relaxed);
     let of = |header: &ramson_format::Header| {

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 #[test]
 fn garbage_frame_pointer_ends_walk() {
-    let (walker, jit) = (new_walker(), Jit::with_garbage());
+    let walker = new_walker();
+    let jit = Jit::with_garbage();
     let page = jit.address()..jit.address() + 4096;
     let here = caller_here().stack_pointer;
     let mut guarded = GuardedStack::new(1);
@@ -148,7 +149,8 @@ fn distant_mapping_is_not_the_stack() {
     }
     // SAFETY: as pthread_create(3) asks; the stack outlives the thread.
     unsafe {
-        let (mut attributes, mut thread) = (std::mem::zeroed(), std::mem::zeroed());
+        let mut attributes = std::mem::zeroed();
+        let mut thread = std::mem::zeroed();
         let mut result = std::ptr::null_mut();
         libc::pthread_attr_init(&mut attributes);
         libc::pthread_attr_setstack(&mut attributes, thread_stack.cast(), PAGES * 4096);
@@ -246,7 +248,8 @@ fn racing_rule_cache_stays_right() {
     // The address that a torn entry of the first two would be taken for if the words were only combined by exclusive or.
     let [first, second] = [0, 1].map(|index| Packed::of(rule_of(addresses[index])).0);
     let torn = addresses[0] ^ first ^ second;
-    let (hits, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let hits = AtomicU64::new(0);
+    let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for thread in 0..3 {
             let (cache, addresses, hits, is_over) = (&cache, &addresses, &hits, &is_over);

@@ -17,7 +17,8 @@ pub fn observed_from(walker: &Walker, run: impl FnOnce(&mut dyn FnMut())) -> Sta
 
 #[test]
 fn mixed_frames_agree_with_framehop() {
-    let (walker, programs) = (new_walker(), programs());
+    let walker = new_walker();
+    let programs = programs();
     let mut deepest = 0;
     for seed in 0..400 {
         let depth = seed as i32 % 12 + 1;
@@ -31,7 +32,8 @@ fn mixed_frames_agree_with_framehop() {
 
 #[test]
 fn aligned_stacks_agree_with_backtrace() {
-    let (walker, programs) = (new_walker(), realigned_programs());
+    let walker = new_walker();
+    let programs = realigned_programs();
     for seed in 0..400 {
         let depth = seed as i32 % 12 + 1;
         observed_from(&walker, |visit| programs.tour(seed, depth, visit))
@@ -244,7 +246,8 @@ fn library_without_index_is_reported() {
     let options = ["-O1", "-fno-omit-frame-pointer", "-Wl,--no-eh-frame-hdr"];
     let path = build("frames.c", &options);
     let library = Library::open(&path);
-    let (walker, told) = (new_walker(), Told::default());
+    let walker = new_walker();
+    let told = Told::default();
     let mut ended = None;
     let mut visit = || ended = Some(observe(&walker, &told, false));
     let ways = [library.way()];
@@ -285,7 +288,8 @@ fn moved_program_headers_are_walked() {
 fn libraries_share_address_over_time() {
     let paths = [["-O2", "-fomit-frame-pointer"], ["-O0", "-fno-omit-frame-pointer"]]
         .map(|options| build("frames.c", &options));
-    let (walker, told) = (new_walker(), Told::default());
+    let walker = new_walker();
+    let told = Told::default();
     let mut starts = std::collections::HashSet::new();
     // More often than there are slots for objects.
     for round in 0..1200 {
@@ -313,7 +317,9 @@ fn libraries_share_address_over_time() {
 
 #[test]
 fn walks_survive_concurrent_loading() {
-    let (walker, told, is_over) = (new_walker(), Told::default(), AtomicBool::new(false));
+    let walker = new_walker();
+    let told = Told::default();
+    let is_over = AtomicBool::new(false);
     let path = build("frames.c", &["-O2"]);
     std::thread::scope(|scope| {
         let walk = |seed: u64| {

@@ -131,7 +131,8 @@ fn median_us(mut search: impl FnMut()) -> f64 {
 #[test]
 fn measure_searches_when_asked() {
     let is_asked = std::env::var_os("RAMSON_MEASURE").is_some_and(|value| value == "1");
-    let (start, library) = (start(), build("frames.c", &["-O1"]));
+    let start = start();
+    let library = build("frames.c", &["-O1"]);
     let loaded = if is_asked { vec![10, 100, 500] } else { vec![2] };
     let mut libraries = Vec::new();
     for count in loaded {

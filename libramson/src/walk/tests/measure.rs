@@ -71,13 +71,18 @@ fn view_again(caller: &Caller, copy: &mut [u8]) -> StackView {
 #[inline(never)]
 fn measure_here(effort: &Effort, is_permanent: bool) -> Cost {
     let caller = caller_here();
-    let (told, unwinder, mut copy) = (Told::default(), unwinder(), vec![0; 32 << 10]);
+    let told = Told::default();
+    let unwinder = unwinder();
+    let mut copy = vec![0; 32 << 10];
     let full = view(&caller, &mut copy);
-    let (mut walker, mut cache) = (new_walker(), CacheX86_64::new());
+    let mut walker = new_walker();
+    let mut cache = CacheX86_64::new();
     let mut framehop_frames = [0; MAX_DEPTH];
-    let (mut ours_cold, mut framehop_cold) = (Vec::new(), Vec::new());
+    let mut ours_cold = Vec::new();
+    let mut framehop_cold = Vec::new();
     for _ in 0..effort.turns.min(15) {
-        (walker, cache) = (new_walker(), CacheX86_64::new());
+        walker = new_walker();
+        cache = CacheX86_64::new();
         ours_cold.push(nanoseconds_per_run(1, || {
             walk_once(&walker, caller, &told, &mut []);
         }));
@@ -110,7 +115,8 @@ fn measure_here(effort: &Effort, is_permanent: bool) -> Cost {
         }));
     }
     let [ours, framehop, glibc] = costs.map(median);
-    let (ours_cold, framehop_cold) = (median(ours_cold), median(framehop_cold));
+    let ours_cold = median(ours_cold);
+    let framehop_cold = median(framehop_cold);
     Cost { ours, framehop, glibc, ours_cold, framehop_cold }
 }
 
@@ -140,7 +146,8 @@ fn measure_depths(effort: &Effort) {
     ));
     for frames in DEPTHS {
         let (seed, depth) = tour_with(programs, frames);
-        let (mut cost, mut loaded_cost) = (None, None);
+        let mut cost = None;
+        let mut loaded_cost = None;
         programs.tour(seed, depth, || cost = Some(measure_here(effort, true)));
         programs.tour(seed, depth, || loaded_cost = Some(measure_here(effort, false)));
         let Cost { ours, framehop, glibc, ours_cold, framehop_cold } = cost.unwrap();
@@ -171,7 +178,9 @@ fn measure_copy(effort: &Effort) {
     let mut cost = 0.0;
     on_new_stack(64, &mut || {
         let caller = caller_here();
-        let (walker, told, mut copy) = (new_walker(), Told::default(), vec![0; 32 << 10]);
+        let walker = new_walker();
+        let told = Told::default();
+        let mut copy = vec![0; 32 << 10];
         let turn = || {
             nanoseconds_per_run(effort.walks.div_ceil(10), || {
                 black_box(walk_once(&walker, caller, &told, &mut copy));
@@ -200,7 +209,8 @@ fn measure_walks_when_asked() {
     // SAFETY: as pthread_create(3) asks.
     unsafe {
         let mut thread = std::mem::zeroed();
-        let (attributes, argument) = (std::ptr::null(), std::ptr::null_mut());
+        let attributes = std::ptr::null();
+        let argument = std::ptr::null_mut();
         assert_eq!(libc::pthread_create(&mut thread, attributes, run, argument), 0);
         assert_eq!(libc::pthread_join(thread, std::ptr::null_mut()), 0);
     }

@@ -210,8 +210,8 @@ unsafe extern "C" fn add_object(
             )
         }
     };
-    let (header_range, frames_range) =
-        (header.p_vaddr..header.p_vaddr + header.p_memsz, frames..segment_end);
+    let header_range = header.p_vaddr..header.p_vaddr + header.p_memsz;
+    let frames_range = frames..segment_end;
     let low = loads().map(|load| load.p_vaddr).min().unwrap() & !4095;
     let high = loads().map(|load| load.p_vaddr + load.p_memsz).max().unwrap();
     unwinder.add_module(Module::new(

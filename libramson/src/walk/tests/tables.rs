@@ -147,7 +147,7 @@ fn expected(tables: &EhFrame<Bytes>, row: &UnwindTableRow<usize, Room>) -> Rule 
         Some(RegisterRule::Offset(offset)) => FramePointer::AtCfa(offset),
         Some(RegisterRule::Expression(expression)) => {
             match register_expression(tables, &expression) {
-                Some((X86_64::RBP, offset, false)) => FramePointer::AtFramePointer(offset),
+                Some((X86_64::RBP, offset, false)) => FramePointer::AtOwn(offset),
                 _ => return Rule::Unknown,
             }
         }

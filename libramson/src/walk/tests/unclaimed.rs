@@ -10,7 +10,8 @@ const VISITOR_FRAMES: usize = 6;
 
 #[test]
 fn tableless_code_walks_by_frame_pointers() {
-    let (walker, jit) = (new_walker(), Jit::with_frame_pointer());
+    let walker = new_walker();
+    let jit = Jit::with_frame_pointer();
     let page = jit.address()..jit.address() + 4096;
     let stacks = observed_from(&walker, |visit| {
         programs().tour(5, 4, || jit.run(0, || jit.run(0, &mut *visit)));
@@ -22,7 +23,8 @@ fn tableless_code_walks_by_frame_pointers() {
 
 #[test]
 fn met_object_ends_unclaimed_scope() {
-    let (walker, jit) = (new_walker(), Jit::with_frame_pointer());
+    let walker = new_walker();
+    let jit = Jit::with_frame_pointer();
     let walk = |told: &Told| jit.run(0, || drop(observe(&walker, told, false)));
     let (first, second) = (Told::default(), Told::default());
     walk(&first);
@@ -41,7 +43,8 @@ fn met_object_ends_unclaimed_scope() {
 
 #[test]
 fn frameless_code_never_faults() {
-    let (walker, jit) = (new_walker(), Jit::without_frame_pointer());
+    let walker = new_walker();
+    let jit = Jit::without_frame_pointer();
     let page = jit.address()..jit.address() + 4096;
     for seed in 0..50 {
         let stacks = observed_from(&walker, |visit| {
@@ -53,7 +56,8 @@ fn frameless_code_never_faults() {
 
 #[test]
 fn trampoline_is_walked_by_instructions() {
-    let (walker, jit) = (new_walker(), Jit::trampoline());
+    let walker = new_walker();
+    let jit = Jit::trampoline();
     let page = jit.address()..jit.address() + 4096;
     for seed in 0..50 {
         let mut both = None;

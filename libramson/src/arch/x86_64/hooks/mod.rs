@@ -289,8 +289,9 @@ naked!(
 pub fn real_of(name: &str) -> Option<(&'static CStr, usize)> {
     let is_it = |known: &CStr| known.to_bytes() == name.as_bytes();
     let plain = PLAIN.iter().find(|(known, ..)| is_it(known));
-    let found = plain.map(|(known, next, _)| (*known, next.get()));
-    let found = found.or_else(|| operators::counting(is_it))?;
+    let found = plain
+        .map(|(known, next, _)| (*known, next.get()))
+        .or_else(|| operators::counting(is_it))?;
     (found.1 != missing as *const () as usize).then_some(found)
 }
 
