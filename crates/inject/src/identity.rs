@@ -1,6 +1,6 @@
 //! Whether a process still runs the program that was looked at: it may start another one at any moment, with other rights.
 
-use std::io::{Error, Result};
+use crate::Problem;
 use std::{fs, str};
 
 /// Fields of /proc/PID/stat, counted behind the name: where the program's code begins and ends, and its stack begins.
@@ -16,35 +16,47 @@ pub struct Identity {
 
 impl Identity {
     /// `directory` is a process's or a thread's.
-    pub fn of(directory: &str) -> Result<Self> {
+    pub fn of(directory: &str) -> Result<Self, Problem> {
         let auxiliary = fs::read(format!("{directory}/auxv"))?;
-        if auxiliary.is_empty() {
-            return Err(Error::from_raw_os_error(libc::ESRCH));
-        }
         let stat = fs::read(format!("{directory}/stat"))?;
         // The name before the last parenthesis may be any bytes.
         let rest = stat.rsplit(|&byte| byte == b')').next().unwrap_or_default();
-        let fields = str::from_utf8(rest).unwrap_or_default().split_whitespace();
+        let fields: Vec<&str> =
+            str::from_utf8(rest).unwrap_or_default().split_whitespace().collect();
         let places: Vec<String> =
-            fields.skip(PLACES.start).take(PLACES.len()).map(str::to_owned).collect();
-        // Without memory, it has just ended. Whoever may not trace it is told 1.
-        if places.first().is_none_or(|code| code == "0") {
-            return Err(Error::from_raw_os_error(libc::ESRCH));
+            fields.iter().skip(PLACES.start).take(PLACES.len()).map(|&it| it.to_owned()).collect();
+        // Whoever may not trace it is told 1.
+        let has_program = !auxiliary.is_empty() && places.first().is_some_and(|code| code != "0");
+        if has_program {
+            Ok(Self { auxiliary, places })
+        } else if is_exiting(&fields) {
+            Err(Problem::Gone)
+        } else {
+            // A process that lives has none for a moment while the kernel starts another program.
+            Err(Problem::Changed)
         }
-        Ok(Self { auxiliary, places })
     }
+}
+
+/// Whether the fields of a process's or a thread's stat, from its state on, say that it exits or has ended.
+fn is_exiting(fields: &[&str]) -> bool {
+    const FLAGS: usize = 6;
+    const PF_EXITING: u64 = 4;
+    let flags = fields.get(FLAGS).and_then(|flags| flags.parse::<u64>().ok());
+    matches!(fields.first(), None | Some(&("Z" | "X")))
+        || flags.is_none_or(|it| it & PF_EXITING != 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::threads::Candidate;
-    use crate::{Call, Called, Code, Problem, Process, Purpose, Step};
+    use crate::{Call, Called, Code, Process, Purpose, Step};
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Command, Stdio};
 
     /// Borrows the only thread of a process for a call of address 0.
-    fn borrow(process: &Process, pid: u32) -> std::result::Result<Called, Problem> {
+    fn borrow(process: &Process, pid: u32) -> Result<Called, Problem> {
         let code = Code { pop_rdi: 0, raise: 0, restorer: 0, errno_offset_at: None, malloc: None };
         let call = Call {
             steps: &[Step::new(0, &[])],
@@ -53,7 +65,7 @@ mod tests {
             purpose: Purpose::Allocator,
             are_locks_seen: false,
         };
-        let mut is_safe = || -> std::result::Result<(), String> { panic!("it is borrowed") };
+        let mut is_safe = || -> Result<(), String> { panic!("it is borrowed") };
         let candidate = Candidate { tid: pid as i32, runs: false, may_be_parent: true };
         process.attempt(candidate, &call, &mut is_safe, &mut Vec::new())
     }

@@ -14,6 +14,7 @@ mod library;
 mod maps;
 #[allow(unsafe_code)]
 mod patience;
+mod problem;
 #[allow(unsafe_code)]
 mod query;
 mod resumption;
@@ -25,9 +26,9 @@ mod waits;
 
 pub use borrow::Process;
 pub use library::{Code, Library};
+pub use problem::{Problem, Seccomp};
 pub use trace::{share_memory, will_end_soon};
 
-use std::io;
 use std::time::{Duration, Instant};
 use threads::Candidate;
 
@@ -122,47 +123,6 @@ pub struct Called {
     pub called: Duration,
     /// The data of each step, as the function left it.
     pub data: Vec<Vec<u8>>,
-}
-
-/// Why a filter of system calls forbids the call.
-#[derive(Debug)]
-pub enum Seccomp {
-    /// It lets nothing through that an allocator needs.
-    Strict,
-    /// The filter cannot be read, or cannot be suspended meanwhile; the text says why.
-    Unreadable(String),
-    /// It may not let this system call through.
-    Refused(&'static str),
-}
-
-/// Why it was not called, or not seen to return.
-#[derive(Debug)]
-pub enum Problem {
-    /// The kernel does not let us trace it.
-    Denied(io::Error),
-    /// A filter of system calls might kill for one that the function makes.
-    Seccomp(Seccomp),
-    /// No thread will do; of the last one that was tried, why.
-    NoThread(Option<String>),
-    /// It did not return in time, and goes on by itself.
-    Unfinished(i32),
-    /// The process ended.
-    Gone,
-    /// It runs another program than the one that was looked at.
-    Changed,
-    /// Something else failed.
-    Failed(io::Error),
-}
-
-impl From<io::Error> for Problem {
-    fn from(error: io::Error) -> Self {
-        match error.raw_os_error() {
-            // Without a process there is no directory of it.
-            Some(libc::ESRCH | libc::ENOENT) => Self::Gone,
-            Some(libc::EPERM | libc::EACCES) => Self::Denied(error),
-            _ => Self::Failed(error),
-        }
-    }
 }
 
 /// Makes the calls in a process, as long as it runs the program that it ran when it was opened. `is_safe` is asked while the thread is stopped;
