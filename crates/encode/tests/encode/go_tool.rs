@@ -6,24 +6,22 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use tempfile::TempDir;
 
-/// A directory of this test process and name, emptied when made; nothing of pprof's is written outside it.
+/// A directory of one test; nothing of pprof's is written outside it.
 pub struct Workplace {
-    directory: PathBuf,
+    directory: TempDir,
 }
 
 impl Workplace {
     pub fn new(name: &str) -> Workplace {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        // It may not exist yet.
-        let _ = std::fs::remove_dir_all(&directory);
-        std::fs::create_dir_all(&directory).expect("the target directory is writable");
-        Workplace { directory }
+        let directory = TempDir::with_prefix_in(name, env!("CARGO_TARGET_TMPDIR"));
+        Workplace { directory: directory.expect("the target directory is writable") }
     }
 
     /// Returns the path of the file of this name.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
+        self.directory.path().join(name)
     }
 
     /// Writes `profile` in pprof's format and returns the file's path.
@@ -40,11 +38,11 @@ impl Workplace {
         let mut command = Command::new(pprof_program());
         command
             .args(arguments)
-            .env("HOME", &self.directory)
-            .env("PPROF_TMPDIR", &self.directory)
+            .env("HOME", self.directory.path())
+            .env("PPROF_TMPDIR", self.directory.path())
             .env("TZ", "UTC")
             .env_remove("PPROF_BINARY_PATH")
-            .current_dir(&self.directory)
+            .current_dir(self.directory.path())
             .stdin(Stdio::null());
         command
     }
