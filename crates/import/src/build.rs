@@ -25,6 +25,7 @@ pub struct Builder {
 
 impl Builder {
     /// The location that stands for a function of which only the name is known.
+    #[inline]
     pub fn location_named(&mut self, input: &mut Input, name: &str) -> Result<u32, Stop> {
         if let Some(&location) = self.by_name.get(name) {
             return Ok(location);
