@@ -136,7 +136,7 @@ pub extern "C" fn remap(call: &Call) -> u64 {
     let result = call.real();
     settle(&taken, leaving.as_ref().filter(|_| result != MAP_FAILED && !old_stays));
     if !shrinks && let Some(new) = pages(result, new_length) {
-        // Nothing tells whether memory that is not known is a file's.
+        // Unknown memory may be a file's.
         complete(new, is_fixed, taken.flags(), call);
     }
     result

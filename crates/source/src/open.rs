@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 /// The profiles that one SRC, or several in a row, name.
 pub struct Members {
-    /// Never empty.
+    /// The profiles, at least one.
     pub opened: Vec<Opened>,
     /// How many processes of groups have no profile of their own.
     pub unprofiled: usize,

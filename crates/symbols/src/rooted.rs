@@ -43,7 +43,7 @@ enum Base {
     Own,
     /// Ours, for a path that a program, a profile or a file of this user names.
     OwnFor(u32),
-    /// That of a process.
+    /// The root directory of a process.
     Process(u32),
     /// One that a profile of user `by` tells.
     Told {

@@ -36,7 +36,7 @@ pub enum Life {
     Kept,
     /// This share never, the rest after an exponential time of this mean.
     ShareKept { share: f64, mean_s: f64 },
-    /// Never for the blocks of one thread, soon for those of the others; this is the number of threads.
+    /// Blocks of one thread are never freed, those of the others soon; the number of threads.
     ThreadKept(usize),
     /// After an exponential time.
     Exponential(f64),

@@ -187,7 +187,7 @@ impl Estimate {
             let rests = strata.iter().flat_map(|stratum| &stratum.rests);
             let furthest = rests.clone().map(|rest| off(rest).abs()).fold(0.0, f64::max);
             let unseen = Spread::of_unseen(all, rests.count(), furthest);
-            // Nothing is unseen if the lists told all.
+            // If the lists told all free chunks, no error is left unseen.
             let unseen = if is_known && furthest == 0.0 { Spread::default() } else { unseen };
             strata.iter().map(of_stratum).sum::<Spread>() + unseen
         };

@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 /// A cause that explains so much of what a trim would return comes before the trim: it lasts.
 const EXPLAINING_SHARE: f64 = 0.8;
 /// Lists what an operator can do: against growth first, then what saves most. Advice that needs a change of the code is last.
-/// Never empty.
+/// The list is never empty.
 pub fn advice(finding: &Finding) -> Vec<Advice> {
     let rss = finding.rss.bytes;
     let least = LEAST_BYTES.max((rss as f64 * LEAST_SHARE) as u64);
