@@ -196,8 +196,8 @@ fn hidden_running_process_keeps_its_file() {
     let scratch = Scratch::new();
     let script = "as 1502 $ramson run --interval 4K -- $hides > /var/tmp/said &\n\
                   for _ in $(seq 1000); do grep -q ready /var/tmp/said && break; sleep 0.01; done\n\
-                  pid=$(pgrep -P $! -x hides || pgrep -n -x hides)\n\
                   profile=$(echo /var/tmp/ramson-1502/*.ramson)\n\
+                  name=${profile##*/} pid=${name%%-*}\n\
                   before=$(stat -c %i $profile)\n\
                   as 1502 $ramson list | grep -o running || :\n\
                   as 1502 $ramson report $pid | grep -c 'cannot be read' || :\n\
