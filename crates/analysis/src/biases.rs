@@ -1,6 +1,6 @@
 //! Biases of the mappings in another tool's profile: the addresses at which their files begin.
 
-use ramson_paths::{Links, Root};
+use ramson_paths::{Links, Owner, Root};
 use ramson_profile::{Mapping, Profile};
 use ramson_symbols::address_of_offset;
 use std::collections::HashSet;
@@ -9,7 +9,7 @@ use std::path::{Path, absolute};
 /// Asks the binaries how their segments lie, for mappings whose locations have no names yet. Foreign formats tell where a file
 /// was mapped, but not from which address in it. A copy of the binary in `sysroot` is asked rather than what is here, where the profile's
 /// owner named it.
-pub fn find_biases(profile: &mut Profile, sysroot: Option<&Path>, owner: u32) {
+pub fn find_biases(profile: &mut Profile, sysroot: Option<&Path>, owner: Owner) {
     let unnamed = profile.locations.iter().filter(|location| location.lines.is_empty());
     let asked: HashSet<usize> = unnamed.filter_map(|location| location.mapping).collect();
     let sysroot = sysroot.and_then(|path| Root::at(path).ok());
@@ -61,7 +61,7 @@ mod tests {
             locations: (0..paths.len()).map(location).collect(),
             ..Profile::default()
         };
-        find_biases(&mut profile, None, 0);
+        find_biases(&mut profile, None, Owner::of_user(0));
         let biases: Vec<u64> = profile.mappings.iter().map(|mapping| mapping.bias).collect();
         assert_eq!(biases, [1 << 40, 0, 0, 0]);
     }

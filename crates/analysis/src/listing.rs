@@ -148,7 +148,7 @@ impl Entry {
             name: recording.name().to_owned(),
             user: match recording.running {
                 Some(pid) => processes::user(pid),
-                None => recording.owner,
+                None => recording.owner.map(|owner| owner.user),
             },
             state: end::state_of(recording),
             is_running: recording.running.is_some(),

@@ -2,6 +2,7 @@
 
 use crate::lost;
 use hashbrown::HashMap;
+use ramson_paths::Owner;
 use ramson_profile::{
     CompiledFunction, Function, Line, Location, LookupAddress, Mapping, Profile, short_name,
 };
@@ -57,7 +58,7 @@ pub enum Demangle {
 impl Search {
     /// Returns the symbolizer for a recording.
     pub fn symbolizer(&self, recording: Option<&Recording>) -> Result<Symbolizer, Failure> {
-        let owner = recording.map_or(Some(getuid().as_raw()), owner_of);
+        let owner = recording.map_or(Some(Owner::of_user(getuid().as_raw())), owner_of);
         let names = recording.and_then(|recording| recording.names.clone());
         self.symbolizer_for(owner, names, recording.and_then(other_root))
     }
@@ -70,7 +71,7 @@ impl Search {
     /// `owner`: the user whose program it is about, if that is known; `root`: its root directory, if that is not ours.
     fn symbolizer_for(
         &self,
-        owner: Option<u32>,
+        owner: Option<Owner>,
         carried: Option<Arc<CarriedNames>>,
         root: Option<NotedRoot>,
     ) -> Result<Symbolizer, Failure> {
@@ -80,7 +81,7 @@ impl Search {
                 sysroot.display()
             )));
         }
-        let is_of_other_user = getuid().is_root() && owner != Some(0);
+        let is_of_other_user = getuid().is_root() && owner != Some(Owner::of_user(0));
         let servers = self.servers(is_of_other_user, |name| std::env::var(name).ok())?;
         Ok(Symbolizer::new(Options {
             debug_paths: self.debug_paths.clone(),
@@ -267,24 +268,24 @@ fn fate_of(source: &Recording) -> RootFate {
 }
 
 /// The user whose program it is: of the process, or of the file. A history has programs of all users.
-pub fn owner_of(source: &Recording) -> Option<u32> {
-    let Some(pid) = source.running else { return source.owner };
-    std::fs::metadata(format!("/proc/{pid}")).ok().map(|metadata| metadata.uid())
+pub fn owner_of(source: &Recording) -> Option<Owner> {
+    source.running.map_or(source.owner, Owner::of_process)
 }
 
 /// The same of another tool's profile: what comes over a pipe or the network is taken for the caller's.
-pub fn owner_of_foreign(origin: &str) -> u32 {
-    std::fs::metadata(origin).map_or(getuid().as_raw(), |metadata| metadata.uid())
+pub fn owner_of_foreign(origin: &str) -> Owner {
+    let user = std::fs::metadata(origin).map_or(getuid().as_raw(), |metadata| metadata.uid());
+    Owner::of_user(user)
 }
 
 fn jit_process(source: &Recording) -> Option<JitProcess> {
     let header = &source.snapshot.header;
-    let uid = owner_of(source)?;
+    let owner = owner_of(source)?;
     let at = |unix_ns: u64| UNIX_EPOCH + Duration::from_nanos(unix_ns);
     Some(JitProcess {
         running: source.running,
         own_pid: header.pid,
-        uid,
+        owner,
         root: other_root(source),
         start: at(header.start_realtime_ns),
         last: at(header.unix_ns(header.last_monotonic_ns)),

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub enum Failure {
     /// More than so many bytes of memory.
     Memory(u64),
-    /// More than so much processor time.
+    /// More than so much time.
     Time(Duration),
     /// The input did not answer for so long.
     Stuck(Duration),
@@ -50,10 +50,9 @@ impl fmt::Display for Failure {
                 write!(f, "reading it takes more than the {} MiB of memory allowed", bytes >> 20)
             }
             Self::Time(time) => {
-                let seconds = time.as_secs_f64();
-                write!(f, "reading it takes more than the {seconds} s of CPU time allowed")
+                write!(f, "reading it takes more than the {} s allowed", seconds(time))
             }
-            Self::Stuck(time) => write!(f, "it did not answer in {} s", time.as_secs_f64()),
+            Self::Stuck(time) => write!(f, "it did not answer in {} s", seconds(time)),
             Self::Signal(number) => {
                 write!(f, "the process that read it was ended by signal {number}")
             }
@@ -65,6 +64,13 @@ impl fmt::Display for Failure {
             ),
         }
     }
+}
+
+/// In tenths, if it is that long: some of what is allowed may be used up.
+fn seconds(time: &Duration) -> f64 {
+    const TENTHS: f64 = 10.0;
+    let seconds = time.as_secs_f64();
+    if seconds < 1.0 / TENTHS { seconds } else { (seconds * TENTHS).round() / TENTHS }
 }
 
 impl std::error::Error for Failure {}

@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A helper that takes requests takes them at once.
 const MOST_TIME_TO_SEND: Duration = Duration::from_secs(10);
 /// The program itself takes a few milliseconds.
-const MOST_CPU_TO_START: Duration = Duration::from_secs(10);
+const MOST_TIME_TO_START: Duration = Duration::from_secs(10);
 /// How long a killed helper may take to end. It ends at once, unless it waits in the kernel for something that may never come.
 const MOST_TIME_TO_END: Duration = Duration::from_millis(500);
 
@@ -34,7 +34,16 @@ pub struct Helper {
 /// The result of a request.
 pub struct Outcome {
     pub answer: Result<Opened, Failure>,
-    /// How long the helper waited, and nothing came.
+    /// How long it took.
+    pub time: Duration,
+}
+
+/// Most that a request may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Until the answer has come; `None`: as long as it takes.
+    pub time: Option<Duration>,
+    /// Without progress.
     pub idle: Duration,
 }
 
@@ -55,7 +64,7 @@ impl Helper {
         let mut helper = Self { child, channel: Channel(ours), budget, watch };
         let greeting = borsh::to_vec(&role).map_err(started)?;
         let answer = helper.exchange(0, &greeting, &[], |watch| {
-            (watch.cpu() > MOST_CPU_TO_START).then_some(Failure::Time(MOST_CPU_TO_START))
+            (watch.busy() > MOST_TIME_TO_START).then_some(Failure::Time(MOST_TIME_TO_START))
         })?;
         match answer.kind {
             ANSWER => Ok(helper),
@@ -63,21 +72,16 @@ impl Helper {
         }
     }
 
-    /// Asks, and waits for the answer, also while nothing comes for `most_idle`. After a failure it is to be ended.
-    pub fn ask(
-        &mut self,
-        kind: u8,
-        body: &[u8],
-        files: &[BorrowedFd],
-        most_idle: Duration,
-    ) -> Outcome {
-        let most_cpu = self.budget.cpu;
+    /// Asks, and waits for the answer. After a failure it is to be ended.
+    pub fn ask(&mut self, kind: u8, body: &[u8], files: &[BorrowedFd], most: Limits) -> Outcome {
         self.watch.begin();
-        self.limit_cpu(self.watch.cpu_before(), most_cpu);
-        let exceeded = |watch: &Watch| match most_cpu {
-            Some(most) if watch.cpu() > most => Some(Failure::Time(most)),
-            Some(_) if watch.idle() > most_idle => Some(Failure::Stuck(most_idle)),
-            _ => None,
+        self.limit_cpu(self.watch.cpu_before(), most.time);
+        let exceeded = |watch: &Watch| match most.time {
+            Some(_) if watch.idle() > most.idle => Some(Failure::Stuck(most.idle)),
+            Some(time) if watch.busy() <= time => None,
+            Some(time) if watch.idle() > time / 2 => Some(Failure::Stuck(time)),
+            Some(time) => Some(Failure::Time(time)),
+            None => None,
         };
         let answer = self.exchange(kind, body, files, exceeded);
         let answer = answer.and_then(|answer| match answer.kind {
@@ -86,7 +90,7 @@ impl Helper {
             GONE => Err(Failure::UsedUp),
             _ => Err(Failure::BadAnswer),
         });
-        Outcome { answer, idle: self.watch.idle() }
+        Outcome { answer, time: self.watch.busy() }
     }
 
     fn exchange(
@@ -153,7 +157,7 @@ impl Helper {
         match (status.signal(), status.code()) {
             (Some(signal), _) if signal == abort => Failure::Memory(self.budget.memory_bytes),
             (Some(signal), _) if signal == Signal::XCPU.as_raw() => {
-                Failure::Time(self.budget.cpu.unwrap_or_default())
+                Failure::Time(self.budget.time.unwrap_or_default())
             }
             (Some(signal), _) => Failure::Signal(signal),
             (None, Some(BROKEN)) => Failure::Broken,

@@ -3,28 +3,27 @@
 use crate::at_once::AT_ONCE;
 use crate::budget::Budget;
 use crate::failure::Failure;
-use crate::helper::{Helper, Outcome};
+use crate::helper::{Helper, Limits, Outcome};
+use crate::owner::{Account, Owner, ids_for};
 use crate::serve::{OPEN, Opened, READ, Role, own_bounds};
-use crate::users::{ids_for, user_of};
 use rustix::process::getuid;
 use std::collections::HashMap;
 use std::fs::File;
 use std::mem::take;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time that an owner's inputs may waste together before no more of them are read, as a multiple of one input's budget.
-const MOST_WASTED: u32 = 2;
-/// How long one input may keep its helper waiting at a time …
-const MOST_IDLE: Duration = Duration::from_secs(3);
-/// … those of one owner together …
-const MOST_IDLE_OF_OWNER: Duration = Duration::from_secs(6);
-/// … and those of all owners, before each may only for a moment.
-const MOST_IDLE_OF_ALL: Duration = Duration::from_secs(9);
-const LEAST_IDLE: Duration = Duration::from_millis(200);
+/// How long a helper may make no progress at a time …
+const MOST_IDLE: Duration = Duration::from_secs(2);
+/// … and all inputs of others may take in vain together, before each gets only a moment.
+const MOST_IN_VAIN: Duration = Duration::from_secs(20);
+const A_MOMENT: Duration = Duration::from_millis(200);
+/// An answer that took less is not counted by a command that goes on and on: it has bounds of its own for that.
+const SLOW: Duration = Duration::from_secs(1);
 /// Helpers of one owner that were ended, and still wait in the kernel, before there is no further one.
 const MOST_LEFT: usize = 4;
 /// Helpers that read for one owner at once: who asks for more waits.
@@ -37,9 +36,12 @@ static HELPERS: OnceLock<Helpers> = OnceLock::new();
 struct Helpers {
     /// Budget of every input, as the user wants it.
     wanted: Option<Budget>,
-    by_owner: Mutex<HashMap<u32, Apart>>,
-    /// Time in which the helpers of all owners together waited for their inputs.
-    idle: Mutex<Spent>,
+    goes_on: AtomicBool,
+    by_owner: Mutex<HashMap<Owner, Apart>>,
+    /// Time that inputs of others have taken.
+    accounts: Mutex<HashMap<Account, Spent>>,
+    /// The part of it that led to nothing.
+    in_vain: Mutex<Spent>,
 }
 
 /// A request to a helper.
@@ -64,7 +66,8 @@ struct Shared {
 }
 
 struct Slot {
-    owner: u32,
+    owner: Owner,
+    account: Account,
     budget: Budget,
     /// Those that read …
     readers: Crew,
@@ -74,10 +77,6 @@ struct Slot {
     openers: Vec<Helper>,
     /// Those that were ended and have not ended yet.
     left: Vec<Helper>,
-    /// Processor time of what gave no answer.
-    wasted: Spent,
-    /// Time in which its helper waited for its inputs.
-    idle: Spent,
 }
 
 /// Helpers for one kind of work.
@@ -114,13 +113,23 @@ impl Spent {
     }
 }
 
-/// Who owns what comes over the network.
-pub const NOBODY: u32 = 65534;
-
 /// From now on, what others own is read apart. With `budget` also what this user owns, and each input may cost so much.
 pub fn enable(budget: Option<Budget>) {
-    let _ =
-        HELPERS.set(Helpers { wanted: budget, by_owner: Mutex::default(), idle: Mutex::default() });
+    let _ = HELPERS.set(Helpers {
+        wanted: budget,
+        goes_on: AtomicBool::new(false),
+        by_owner: Mutex::default(),
+        accounts: Mutex::default(),
+        in_vain: Mutex::default(),
+    });
+}
+
+/// This command looks again and again, until it is ended.
+pub fn goes_on() {
+    if let Some(helpers) = HELPERS.get() {
+        // Relaxed: said before the first look.
+        helpers.goes_on.store(true, Relaxed);
+    }
 }
 
 /// Ends the helpers that are not at work. If this process ends without this call, they pass to a process that may not expect
@@ -137,32 +146,33 @@ pub fn end_all() {
     }
 }
 
-/// Whether what belongs to that user is root's or this user's own.
-pub fn is_trusted(owner: u32) -> bool {
-    owner == 0 || owner == getuid().as_raw()
-}
-
 /// Returns the budget of an input: the one that the user wants, or the default for an owner who is trusted or not.
 pub fn bounds(is_trusted: bool) -> Budget {
     let wanted = HELPERS.get().and_then(|helpers| helpers.wanted).or_else(own_bounds);
     wanted.unwrap_or(if is_trusted { Budget::OWN } else { Budget::STRANGER })
 }
 
-/// Who reads what belongs to that user. `None`: this process does.
-pub fn for_owner(owner: u32) -> Option<Apart> {
+/// Who reads what belongs to that owner. `None`: this process does.
+pub fn for_owner(owner: Owner) -> Option<Apart> {
+    found(owner, || Account::User(owner.user))
+}
+
+/// The same of what belongs to the owner of a process.
+pub fn for_process(pid: u32) -> Option<Apart> {
+    HELPERS.get()?;
+    let owner = Owner::of_process(pid)?;
+    found(owner, || Account::of_process(pid, owner))
+}
+
+fn found(owner: Owner, account: impl FnOnce() -> Account) -> Option<Apart> {
     let helpers = HELPERS.get()?;
-    let is_trusted = is_trusted(owner);
+    let is_trusted = owner.is_trusted();
     if is_trusted && helpers.wanted.is_none() {
         return None;
     }
-    let budget = bounds(is_trusted);
     let mut by_owner = locked(&helpers.by_owner);
-    Some(by_owner.entry(owner).or_insert_with(|| Apart::new(owner, budget)).clone())
-}
-
-/// The same of what belongs to the user by whose rights a process acts.
-pub fn for_process(pid: u32) -> Option<Apart> {
-    HELPERS.get().and_then(|_| for_owner(user_of(pid)?))
+    let new = || Apart::new(owner, account(), bounds(is_trusted));
+    Some(by_owner.entry(owner).or_insert_with(new).clone())
 }
 
 /// Returns the result of `act`, or fails if `act` waits too long for a process of others.
@@ -186,23 +196,22 @@ fn locked<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Apart {
-    fn new(owner: u32, budget: Budget) -> Self {
+    fn new(owner: Owner, account: Account, budget: Budget) -> Self {
         let crew = |most| Crew { idle: Vec::new(), working: 0, most };
         let slot = Slot {
             owner,
+            account,
             budget,
             readers: crew(MOST_READERS),
             actors: crew(MOST_ACTORS),
             openers: Vec::new(),
             left: Vec::new(),
-            wasted: Spent::default(),
-            idle: Spent::default(),
         };
         Self(Arc::new(Shared { slot: Mutex::new(slot), is_free: Condvar::new() }))
     }
 
-    /// The user.
-    pub fn owner(&self) -> u32 {
+    /// The owner.
+    pub fn owner(&self) -> Owner {
         locked(&self.0.slot).owner
     }
 
@@ -219,13 +228,15 @@ impl Apart {
     /// Has it opened, with the rights of this process, by a process that can be left alone with it: what waits for a file system may not be
     /// ended, and this process would end with it only.
     pub fn open(&self, body: &[u8]) -> Result<Opened, Failure> {
-        let (most_idle, kept) = {
+        let (most, kept) = {
             let mut slot = locked(&self.0.slot);
             (slot.admit()?, slot.openers.pop())
         };
         let helper = kept.map_or_else(|| Helper::start(acting(), bounds(false)), Ok)?;
         let request = Request { kind: OPEN, body, files: &[] };
-        let (answer, helper) = self.have_by(helper, &request, most_idle);
+        // To open takes no time, unless the file system wants it to.
+        let most = Limits { time: most.time.map(|time| time.min(most.idle)), ..most };
+        let (answer, helper) = self.have_by(helper, &request, most);
         locked(&self.0.slot).openers.extend(helper);
         answer
     }
@@ -235,13 +246,13 @@ impl Apart {
         let is_taken = |slot: &mut Slot| slot.crew(acts).working >= slot.crew(acts).most;
         let waited = is_free.wait_while(locked(slot), is_taken);
         let mut waited = waited.unwrap_or_else(PoisonError::into_inner);
-        let most_idle = waited.admit()?;
+        let most = waited.admit()?;
         waited.crew(acts).working += 1;
         let kept = waited.crew(acts).idle.pop().ok_or_else(|| (waited.role(acts), waited.budget));
         drop(waited);
         let helper = kept.or_else(|(role, budget)| Helper::start(role, budget));
         let (answer, helper) = match helper {
-            Ok(helper) => self.have_by(helper, request, most_idle),
+            Ok(helper) => self.have_by(helper, request, most),
             Err(failure) => (Err(failure), None),
         };
         let mut slot = locked(slot);
@@ -259,19 +270,12 @@ impl Apart {
         &self,
         mut helper: Helper,
         request: &Request,
-        most_idle: Duration,
+        most: Limits,
     ) -> (Result<Opened, Failure>, Option<Helper>) {
-        let begin = Instant::now();
-        let Outcome { answer, idle } =
-            helper.ask(request.kind, request.body, request.files, most_idle);
+        let Outcome { answer, time } = helper.ask(request.kind, request.body, request.files, most);
         let has_ended = answer.is_err() && helper.end().is_some();
         let mut slot = locked(&self.0.slot);
-        slot.was_idle(idle);
-        match &answer {
-            Ok(_) | Err(Failure::Stuck(_)) => {}
-            Err(Failure::Time(used)) => slot.wasted.add(*used),
-            Err(_) => slot.wasted.add(begin.elapsed()),
-        }
+        slot.took(time, answer.is_err());
         match answer {
             Ok(_) => return (answer, Some(helper)),
             Err(_) if !has_ended => slot.left.push(helper),
@@ -299,27 +303,52 @@ impl Apart {
         &self,
         act: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        let most = locked(&self.0.slot).most_idle()?;
+        let Limits { idle: most, .. } = locked(&self.0.slot).admit()?;
         let (says, hears) = channel();
         let started = |error: std::io::Error| Failure::NotStarted(error.to_string());
         let act = move || says.send(act()).unwrap_or_default();
         thread::Builder::new().spawn(act).map_err(started)?;
-        hears.recv_timeout(most).map_err(|_| {
-            locked(&self.0.slot).was_idle(most);
-            Failure::Stuck(most)
-        })
+        let begin = Instant::now();
+        let done = hears.recv_timeout(most).map_err(|_| Failure::Stuck(most));
+        locked(&self.0.slot).took(begin.elapsed(), done.is_err());
+        done
     }
 }
 
 impl Slot {
-    /// Says how long an input may keep its helper waiting, unless no more of them are read.
-    fn admit(&mut self) -> Result<Duration, Failure> {
-        let is_wasted = self.budget.cpu.is_some_and(|cpu| self.wasted.time() >= cpu * MOST_WASTED);
+    /// Says how long the next input may take, unless no more of them are read.
+    fn admit(&mut self) -> Result<Limits, Failure> {
         self.left.retain_mut(|helper| !helper.has_ended());
-        if is_wasted || self.left.len() >= MOST_LEFT {
+        if self.left.len() >= MOST_LEFT {
             return Err(Failure::UsedUp);
         }
-        self.most_idle()
+        let Some(helpers) = HELPERS.get().filter(|_| !self.owner.is_trusted()) else {
+            return Ok(Limits { time: self.budget.time, idle: MOST_IDLE });
+        };
+        let left_of_all = MOST_IN_VAIN.saturating_sub(locked(&helpers.in_vain).time());
+        let left_of_all = left_of_all.max(A_MOMENT);
+        let spent =
+            locked(&helpers.accounts).get(&self.account).map_or(Duration::ZERO, Spent::time);
+        let left = self.budget.time.map(|time| time.saturating_sub(spent));
+        match left {
+            Some(Duration::ZERO) => Err(Failure::UsedUp),
+            _ => Ok(Limits {
+                time: left.map(|left| left.min(left_of_all)),
+                idle: MOST_IDLE.min(left_of_all),
+            }),
+        }
+    }
+
+    /// An input took so long.
+    fn took(&self, time: Duration, in_vain: bool) {
+        let Some(helpers) = HELPERS.get().filter(|_| !self.owner.is_trusted()) else { return };
+        // Relaxed: see `goes_on`.
+        if in_vain || time > SLOW || !helpers.goes_on.load(Relaxed) {
+            locked(&helpers.accounts).entry(self.account).or_default().add(time);
+        }
+        if in_vain {
+            locked(&helpers.in_vain).add(time);
+        }
     }
 
     fn crew(&mut self, acts: bool) -> &mut Crew {
@@ -331,24 +360,8 @@ impl Slot {
             return acting();
         }
         // Only root can become another user.
-        let is_changed = getuid().is_root() && self.owner != 0;
+        let is_changed = getuid().is_root() && self.owner != Owner::of_user(0);
         Role::Reads(is_changed.then(|| ids_for(self.owner)), self.budget.memory_bytes)
-    }
-
-    /// How long an input may keep its helper waiting now.
-    fn most_idle(&self) -> Result<Duration, Failure> {
-        let of_all = HELPERS.get().map_or(Duration::ZERO, |all| locked(&all.idle).time());
-        match self.idle.time() {
-            own if own >= MOST_IDLE_OF_OWNER => Err(Failure::UsedUp),
-            _ => Ok(MOST_IDLE.min(MOST_IDLE_OF_ALL.saturating_sub(of_all)).max(LEAST_IDLE)),
-        }
-    }
-
-    fn was_idle(&mut self, time: Duration) {
-        self.idle.add(time);
-        if let Some(all) = HELPERS.get() {
-            locked(&all.idle).add(time);
-        }
     }
 }
 
@@ -358,17 +371,17 @@ mod tests {
 
     #[test]
     fn foreign_inputs_have_smaller_budgets() {
-        const FOREIGN: u32 = 20_100;
+        const FOREIGN: Owner = Owner::of_user(20_100);
         assert!(for_owner(FOREIGN).is_none());
         enable(None);
-        let of_others = Budget { memory_bytes: 512 << 20, cpu: Some(Duration::from_secs(10)) };
+        let of_others = Budget { memory_bytes: 512 << 20, time: Some(Duration::from_secs(10)) };
         assert_eq!(bounds(false), of_others);
-        assert_eq!(bounds(true), Budget { memory_bytes: 4 << 30, cpu: None });
-        for owner in [FOREIGN, NOBODY] {
+        assert_eq!(bounds(true), Budget { memory_bytes: 4 << 30, time: None });
+        for owner in [FOREIGN, crate::NOBODY] {
             assert_eq!(locked(&for_owner(owner).unwrap().0.slot).budget, of_others);
         }
         for owner in [0, getuid().as_raw()] {
-            assert!(for_owner(owner).is_none());
+            assert!(for_owner(Owner::of_user(owner)).is_none());
         }
     }
 }

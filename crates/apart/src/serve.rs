@@ -103,7 +103,7 @@ fn serve(
             if let Err(why) = confine(ids, memory_bytes) {
                 return channel.send(REFUSAL, why.as_bytes(), &[]).ok();
             }
-            let _ = OWN_BOUNDS.set(Budget { memory_bytes, cpu: None });
+            let _ = OWN_BOUNDS.set(Budget { memory_bytes, time: None });
         }
         // A helper that acts has its inputs read by helpers of its own. It may keep many files open.
         Role::Acts(budget) => {
@@ -160,9 +160,9 @@ mod tests {
     #[test]
     fn a_greeting_tells_whom_to_become() {
         let ids = Ids { user: 1501, group: 100 };
-        let budget = Budget { memory_bytes: 7, cpu: Some(Duration::from_secs(9)) };
+        let budget = Budget { memory_bytes: 7, time: Some(Duration::from_secs(9)) };
         let reads = [None, Some(ids)].map(|ids| Role::Reads(ids, 512 << 20));
-        let acts = [None, Some(budget), Some(Budget { cpu: None, ..budget })].map(Role::Acts);
+        let acts = [None, Some(budget), Some(Budget { time: None, ..budget })].map(Role::Acts);
         for role in reads.into_iter().chain(acts) {
             let greeting = borsh::to_vec(&role).unwrap();
             assert_eq!(borsh::from_slice::<Role>(&greeting).unwrap(), role);

@@ -10,16 +10,20 @@ const MOST_BYTES: usize = 16 << 10;
 /// Looks at one process from time to time.
 pub struct Watch {
     files: Files,
-    cpu_before: Duration,
+    first: Sight,
+    began: Instant,
     last: Sight,
     seen: Instant,
     idle: Duration,
+    busy: Duration,
 }
 
 /// Progress of a process up to one moment.
-#[derive(Default, PartialEq)]
+#[derive(Clone, Copy, Default, PartialEq)]
 struct Sight {
     cpu: Duration,
+    /// How long it could have run while others had the processors. The kernel adds a wait once it is over.
+    queued: Duration,
     /// How often it has waited for something, and got it.
     waits: u64,
     is_runnable: bool,
@@ -28,20 +32,28 @@ struct Sight {
 impl Watch {
     pub fn of(pid: u32) -> Self {
         let files = Files::of(pid);
-        let last = Sight::of(&files);
-        Self { files, cpu_before: last.cpu, last, seen: Instant::now(), idle: Duration::ZERO }
+        let first = Sight::of(&files);
+        let now = Instant::now();
+        let (idle, busy) = (Duration::ZERO, Duration::ZERO);
+        Self { files, first, began: now, last: first, seen: now, idle, busy }
     }
 
     /// Counts anew: it has done nothing since the last look.
     pub fn begin(&mut self) {
-        self.cpu_before = self.last.cpu;
-        self.seen = Instant::now();
+        self.first = self.last;
+        self.began = Instant::now();
+        self.seen = self.began;
         self.idle = Duration::ZERO;
+        self.busy = Duration::ZERO;
     }
 
     pub fn look(&mut self) {
         let sight = Sight::of(&self.files);
         let now = Instant::now();
+        let is_queued = sight.is_runnable && sight.cpu == self.last.cpu;
+        if !is_queued {
+            self.busy = (now - self.began).saturating_sub(sight.queued - self.first.queued);
+        }
         if !sight.is_runnable && sight == self.last {
             self.idle += now - self.seen;
         }
@@ -51,12 +63,12 @@ impl Watch {
 
     /// Processor time before.
     pub fn cpu_before(&self) -> Duration {
-        self.cpu_before
+        self.first.cpu
     }
 
-    /// Processor time since the beginning.
-    pub fn cpu(&self) -> Duration {
-        self.last.cpu.saturating_sub(self.cpu_before)
+    /// Time since the beginning, without that in which others had the processors: a busy machine makes no input slow.
+    pub fn busy(&self) -> Duration {
+        self.busy
     }
 
     /// Time in which it waited and nothing came. On a busy machine, one that could go on does not wait.
@@ -69,12 +81,13 @@ impl Watch {
 struct Files {
     status: Option<File>,
     stat: Option<File>,
+    schedstat: Option<File>,
 }
 
 impl Files {
     fn of(pid: u32) -> Self {
         let open = |name: &str| File::open(format!("/proc/{pid}/{name}")).ok();
-        Self { status: open("status"), stat: open("stat") }
+        Self { status: open("status"), stat: open("stat"), schedstat: open("schedstat") }
     }
 }
 
@@ -97,7 +110,11 @@ impl Sight {
         let ticks = ticks.next().unwrap_or(0) + ticks.next().unwrap_or(0);
         // The kernel counts in hundredths of a second.
         let cpu = Duration::from_secs(ticks) / rustix::param::clock_ticks_per_second() as u32;
-        Self { cpu, waits, is_runnable }
+        // Time on a processor and in its queue, in nanoseconds (sched-stats.rst).
+        let schedstat = text(files.schedstat.as_ref());
+        let queued_ns = schedstat.split(' ').nth(1).and_then(|number| number.parse().ok());
+        let queued = Duration::from_nanos(queued_ns.unwrap_or(0));
+        Self { cpu, queued, waits, is_runnable }
     }
 }
 
@@ -126,7 +143,7 @@ mod tests {
         while !is_idle(&mut watch) {}
         let mut computes = begin("echo; while :; do :; done");
         let mut watch = Watch::of(computes.id());
-        while watch.cpu() < Duration::from_millis(100) {
+        while watch.busy() < Duration::from_millis(100) {
             watch.look();
         }
         assert_eq!(watch.idle(), Duration::ZERO);

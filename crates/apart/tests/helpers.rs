@@ -3,7 +3,7 @@
 //! A helper is this very program: it runs the one test whose name has its argument in it.
 
 use ramson_apart::{
-    Apart, Budget, Failure, Handler, Opened, Request, bounds, for_owner, serve_if_asked,
+    Apart, Budget, Failure, Handler, Opened, Owner, Request, bounds, for_owner, serve_if_asked,
 };
 use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::process::{Pid, getpid, test_kill_process};
@@ -24,7 +24,7 @@ const FORBIDDEN: u8 = 6;
 const NONE: u8 = 7;
 
 const MEMORY_BYTES: u64 = 64 << 20;
-const CPU: Duration = Duration::from_millis(300);
+const TIME: Duration = Duration::from_secs(6);
 
 /// Does what readers should not.
 struct Test;
@@ -100,10 +100,10 @@ fn open(body: &[u8]) -> Option<Opened> {
 /// The helper of an owner of its own.
 fn helper(owner: u32) -> Apart {
     static ENABLED: Once = Once::new();
-    let budget = Budget { memory_bytes: MEMORY_BYTES, cpu: Some(CPU) };
+    let budget = Budget { memory_bytes: MEMORY_BYTES, time: Some(TIME) };
     ENABLED.call_once(|| ramson_apart::enable(Some(budget)));
     assert_eq!(bounds(true), budget);
-    for_owner(owner).expect("a helper")
+    for_owner(Owner::of_user(owner)).expect("a helper")
 }
 
 fn ask(apart: &Apart, kind: u8, body: &[u8]) -> Result<Vec<u8>, Failure> {

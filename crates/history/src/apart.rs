@@ -3,7 +3,7 @@
 use crate::question::{Answer, Question};
 use crate::schema::{HistoryError, failed};
 use borsh::{BorshDeserialize, BorshSerialize};
-use ramson_apart::{Apart, Failure, Request, for_owner, is_trusted};
+use ramson_apart::{Apart, Failure, Owner, Request, for_owner};
 use ramson_format::HEALTH;
 use ramson_paths::{Directory, Refusal, RegularFile};
 use ramson_reader::Snapshot;
@@ -60,14 +60,14 @@ impl Passed {
         // SQLite has words for a file that is missing or cannot be read.
         let Ok(facts) = path.metadata() else { return Ok(None) };
         let log = log_of(path)?;
+        let owner = Owner::of_user(facts.uid());
         let log_owner = log.as_ref().map(|log| log.facts.owner);
-        let stranger =
-            log_owner.filter(|&owner| !is_trusted(owner)).filter(|_| is_trusted(facts.uid()));
-        let owner = stranger.unwrap_or(facts.uid());
+        let stranger = log_owner.filter(|owner| !owner.is_trusted()).filter(|_| owner.is_trusted());
+        let owner = stranger.unwrap_or(owner);
         let (true, Some(by)) = (facts.is_file(), for_owner(owner)) else { return Ok(None) };
         let Ok(database) = File::open(path) else { return Ok(None) };
         let number = NUMBER.fetch_add(1, Relaxed);
-        Ok(Some(Self { by, database, log, number, is_trusted: is_trusted(owner) }))
+        Ok(Some(Self { by, database, log, number, is_trusted: owner.is_trusted() }))
     }
 
     pub fn ask(&self, question: Question) -> Result<Answer, HistoryError> {

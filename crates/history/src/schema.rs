@@ -5,7 +5,7 @@ use crate::guard::{
 };
 use crate::image::Image;
 use borsh::{BorshDeserialize, BorshSerialize};
-use ramson_apart::{Failure, bounds, is_trusted};
+use ramson_apart::{Failure, Owner, bounds};
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, Params, Row, ffi};
 use std::fmt;
 use std::io;
@@ -192,7 +192,7 @@ pub fn unsigned(row: &Row, index: usize) -> rusqlite::Result<u64> {
 pub fn open_to_write(path: &Path) -> Result<Connection, HistoryError> {
     // SQLite reads what it writes to, with this user's rights.
     let owner = path.metadata().ok().map(|facts| facts.uid());
-    if let Some(owner) = owner.filter(|&owner| !is_trusted(owner)) {
+    if let Some(owner) = owner.filter(|&owner| !Owner::of_user(owner).is_trusted()) {
         return Err(HistoryError::OtherOwner(owner));
     }
     let connection = Connection::open(path)?;

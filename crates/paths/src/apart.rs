@@ -5,15 +5,15 @@
 //! kill ends that.
 
 use crate::mapped::{self, MappedFile};
+use crate::ours::is_ours;
 use crate::regular::{Facts, OVERLAY, Refusal, RegularFile};
 use crate::root::{Links, Root, RootIdentity, link_of};
 use borsh::{BorshDeserialize, BorshSerialize};
 use pathrs::HandleRef;
 use pathrs::flags::OpenFlags;
-use ramson_apart::{Apart, Failure, Opened, sealed};
+use ramson_apart::{Apart, Failure, Opened, Owner, sealed};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -22,16 +22,12 @@ use std::path::Path;
 
 /// linux/magic.h.
 const FUSE: u64 = 0x6573_5546;
-/// Bytes that are read of the list of mounts of a process, which may be very many with long paths …
-const MOST_MOUNTS_BYTES: u64 = 1 << 20;
-/// … and of our own. Those of many containers, with all their layers, are more than the other bound.
-const MOST_OWN_MOUNTS_BYTES: u64 = 16 << 20;
 
 #[derive(BorshSerialize, BorshDeserialize)]
 struct Request {
     base: Base,
     /// Who names it.
-    user: u32,
+    user: Owner,
     what: What,
 }
 
@@ -75,19 +71,6 @@ impl Base {
             Self::Own => Root::at(Path::new("/")),
             Self::Told(path) => Root::told_here(path_of(path)),
         }
-    }
-
-    /// Whether a mount that a file in it was found in is ours, or of what is mounted here, too. Another one may be of a user namespace, whose
-    /// user has made it; a file there can be found by a process of any.
-    fn is_mounted_here(&self, mount: u64) -> bool {
-        let here = mounts("self", MOST_OWN_MOUNTS_BYTES);
-        if here.iter().any(|of| of.number == mount) {
-            return true;
-        }
-        let Self::Process(pid) = self else { return false };
-        let its =
-            mounts(&pid.to_string(), MOST_MOUNTS_BYTES).into_iter().find(|of| of.number == mount);
-        its.is_some_and(|its| here.iter().any(|of| of.device == its.device))
     }
 
     fn pid(&self) -> Result<u32, Refusal> {
@@ -196,7 +179,7 @@ pub fn answer(request: &[u8]) -> Option<Opened> {
     Some((borsh::to_vec(&found).ok()?, file.into_iter().collect()))
 }
 
-fn find(base: &Base, user: u32, what: What) -> Result<(Found, Option<File>), Refusal> {
+fn find(base: &Base, user: Owner, what: What) -> Result<(Found, Option<File>), Refusal> {
     let opened = match what {
         What::Executable => mapped::executable_here(base.pid()?)?,
         What::Mapped(mapped) => mapped.open(base.pid()?)?,
@@ -205,16 +188,16 @@ fn find(base: &Base, user: u32, what: What) -> Result<(Found, Option<File>), Ref
         What::OpenItself(path) => base.root_here()?.open_itself(path_of(&path))?,
         What::Look(path, links) => {
             let facts = base.root_here()?.look(path_of(&path), links)?;
-            return Ok((Found::Facts(owned(facts, base, user)), None));
+            return Ok((Found::Facts(owned(facts, Some(path_of(&path)), user)), None));
         }
         What::IsSearchableTo(path) => {
             let answer = base.root_here()?.is_searchable_to(path_of(&path));
             return Ok((Found::Answer(answer), None));
         }
         What::Write(mapped, seen, offset, bytes) => {
-            let RegularFile { file, facts, .. } = mapped.open(base.pid()?)?;
+            let RegularFile { file, facts, path } = mapped.open(base.pid()?)?;
             let is_it = |facts: Facts| (facts.device, facts.inode, facts.owner);
-            if is_it(owned(facts, base, user)) != is_it(seen) {
+            if is_it(owned(facts, path.as_deref(), user)) != is_it(seen) {
                 return Err(Refusal::OtherFile);
             }
             let again = HandleRef::from_fd(file.as_fd()).reopen(OpenFlags::O_WRONLY)?;
@@ -224,40 +207,17 @@ fn find(base: &Base, user: u32, what: What) -> Result<(Found, Option<File>), Ref
         What::Identity => return Ok((Found::Root(base.root_here()?.identity()?), None)),
     };
     let RegularFile { file, facts, path } = opened;
-    let facts = owned(facts, base, user);
+    let facts = owned(facts, path.as_deref(), user);
     let file = if facts.is_trusted() { file } else { sealed(file).map_err(Refusal::Io)? };
     Ok((Found::File(facts, path.map(|path| bytes(&path))), Some(file)))
 }
 
-/// A server in user space says what it likes, and so does an overlay above it that a user may have mounted: whose those files are is only said.
-/// They count as those of the user who named them.
-fn owned(facts: Facts, base: &Base, user: u32) -> Facts {
-    let is_said = match facts.file_system {
-        FUSE => true,
-        OVERLAY => !base.is_mounted_here(facts.mount),
-        _ => false,
-    };
-    Facts { owner: if is_said { user } else { facts.owner }, ..facts }
-}
-
-/// A line of mountinfo (proc(5)).
-struct Mount {
-    number: u64,
-    /// Device of the file system, as `major:minor`.
-    device: String,
-}
-
-/// Returns the mounts of a process, as far as `most_bytes` of its mountinfo tell.
-fn mounts(process: &str, most_bytes: u64) -> Vec<Mount> {
-    let mut text = Vec::new();
-    if let Ok(file) = File::open(format!("/proc/{process}/mountinfo")) {
-        let _ = file.take(most_bytes).read_to_end(&mut text);
-    }
-    let mount = |line: &str| {
-        let mut words = line.split(' ');
-        Some(Mount { number: words.next()?.parse().ok()?, device: words.nth(1)?.to_owned() })
-    };
-    String::from_utf8_lossy(&text).lines().filter_map(mount).collect()
+/// A server in user space says what it likes about its files, and so does an overlay above it that a user may have mounted. Nor is a file root's
+/// because it says so, if another user can have put it there.
+fn owned(facts: Facts, path: Option<&Path>, user: Owner) -> Facts {
+    let is_only_said = facts.is_trusted() || [FUSE, OVERLAY].contains(&facts.file_system);
+    let is_so = !is_only_said || path.is_some_and(|path| is_ours(path, &facts));
+    Facts { owner: if is_so { facts.owner } else { user }, ..facts }
 }
 
 pub(crate) fn bytes(path: &Path) -> Vec<u8> {
@@ -293,7 +253,7 @@ mod tests {
             find(&Base::Process(own), seen.owner, What::Write(mapped, seen, 3, b"note".to_vec()))
                 .map(drop)
         };
-        let other = write(Facts { owner: seen.owner + 1, ..seen });
+        let other = write(Facts { owner: Owner::of_user(1501), ..seen });
         assert!(matches!(other, Err(Refusal::OtherFile)), "{other:?}");
         assert_eq!(std::fs::read(file.path()).unwrap(), b"");
         write(seen).unwrap();
@@ -314,7 +274,7 @@ mod tests {
 
     #[test]
     fn overlay_root_files_belong_to_user() {
-        const USER: u32 = 77;
+        const USER: Owner = Owner::of_user(77);
         let owner = |child: &Child| match find(&Base::Process(child.id()), USER, What::Executable) {
             Ok((Found::File(facts, _), Some(file))) => {
                 assert_eq!(file.read_at(&mut [0], 0).is_ok(), facts.is_trusted());
@@ -333,7 +293,7 @@ mod tests {
         // A file system that is mounted there is mounted here, too.
         let unshare = ["--user", "--map-root-user", "--mount", "cat"];
         let shared = run(Command::new("unshare").args(unshare), "bin/cat");
-        assert_eq!(owner(&shared), 0);
+        assert_eq!(owner(&shared), Owner::of_user(0));
         [here, within, shared].into_iter().for_each(end);
     }
 
@@ -341,11 +301,14 @@ mod tests {
     fn fuse_owner_is_ignored() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let stored = RegularFile::given(file.reopen().unwrap()).unwrap().facts;
-        for owner in [0, 1502] {
+        let [own, user, other] = [getuid().as_raw(), 1501, 1502].map(Owner::of_user);
+        for owner in [own, other] {
             let said = Facts { owner, file_system: FUSE, ..stored };
-            assert_eq!(owned(said, &Base::Own, 1501).owner, 1501);
+            assert_eq!(owned(said, Some(file.path()), user).owner, user);
         }
-        assert_eq!(owned(Facts { owner: 1502, ..stored }, &Base::Own, 1501).owner, 1502);
+        assert_eq!(owned(Facts { owner: other, ..stored }, None, user).owner, other);
+        // In a directory where everybody may put files.
+        assert_eq!(owned(Facts { owner: own, ..stored }, Some(file.path()), user).owner, user);
     }
 
     #[test]
@@ -360,7 +323,7 @@ mod tests {
         let within = run(Command::new("unshare").args(unshare), "bin/cat");
         let its = Base::Process(within.id());
         let open = |base: &Base, path: &Path| {
-            find(base, getuid().as_raw(), What::OpenItself(bytes(path))).map(drop)
+            find(base, Owner::of_user(1501), What::OpenItself(bytes(path))).map(drop)
         };
         assert!(matches!(open(&its, &map), Err(Refusal::Mount)));
         assert!(open(&Base::Own, &map).is_ok());

@@ -3,7 +3,7 @@
 use crate::regular::{
     Facts, Refusal, RegularFile, descriptor_path, is_pseudo, look_at, modified_ns, open_regular,
 };
-use ramson_apart::is_trusted;
+use ramson_apart::Owner;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, flock, fstat,
     mkdirat, openat, openat2, renameat, statat, unlinkat,
@@ -44,7 +44,7 @@ impl Directory {
     pub fn open(path: &Path, user: u32) -> Result<Self, Refusal> {
         let parent = path.parent().ok_or(Refusal::Missing)?;
         let name = path.file_name().ok_or(Refusal::Missing)?;
-        let enters_mounts = is_trusted(user);
+        let enters_mounts = Owner::of_user(user).is_trusted();
         let parent = openat(CWD, parent, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let descriptor = open_directory(&parent, name.as_ref(), OFlags::NOFOLLOW, enters_mounts)?;
         Self::of(descriptor, path.to_owned(), false, enters_mounts)
@@ -150,7 +150,7 @@ impl Directory {
             open_regular(self.path_only(name)?)?
         };
         let owner = opened.facts.owner;
-        if self.counts(opened.facts) { Ok(opened) } else { Err(Refusal::OtherOwner(owner)) }
+        if self.counts(opened.facts) { Ok(opened) } else { Err(Refusal::OtherOwner(owner.user)) }
     }
 
     /// Makes a file that was not there, for its owner only, to be written.
@@ -199,7 +199,7 @@ impl Directory {
     }
 
     fn counts(&self, facts: Facts) -> bool {
-        self.is_of_all || facts.owner == self.owner
+        self.is_of_all || facts.owner == Owner::of_user(self.owner)
     }
 
     fn stat(&self, name: &OsStr) -> Result<Stat, Refusal> {

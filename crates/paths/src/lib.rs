@@ -13,12 +13,14 @@
 mod apart;
 mod directory;
 mod mapped;
+mod ours;
 mod regular;
 mod root;
 
 pub use apart::{answer, write_mapped};
 pub use directory::{Directory, Entry};
 pub use mapped::{MapIdentity, MappedFile, MappedLink, executable_of, mapped_file, mapped_links};
+pub use ramson_apart::Owner;
 pub use regular::{Facts, Kind, Refusal, RegularFile, readable};
 pub use root::{Links, Root, RootIdentity};
 

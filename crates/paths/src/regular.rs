@@ -4,12 +4,12 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use pathrs::HandleRef;
 use pathrs::error::{Error, ErrorKind};
 use pathrs::flags::OpenFlags;
-use ramson_apart::{Failure, for_owner, is_trusted, read_error, write_error};
+use ramson_apart::{Failure, Owner, for_owner, read_error, write_error};
 use rustix::fs::{
     AtFlags, FileType, MemfdFlags, Stat, StatxFlags, fstat, fstatfs, memfd_create, statx,
 };
 use std::fmt;
-use std::fs::{File, read_link, read_to_string};
+use std::fs::{File, read_link};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, fchown};
@@ -65,8 +65,8 @@ pub struct Facts {
     pub bytes: u64,
     /// Bytes that the file takes on disk.
     pub allocated_bytes: u64,
-    /// User ID.
-    pub owner: u32,
+    /// Whose it is.
+    pub owner: Owner,
     /// Group ID.
     pub group: u32,
     /// Kind of the file system (linux/magic.h); 0: not asked.
@@ -77,8 +77,6 @@ pub struct Facts {
     pub modified_ns: i128,
     /// When it was made, since 1970; 0: not asked, or the file system does not tell.
     pub created_ns: i128,
-    /// The mount that it was found in, if that is an overlay; 0: not asked.
-    pub mount: u64,
 }
 
 impl RegularFile {
@@ -114,7 +112,7 @@ pub fn readable(file: File, facts: &Facts, most_bytes: u64) -> io::Result<File> 
     }
     copy.set_len(length)?;
     // Only root can give it away, and has to.
-    let _ = fchown(&copy, Some(facts.owner), Some(facts.group));
+    let _ = fchown(&copy, Some(facts.owner.user), Some(facts.group));
     Ok(copy)
 }
 
@@ -125,19 +123,18 @@ impl Facts {
             inode: stat.st_ino,
             bytes: stat.st_size.cast_unsigned(),
             allocated_bytes: stat.st_blocks.cast_unsigned() * 512,
-            owner: stat.st_uid,
+            owner: Owner::of_user(stat.st_uid),
             group: stat.st_gid,
             file_system: 0,
             mode: stat.st_mode & 0o7777,
             modified_ns: modified_ns(stat),
             created_ns: 0,
-            mount: 0,
         }
     }
 
     /// Whether it belongs to root or to the user who runs this.
     pub fn is_trusted(&self) -> bool {
-        is_trusted(self.owner)
+        self.owner.is_trusted()
     }
 
     /// Whether every user may read it.
@@ -281,18 +278,7 @@ pub(crate) fn look_at(path_only: impl AsFd) -> Result<Facts, Refusal> {
     if PSEUDO_FILE_SYSTEMS.contains(&file_system) {
         return Err(Refusal::Pseudo);
     }
-    Ok(Facts {
-        file_system,
-        created_ns: created_ns(&path_only),
-        mount: if file_system == OVERLAY { mount_of(&path_only).unwrap_or(0) } else { 0 },
-        ..Facts::of(&stat)
-    })
-}
-
-/// As it is numbered in mountinfo.
-fn mount_of(file: impl AsFd) -> Option<u64> {
-    let told = read_to_string(format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd())).ok()?;
-    told.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
+    Ok(Facts { file_system, created_ns: created_ns(&path_only), ..Facts::of(&stat) })
 }
 
 fn created_ns(file: impl AsFd) -> i128 {

@@ -5,7 +5,7 @@ use crate::directory::open_at;
 use crate::regular::{Facts, Refusal, RegularFile, descriptor_path, look_at, open_regular};
 use borsh::{BorshDeserialize, BorshSerialize};
 use pathrs::flags::ResolverFlags;
-use ramson_apart::{Apart, for_owner, for_process};
+use ramson_apart::{Apart, Owner, for_owner, for_process};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, fstat, makedev, openat, statx};
 use std::ffi::OsStr;
 use std::fs::read_link;
@@ -57,12 +57,12 @@ impl Root {
     }
 
     /// Our own, for paths that a program, a profile or a file of this user names.
-    pub fn own(named_by: Option<u32>) -> Result<Self, Refusal> {
+    pub fn own(named_by: Option<Owner>) -> Result<Self, Refusal> {
         Self::found(Base::Own, named_by.and_then(for_owner))
     }
 
     /// A directory whose path one of this user has told: it is resolved in our own root directory, without links.
-    pub fn told(path: &Path, told_by: Option<u32>) -> Result<Self, Refusal> {
+    pub fn told(path: &Path, told_by: Option<Owner>) -> Result<Self, Refusal> {
         Self::found(Base::Told(apart::bytes(path)), told_by.and_then(for_owner))
     }
 

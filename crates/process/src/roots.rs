@@ -1,7 +1,7 @@
 //! The root directory of a process in a container or after a chroot, and where it is in our own file system.
 
 use crate::{text, watched};
-use ramson_apart::user_of;
+use ramson_apart::Owner;
 use ramson_paths::{Root, RootIdentity};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -23,7 +23,7 @@ pub fn other_root(pid: u32) -> Option<OtherRoot> {
     let own = Root::at(Path::new("/")).ok()?.identity().ok()?;
     (identity != own).then(|| {
         let is_it = |path: &PathBuf| {
-            let root = Root::told(path, user_of(pid));
+            let root = Root::told(path, Owner::of_process(pid));
             root.and_then(|root| root.identity()).is_ok_and(|found| found == identity)
         };
         let own_mounts = text::read("/proc/self/mountinfo").unwrap_or_default();

@@ -2,7 +2,7 @@
 //! nothing needs to be read.
 
 use crate::apart::{Passed, Place};
-use ramson_apart::{for_owner, is_trusted, user_of, wait_for_process};
+use ramson_apart::{Owner, for_owner, wait_for_process};
 use ramson_format::{FILE_BYTES_RANGE, PAGE_BYTES};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
@@ -63,11 +63,12 @@ impl ReadAt for File {
     }
 
     fn most_bytes(&self) -> u64 {
-        self.metadata().map_or_else(|_| strangers_bytes(), |facts| most_bytes_of(facts.uid()))
+        self.metadata()
+            .map_or_else(|_| strangers_bytes(), |facts| most_bytes_of(Owner::of_user(facts.uid())))
     }
 
     fn apart(&self) -> Option<Passed<'_>> {
-        passed(self, self.metadata().ok()?.uid())
+        passed(self, Owner::of_user(self.metadata().ok()?.uid()))
     }
 }
 
@@ -76,7 +77,7 @@ pub struct MappedBytes {
     /// Open.
     pub file: File,
     /// User ID.
-    pub owner: u32,
+    pub owner: Owner,
     /// Length.
     pub bytes: u64,
 }
@@ -104,11 +105,11 @@ impl ReadAt for MappedBytes {
 }
 
 /// As much is read of a file of that user.
-fn most_bytes_of(owner: u32) -> u64 {
-    if is_trusted(owner) { FILE_BYTES_RANGE.1 } else { strangers_bytes() }
+fn most_bytes_of(owner: Owner) -> u64 {
+    if owner.is_trusted() { FILE_BYTES_RANGE.1 } else { strangers_bytes() }
 }
 
-fn passed(file: &File, owner: u32) -> Option<Passed<'_>> {
+fn passed(file: &File, owner: Owner) -> Option<Passed<'_>> {
     let place = Place::File { most_bytes: most_bytes_of(owner) };
     Some(Passed { by: for_owner(owner)?, place, files: vec![file.as_fd()] })
 }
@@ -133,8 +134,8 @@ pub struct ProcessRange {
     pagemap: Option<File>,
     start: u64,
     length: u64,
-    /// Effective user of the process.
-    owner: Option<u32>,
+    /// Owner of the process.
+    owner: Option<Owner>,
 }
 
 impl ProcessRange {
@@ -142,7 +143,7 @@ impl ProcessRange {
     pub fn open(pid: u32, start: u64, end: u64) -> io::Result<Self> {
         let memory = wait_for_process(pid, move || File::open(format!("/proc/{pid}/mem")))??;
         let length = end.saturating_sub(start);
-        Ok(Self { memory, pagemap: None, start, length, owner: user_of(pid) })
+        Ok(Self { memory, pagemap: None, start, length, owner: Owner::of_process(pid) })
     }
 
     /// A range whose files another process has opened.

@@ -5,7 +5,7 @@ use crate::file::{failure_of, list_file, mapped_header, member_failure, open_mem
 use crate::maps::bytes_of;
 use crate::places::opened_profile_directories;
 use crate::recording::Recording;
-use ramson_apart::is_trusted;
+use ramson_apart::Owner;
 use ramson_paths::Directory;
 use ramson_process::{processes, watched};
 use ramson_reader::{Header, MappedBytes, ReadError};
@@ -133,7 +133,11 @@ fn each_file_in(
     unreadable: &mut Vec<String>,
 ) {
     let mut known = HashSet::new();
-    let most = if is_trusted(directory.owner()) { usize::MAX } else { MOST_FILES_OF_OTHERS };
+    let most = if Owner::of_user(directory.owner()).is_trusted() {
+        usize::MAX
+    } else {
+        MOST_FILES_OF_OTHERS
+    };
     for (number, name) in directory.names().into_iter().flatten().enumerate() {
         if number == most {
             let path = directory.path().display();

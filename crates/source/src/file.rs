@@ -6,7 +6,7 @@ use crate::maps::{Map, bytes_of, bytes_of_map, has_mapped, maps, open_found, pro
 use crate::recording::{Recording, complete};
 use crate::root_note::note_root;
 use crate::running::{self, is_running, running_elsewhere};
-use ramson_apart::{Apart, NOBODY, bounds, for_owner, is_trusted, user_of};
+use ramson_apart::{Apart, NOBODY, Owner, bounds, for_owner};
 use ramson_format::{FILE_BYTES_RANGE, MAGIC, flags, state};
 use ramson_import::{Budget, ImportError, InuseAt};
 use ramson_paths::{MapIdentity, RegularFile};
@@ -47,8 +47,9 @@ impl Opened {
 pub fn open_any_file(path: &Path, inuse_at: InuseAt) -> Result<Opened, Failure> {
     let file = open_to_read(path)?;
     let facts = file.metadata().ok();
-    let owner = facts.as_ref().map(MetadataExt::uid);
-    let budget = if owner.is_some_and(is_trusted) { Budget::OWN } else { Budget::stranger() };
+    let owner = facts.as_ref().map(|facts| Owner::of_user(facts.uid()));
+    let budget =
+        if owner.is_some_and(Owner::is_trusted) { Budget::OWN } else { Budget::stranger() };
     if !facts.is_some_and(|facts| facts.is_file()) {
         let owner = owner.unwrap_or(NOBODY);
         return open_stream(&path.display().to_string(), file, owner, inuse_at);
@@ -108,10 +109,10 @@ fn copied(stream: impl Read, most_bytes: u64) -> io::Result<File> {
 pub fn open_stream(
     origin: &str,
     mut stream: impl Read,
-    owner: u32,
+    owner: Owner,
     inuse_at: InuseAt,
 ) -> Result<Opened, Failure> {
-    let budget = if is_trusted(owner) { Budget::OWN } else { Budget::stranger() };
+    let budget = if owner.is_trusted() { Budget::OWN } else { Budget::stranger() };
     if let Some(by) = for_owner(owner) {
         return open_copy(origin, stream, &by, budget, inuse_at);
     }
@@ -171,7 +172,7 @@ pub fn read_file(path: &Path, file: &File) -> Result<Recording, Failure> {
     let snapshot = Snapshot::read(file).map_err(|error| unreadable(&shown, &error))?;
     let running = Some(snapshot.header.pid).filter(|_| is_running(&snapshot.header, file));
     let names = CarriedNames::in_file(file).map(Arc::new);
-    let owner = file.metadata().ok().map(|facts| facts.uid());
+    let owner = file.metadata().ok().map(|facts| Owner::of_user(facts.uid()));
     Ok(Recording { names, owner, ..Recording::of(snapshot, running, shown) })
 }
 
@@ -318,8 +319,8 @@ pub fn open_to_write(profile: &File) -> io::Result<File> {
 impl Recording {
     /// The file under its name, if that is a regular one; the name may be one that a process told.
     pub fn file(&self) -> Option<RegularFile> {
-        let user = |pid| user_of(pid).unwrap_or(NOBODY);
-        open_found(&self.origin, self.running.map(user).or(self.owner))
+        let owner = |pid| Owner::of_process(pid).unwrap_or(NOBODY);
+        open_found(&self.origin, self.running.map(owner).or(self.owner))
     }
 
     /// Its process was found elsewhere, and is called `pid` here.

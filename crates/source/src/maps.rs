@@ -1,5 +1,6 @@
 //! The mappings of a process: those that may be its profile, what may be read through them, and which of its memory is no file's.
 
+use ramson_apart::Owner;
 use ramson_format::FILE_BYTES_RANGE;
 use ramson_paths::{Links, MapIdentity, MappedFile, RegularFile, Root, mapped_file};
 use ramson_process::stat::Stat;
@@ -10,7 +11,7 @@ use std::ops::Range;
 use std::path::{Path, absolute};
 
 /// The regular file of this name. The user did not name it, or it may have been replaced; `None` in `named_by`: no other user named it.
-pub fn open_found(path: impl AsRef<Path>, named_by: Option<u32>) -> Option<RegularFile> {
+pub fn open_found(path: impl AsRef<Path>, named_by: Option<Owner>) -> Option<RegularFile> {
     let path = absolute(path.as_ref()).ok()?;
     Root::own(named_by).ok()?.open(&path, Links::WithinRoot).ok()
 }

@@ -10,7 +10,7 @@ use crate::members::{is_named, none_of, processes_of, several};
 use crate::recording::Recording;
 use crate::selector::{Base, Selector};
 use crate::{http, moment};
-use ramson_apart::NOBODY;
+use ramson_apart::{NOBODY, Owner};
 use ramson_history::Span;
 use ramson_import::InuseAt;
 use ramson_process::stat::Stat;
@@ -103,9 +103,12 @@ fn open_each(selector: &Selector) -> Result<Members, Failure> {
     }
     let opened = match &selector.base {
         Base::Process(pid) => Opened::Recording(open_pid(*pid)?),
-        Base::Input => {
-            open_stream("standard input", io::stdin().lock(), getuid().as_raw(), InuseAt::End)?
-        }
+        Base::Input => open_stream(
+            "standard input",
+            io::stdin().lock(),
+            Owner::of_user(getuid().as_raw()),
+            InuseAt::End,
+        )?,
         Base::Address(address) => {
             open_stream(address, http::fetch(address)?, NOBODY, InuseAt::End)?
         }

@@ -3,6 +3,7 @@
 use crate::maps::clip_extents;
 use crate::root_note::note_root;
 use crate::snapshot_bytes::snapshot_bytes;
+use ramson_apart::Owner;
 use ramson_format::flags;
 use ramson_history::{Free, TERM_COUNT};
 use ramson_process::clock::{monotonic_ns, unix_ns};
@@ -48,7 +49,7 @@ pub struct Recording {
     /// File, or `memory of process PID`.
     pub origin: String,
     /// The user whose file it is, if it was read from one.
-    pub owner: Option<u32>,
+    pub owner: Option<Owner>,
     /// Names that `ramson symbolize` has put into the file.
     pub names: Option<Arc<CarriedNames>>,
     /// Which moment it shows, where it comes from a history; its process is not looked at then.

@@ -2,7 +2,7 @@
 
 use crate::file::{mapped_header, open_to_write};
 use crate::maps::{Map, bytes_of, file_of_map, maps};
-use ramson_apart::{NOBODY, for_process};
+use ramson_apart::{NOBODY, Owner, for_process};
 use ramson_format::{ROOT_OFFSET, Root as Note};
 use ramson_paths::{Facts, RegularFile, Root, RootIdentity, write_mapped};
 use ramson_process::other_root;
@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The place of the files of a process that has ended.
@@ -40,11 +40,11 @@ pub fn note_root(pid: u32, header: &mut Header, origin: &str) {
     header.root = Some(Box::new(note));
     let its =
         maps(pid).into_iter().flatten().filter(|map| map.may_be_profile() && map.path == origin);
-    let Ok(process) = std::fs::metadata(format!("/proc/{pid}")) else { return };
+    let Some(owner) = Owner::of_process(pid) else { return };
     let is_it = |file: RegularFile| {
         let facts = file.facts;
         let bytes = bytes_of(file);
-        let is_it = facts.owner == process.uid()
+        let is_it = facts.owner.user == owner.user
             && Header::read(&bytes).is_ok_and(|found| found.identity() == header.identity());
         is_it.then_some((bytes, facts))
     };
@@ -79,7 +79,7 @@ fn write(pid: u32, map: &Map, file: &File, seen: Facts, note: &Note) -> io::Resu
 }
 
 /// Tells what became of the root directory of a process that has ended, by its header, and the place and owner of its profile.
-pub fn root_fate(header: &Header, origin: &str, owner: Option<u32>) -> RootFate {
+pub fn root_fate(header: &Header, origin: &str, owner: Option<Owner>) -> RootFate {
     let Some(note) = &header.root else {
         return usual_root(Path::new(origin)).map_or(RootFate::Own, RootFate::Present);
     };

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use borsh::{BorshDeserialize, BorshSerialize};
-use ramson_apart::{Apart, Failure, Request, is_trusted};
+use ramson_apart::{Apart, Failure, Owner, Request};
 
 use crate::answers::Answers;
 use crate::defect::SymbolDefect;
@@ -123,7 +123,7 @@ struct Passed {
 /// The files of a binary that a helper answers for.
 pub(crate) struct Remote {
     by: Apart,
-    named_by: u32,
+    named_by: Owner,
     files: Vec<Passed>,
     units: Vec<Passed>,
     has_binary: bool,
@@ -293,7 +293,7 @@ impl Passed {
     /// Opens the file at `place` if the helper may see its content: the file is a stranger's, or every user may read it.
     fn opened(place: &RootedPath, path: &Path) -> Option<Self> {
         let opened = place.open().ok()?;
-        let is_trusted = is_trusted(opened.facts.owner);
+        let is_trusted = opened.facts.is_trusted();
         let opened = if is_trusted { place.open_to_all().ok()?? } else { opened };
         Some(Self {
             path: path.to_owned(),

@@ -47,7 +47,7 @@ pub(crate) struct Identity {
 impl From<Facts> for Identity {
     fn from(facts: Facts) -> Self {
         let Facts { device, inode, bytes, modified_ns, owner, .. } = facts;
-        Self { device, inode, size_bytes: bytes, modified_ns, owner }
+        Self { device, inode, size_bytes: bytes, modified_ns, owner: owner.user }
     }
 }
 

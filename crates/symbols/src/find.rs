@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use ramson_apart::wait_for_process;
+use ramson_apart::{Owner, wait_for_process};
 use ramson_paths::{Facts, mapped_links};
 
 use crate::binary::{Binary, is_build_id};
@@ -22,7 +22,6 @@ const SYSTEM_DEBUG_DIR: &str = "/usr/lib/debug";
 const DELETED: &str = " (deleted)";
 
 /// Places other than the usual ones in which files may be.
-#[derive(Default)]
 pub(crate) struct Folders {
     /// Folders with debug files.
     pub debug_paths: Vec<PathBuf>,
@@ -33,7 +32,7 @@ pub(crate) struct Folders {
     /// Who must be able to read a file that is used.
     pub readers: Readers,
     /// The user whose programs and profiles name what is looked for.
-    pub named_by: u32,
+    pub named_by: Owner,
 }
 
 impl Folders {

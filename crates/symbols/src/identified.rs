@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 
 use borsh::{BorshDeserialize, BorshSerialize};
-use ramson_apart::{Apart, Failure, Request, for_owner};
+use ramson_apart::{Apart, Failure, Owner, Request, for_owner};
 
 use crate::binary::is_build_id;
 
@@ -50,7 +50,7 @@ pub(crate) struct Identified {
 
 impl Identified {
     /// `None`: a file of this user is read here.
-    pub fn by_owner(file: &File, owner: u32) -> Option<Result<Self, String>> {
+    pub fn by_owner(file: &File, owner: Owner) -> Option<Result<Self, String>> {
         for_owner(owner).map(|by| Self::of(by, file))
     }
 

@@ -1,7 +1,7 @@
 //! Names that a profile brings along, so that it can be read where its binaries are not: a block at the end of the file, as
 //! FORMAT.md has it under "Names".
 
-use ramson_apart::is_trusted;
+use ramson_apart::Owner;
 use rustix::fs::{SeekFrom, seek};
 use std::collections::HashMap;
 use std::fs::File;
@@ -81,7 +81,7 @@ impl CarriedNames {
     /// The names at the end of `file`. `None`: there are none, or not whole ones.
     pub fn in_file(file: &File) -> Option<Self> {
         let facts = file.metadata().ok()?;
-        Self::in_file_of(file, facts.len(), is_trusted(facts.uid()))
+        Self::in_file_of(file, facts.len(), Owner::of_user(facts.uid()).is_trusted())
     }
 
     /// The same of a file that was made of what others sent.

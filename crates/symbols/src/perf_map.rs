@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ramson_apart::{Apart, Failure, Request, for_owner};
+use ramson_apart::{Apart, Failure, Owner, Request, for_owner};
 use ramson_paths::{Facts, Refusal, RegularFile};
 
 use crate::address::RuntimeAddress;
@@ -41,7 +41,7 @@ pub struct JitProcess {
     /// Its number in its own PID namespace, by which it names the file.
     pub own_pid: u32,
     /// Its user: only it and root may tell names.
-    pub uid: u32,
+    pub owner: Owner,
     /// Its root directory, if it has ended and had another than ours.
     pub root: Option<NotedRoot>,
     /// When it was first known to run; an older map is of an earlier process with this number.
@@ -165,7 +165,7 @@ fn function(content: &[u8], line: Range<usize>) -> Option<(u64, Function)> {
 fn places(process: &JitProcess) -> Vec<RootedPath> {
     let map_of = |pid: u32| PathBuf::from(format!("/tmp/perf-{pid}.map"));
     let own = map_of(process.own_pid);
-    let user = process.uid;
+    let user = process.owner;
     match (process.running, &process.root) {
         // In its own mount namespace, by its own number; else the runtime's host wrote it here.
         (Some(pid), _) => {
@@ -187,8 +187,8 @@ fn read(
         Err(Refusal::Missing) => return Ok(None),
         Err(refusal) => return Err(refusal.to_string()),
     };
-    if facts.owner != process.uid && facts.owner != 0 {
-        return Err(format!("it belongs to user {}, not to the program's", facts.owner));
+    if ![process.owner.user, 0].contains(&facts.owner.user) {
+        return Err(format!("it belongs to {}, not to the program's user", facts.owner));
     }
     if !is_of_its_life(&facts, process) {
         return Ok(None);
@@ -329,7 +329,7 @@ mod tests {
         let process = |uid| JitProcess {
             running: None,
             own_pid: 1,
-            uid,
+            owner: Owner::of_user(uid),
             root: None,
             start: SystemTime::UNIX_EPOCH,
             last: SystemTime::now() + std::time::Duration::from_secs(60),

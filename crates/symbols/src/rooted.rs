@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use borsh::{BorshDeserialize, BorshSerialize};
-use ramson_apart::NOBODY;
+use ramson_apart::{NOBODY, Owner};
 use ramson_paths::{Facts, Links, Refusal, RegularFile, Root};
 
 /// Who must be able to read a file that is used.
@@ -25,7 +25,7 @@ pub struct NotedRoot {
     /// From our own root directory.
     pub path: PathBuf,
     /// Who owns the profile, if that is known.
-    pub owner: Option<u32>,
+    pub owner: Option<Owner>,
 }
 
 /// Place of a file. The root is opened anew each time: held open, it would keep a container's file system from being unmounted.
@@ -42,14 +42,14 @@ enum Base {
     /// Ours, for a path of our own.
     Own,
     /// Ours, for a path that a program, a profile or a file of this user names.
-    OwnFor(u32),
+    OwnFor(Owner),
     /// The root directory of a process.
     Process(u32),
     /// One that a profile of user `by` tells.
     Told {
         #[borsh(serialize_with = "write_path", deserialize_with = "read_path")]
         root: PathBuf,
-        by: u32,
+        by: Owner,
     },
     /// A directory that the user named, so its files may be another user's.
     Chosen(#[borsh(serialize_with = "write_path", deserialize_with = "read_path")] PathBuf),
@@ -62,7 +62,7 @@ impl RootedPath {
     }
 
     /// The same, as a program, a profile or a file of `user` names it.
-    pub fn named(user: u32, path: &Path) -> Self {
+    pub fn named(user: Owner, path: &Path) -> Self {
         Self { base: Base::OwnFor(user), inner: absolute(path) }
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ramson_apart::NOBODY;
+use ramson_apart::{NOBODY, Owner};
 
 use crate::address::{CodeAddress, FileAddress, RuntimeAddress};
 use crate::answers::{Answers, Origin};
@@ -48,7 +48,7 @@ pub struct Options {
     /// The root directory, if it is another one than ours, of the process that has ended: by the path that its profile tells.
     pub root: Option<NotedRoot>,
     /// The user whose program it is, who names the paths that are looked at; `None`: any user's.
-    pub named_by: Option<u32>,
+    pub named_by: Option<Owner>,
     /// Servers to ask for what is not here; `None`: ask none.
     pub servers: Option<ServerOptions>,
     /// Names that the profile brings along; they are taken first.

@@ -20,7 +20,7 @@ fn read_apart_runs_a_helper() {
 }
 
 // Budget of every file, also of this user's own.
-const BUDGET: Budget = Budget { memory_bytes: 64 << 20, cpu: Some(Duration::from_secs(60)) };
+const BUDGET: Budget = Budget { memory_bytes: 64 << 20, time: Some(Duration::from_secs(60)) };
 
 #[test]
 fn helper_tells_file_mapping() {

@@ -3,6 +3,7 @@
 #[path = "symbols/support/mod.rs"]
 mod support;
 
+use ramson_paths::Owner;
 use ramson_symbols::{
     Binary, NotedRoot, Options, SymbolDefect, SymbolSource, Symbolized, Symbolizer,
 };
@@ -184,7 +185,8 @@ fn noted_root_excludes_third_users() {
     folder.run("cp planted root/usr/lib/a");
     folder.run("cp a root/usr/lib/b");
     chown(folder.path("root/usr/lib/a"), Some(STRANGER), Some(STRANGER)).expect("as root");
-    let named = |path: &str, owner, build_id: &str| {
+    let named = |path: &str, owner: Option<u32>, build_id: &str| {
+        let owner = owner.map(Owner::of_user);
         let root = Some(NotedRoot { path: folder.path("root"), owner });
         let binary =
             Binary { path: path.into(), build_id: build_id.into(), ..poisoning.genuine.clone() };

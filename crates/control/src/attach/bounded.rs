@@ -1,10 +1,8 @@
 //! Bounds of what a look at a process's objects may cost: the process may show as many as it likes.
 
-use ramson_apart::{bounds, is_trusted};
+use ramson_apart::{Owner, bounds};
 use ramson_process::{Memory, ProcessMemory};
 use std::cell::Cell;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 /// How long all looks of one command may take, if nothing else is said.
@@ -21,9 +19,8 @@ pub struct Allowance {
 impl Allowance {
     /// By whose process it is, and what the caller has said (`--budget`).
     pub fn of(pid: u32) -> Self {
-        let owner = fs::metadata(format!("/proc/{pid}")).map(|facts| facts.uid());
-        let bounds = bounds(owner.is_ok_and(is_trusted));
-        Self::new(bounds.memory_bytes, bounds.cpu.unwrap_or(MOST_TIME))
+        let bounds = bounds(Owner::of_process(pid).is_some_and(Owner::is_trusted));
+        Self::new(bounds.memory_bytes, bounds.time.unwrap_or(MOST_TIME))
     }
 
     pub fn new(bytes: u64, time: Duration) -> Self {

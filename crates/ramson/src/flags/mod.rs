@@ -47,7 +47,7 @@ Start a server under ramson, and read its profile at any time, even after it was
 
 Exit status: 0 done, 1 failed, 2 usage, 3 a check failed (diff --fail-above, leaks --fail-on), 4 a check cannot tell yet (leaks --fail-on unknown), 5 not found or not profiled. `run`: the program's.")]
 pub struct Cli {
-    /// Limit the memory and CPU time spent on reading each input. Default: 512M,10s for files and
+    /// Limit the memory and time spent on reading each input. Default: 512M,10s for files and
     /// processes of other users; 4G and no time limit for your own and root's
     #[arg(long, global = true, value_name = "SIZE,TIME", value_parser = parse_budget)]
     pub budget: Option<Budget>,

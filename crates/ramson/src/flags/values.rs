@@ -78,8 +78,8 @@ pub fn parse_total(text: &str) -> Result<u64, &'static str> {
 pub fn parse_budget(text: &str) -> Result<Budget, &'static str> {
     let parsed = text.split_once(',').and_then(|(size, time)| {
         let memory_bytes = parse_size(size).filter(|bytes| *bytes >= LEAST_BUDGET_BYTES)?;
-        let cpu = Duration::from_nanos(question::time(time).ok()?);
-        (cpu >= LEAST_BUDGET_TIME).then_some(Budget { memory_bytes, cpu: Some(cpu) })
+        let time = Duration::from_nanos(question::time(time).ok()?);
+        (time >= LEAST_BUDGET_TIME).then_some(Budget { memory_bytes, time: Some(time) })
     });
     parsed.ok_or("not a size of at least 16M and a time of at least 1ms, as in 2G,60s")
 }
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn budget_is_size_and_time() {
         let budget = parse_budget("2G,60s").unwrap();
-        assert_eq!((budget.memory_bytes, budget.cpu), (2 << 30, Some(Duration::from_secs(60))));
+        assert_eq!((budget.memory_bytes, budget.time), (2 << 30, Some(Duration::from_secs(60))));
         for wrong in ["", "2G", "60s", "2G,", "1K,60s", "2G,60", "2G,0s", "16M,1ns", "2G,60s,1"] {
             assert!(parse_budget(wrong).is_err(), "{wrong}");
         }

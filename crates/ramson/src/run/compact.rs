@@ -39,7 +39,7 @@ pub fn keep(source: &Recording, has_names: bool) -> Vec<String> {
     let is_elsewhere = source.snapshot.header.root.is_some();
     let last = (violent || is_elsewhere || has_names).then(|| LastProfile::of(source));
     // Another user may not read every binary that we may, and can move the directory while we write.
-    if source.file().is_some_and(|found| found.facts.owner == geteuid().as_raw()) {
+    if source.file().is_some_and(|found| found.facts.owner.user == geteuid().as_raw()) {
         let block = last.as_ref().map_or_else(Vec::new, |last| last.names.to_block());
         // The sparse original is as good; only its apparent size differs.
         let _ = compact(path, &block);

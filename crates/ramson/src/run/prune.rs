@@ -125,7 +125,8 @@ pub fn prune(path: &Path, bounds: Bounds) -> Option<Pruned> {
 fn candidates(directory: &Directory) -> Vec<Entry> {
     let mut entries = directory.entries().unwrap_or_default();
     entries.retain(|Entry { name, facts }| {
-        facts.owner == geteuid().as_raw() && (is_called_as_the_library_does(name) || is_sum(name))
+        facts.owner.user == geteuid().as_raw()
+            && (is_called_as_the_library_does(name) || is_sum(name))
     });
     entries
 }

@@ -118,7 +118,7 @@ pub fn finish(directory: &Directory) {
 }
 
 fn is_own(directory: &Directory, name: &OsStr) -> bool {
-    directory.open_file(name).is_ok_and(|opened| opened.facts.owner == geteuid().as_raw())
+    directory.open_file(name).is_ok_and(|opened| opened.facts.owner.user == geteuid().as_raw())
 }
 
 fn ends_with(name: &OsStr, ending: &str) -> bool {
