@@ -1,13 +1,14 @@
 //! Runs a program under the library in a directory of its own.
 
 use crate::build::{library, target_directory};
-use ramson_reader::{ProcessRange, ReadError, Snapshot};
+use ramson_reader::{ProcessFiles, ProcessRange, ReadError, Snapshot};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::BufRead;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use tempfile::TempDir;
 
 /// A new directory on disk, removed when dropped.
@@ -143,9 +144,10 @@ pub fn private_snapshot(pid: u32) -> Snapshot {
     let anonymous = maps.lines().filter(|line| line.contains("rw-p") && line.ends_with(" 0 "));
     let ranges = anonymous.filter_map(|line| line.split(' ').next()?.split_once('-'));
     let number = |text| u64::from_str_radix(text, 16).unwrap();
+    let files = Arc::new(ProcessFiles::open(pid).unwrap());
     let mut found = ranges.filter_map(|(start, end)| {
-        let memory = ProcessRange::open(pid, number(start), number(end)).ok()?;
-        Snapshot::read(&memory).ok()
+        let range = number(start)..number(end);
+        Snapshot::read(&ProcessRange::new(files.clone(), &range, false)).ok()
     });
     found.next_back().unwrap_or_else(|| panic!("no profile in\n{maps}"))
 }

@@ -6,7 +6,7 @@ use crate::extents;
 use ramson_format::state;
 use ramson_process::{processes, stat};
 use ramson_profile::Estimate;
-use ramson_source::{Recording, list_all};
+use ramson_source::{Discovery, Recording, list_all};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 const SHORT_LIFE_NS: u64 = 60_000_000_000;
 
 /// The answer.
-#[derive(Serialize, schemars::JsonSchema)]
+#[derive(Default, Serialize, schemars::JsonSchema)]
 pub struct Listing {
     /// Running ones first, by their RSS; then dead ones, the last to end first.
     pub profiles: Vec<Entry>,
@@ -94,14 +94,14 @@ pub fn user_id(text: &str) -> Result<u32, &'static str> {
 
 /// The profiles of this machine that this user may read, as far as they are wanted.
 pub fn list(wanted: &Wanted) -> Listing {
-    let all = list_all(|recording| Entry::of(&recording));
-    let mut profiles = all.found;
-    let count = profiles.len();
-    let has_words = |entry: &Entry| wanted.words.iter().all(|word| entry.has(word));
-    profiles.retain(|entry| wanted.has_state_and_user(entry) && has_words(entry));
-    sort(&mut profiles);
-    let unreadable = all.unreadable.into_iter().chain(all.left_out).collect();
-    Listing { left_out: count - profiles.len(), profiles, unreadable }
+    wanted.of(list_all(|recording| Entry::of(&recording)))
+}
+
+/// The same in parts, as they come; of each also whether it is of other users, whose profiles may keep their reader waiting. `each` is called
+/// from any thread.
+pub fn list_each(wanted: &Wanted, each: impl Fn(Listing, bool) + Sync) {
+    let each = |part, is_of_others| each(wanted.of(part), is_of_others);
+    ramson_source::list_each(|recording| Entry::of(&recording), each);
 }
 
 /// Running ones first, by their RSS; then dead ones, the last to end first.
@@ -114,6 +114,16 @@ pub fn sort(profiles: &mut [Entry]) {
 }
 
 impl Wanted {
+    fn of(&self, all: Discovery<Entry>) -> Listing {
+        let mut profiles = all.found;
+        let count = profiles.len();
+        let has_words = |entry: &Entry| self.words.iter().all(|word| entry.has(word));
+        profiles.retain(|entry| self.has_state_and_user(entry) && has_words(entry));
+        sort(&mut profiles);
+        let unreadable = all.unreadable.into_iter().chain(all.left_out).collect();
+        Listing { left_out: count - profiles.len(), profiles, unreadable }
+    }
+
     fn has_state_and_user(&self, entry: &Entry) -> bool {
         (!self.is_running || entry.is_running)
             && self.user.is_none_or(|user| entry.user == Some(user))
@@ -121,6 +131,14 @@ impl Wanted {
 }
 
 impl Listing {
+    /// Adds another part of the list.
+    pub fn add(&mut self, other: Self) {
+        self.profiles.extend(other.profiles);
+        sort(&mut self.profiles);
+        self.left_out += other.left_out;
+        self.unreadable.extend(other.unreadable);
+    }
+
     /// The rows of a table, in the order of the profiles.
     pub fn rows(&self) -> Vec<Alike<'_>> {
         let mut rows: Vec<Alike> = Vec::new();

@@ -60,7 +60,7 @@ impl fmt::Display for Failure {
             Self::NotStarted(why) => write!(f, "no process could be started to read it ({why})"),
             Self::BadAnswer => f.write_str("the process that read it gave no proper answer"),
             Self::UsedUp => f.write_str(
-                "not read: what was read of its owner before took more time than is allowed",
+                "not read: what was read of its owner before took all the time that is allowed",
             ),
         }
     }

@@ -137,13 +137,17 @@ pub fn goes_on() {
 pub fn end_all() {
     let Some(helpers) = HELPERS.get() else { return };
     let all: Vec<Apart> = locked(&helpers.by_owner).values().cloned().collect();
-    for apart in all {
-        let mut slot = locked(&apart.0.slot);
-        let Slot { readers, actors, openers, .. } = &mut *slot;
-        let idle = [take(&mut readers.idle), take(&mut actors.idle), take(openers)];
-        drop(slot);
-        drop(idle);
-    }
+    all.iter().for_each(Apart::end_idle);
+}
+
+/// The same of those of a user, so that many users' helpers do not take the memory. Others are started should there be more to read.
+pub fn end_of_user(user: u32) {
+    let Some(helpers) = HELPERS.get() else { return };
+    let by_owner = locked(&helpers.by_owner);
+    let its = by_owner.iter().filter(|(owner, _)| owner.user == user);
+    let its: Vec<Apart> = its.map(|(_, apart)| apart.clone()).collect();
+    drop(by_owner);
+    its.iter().for_each(Apart::end_idle);
 }
 
 /// Returns the budget of an input: the one that the user wants, or the default for an owner who is trusted or not.
@@ -208,6 +212,14 @@ impl Apart {
             left: Vec::new(),
         };
         Self(Arc::new(Shared { slot: Mutex::new(slot), is_free: Condvar::new() }))
+    }
+
+    fn end_idle(&self) {
+        let mut slot = locked(&self.0.slot);
+        let Slot { readers, actors, openers, .. } = &mut *slot;
+        let idle = [take(&mut readers.idle), take(&mut actors.idle), take(openers)];
+        drop(slot);
+        drop(idle);
     }
 
     /// The owner.

@@ -4,14 +4,19 @@ use crate::confine::Ids;
 use crate::namespace::{Namespace, NamespaceKind};
 use borsh::{BorshDeserialize, BorshSerialize};
 use rustix::process::getuid;
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{read, read_link, read_to_string};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 /// From here on, nothing gives IDs to users, to containers or to services (systemd, UIDS-GIDS: "unused").
 const FIRST_UNUSED: u32 = 1 << 31;
+
+/// A process that has just been looked at is asked again and again whose it is.
+const SAME_OWNER_FOR: Duration = Duration::from_millis(20);
 
 /// Who owns a process or a file. Users of the same number in different containers are different owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, BorshSerialize, BorshDeserialize)]
@@ -54,6 +59,22 @@ impl Owner {
     ///
     /// A process of user 0 is root's only if it has all rights that this process has, in our user namespace: the root of a container has neither.
     pub fn of_process(pid: u32) -> Option<Self> {
+        thread_local! {
+            static LAST: Cell<Option<(u32, Owner, Instant)>> = const { Cell::new(None) };
+        }
+        let is_it = |&(last, _, since): &(u32, Self, Instant)| {
+            last == pid && since.elapsed() < SAME_OWNER_FOR
+        };
+        if let Some((_, owner, _)) = LAST.get().filter(is_it) {
+            return Some(owner);
+        }
+        let owner = Self::of_process_now(pid)?;
+        // Root's process may become another user's at any time.
+        LAST.set((!owner.is_trusted()).then(|| (pid, owner, Instant::now())));
+        Some(owner)
+    }
+
+    fn of_process_now(pid: u32) -> Option<Self> {
         let process = pid.to_string();
         let Rights { effective_user, capabilities } = Rights::of(&process)?;
         // Another user may not look at namespaces, and needs not: that user's own processes are theirs anywhere.

@@ -29,15 +29,21 @@ pub struct Search {
     /// Whose processes come and go.
     selectors: Vec<Selector>,
     is_for_all: bool,
-    /// Device and inode of the files that were looked at.
-    known: HashSet<(u64, u64)>,
+    /// `None` while new files are looked for.
+    known: Option<KnownFiles>,
     /// When the search began; nanoseconds since 1970.
     start_ns: u64,
     files: Pace,
     everywhere: Pace,
     /// Channel of the search of all places that is under way: the processes that it found, and its CPU time.
     task: Option<Receiver<(Discovery<Recording>, Duration)>>,
+    /// The same of the search for new files.
+    files_task: Receiver<(KnownFiles, Discovery<Recording>, Duration)>,
 }
+
+/// Device and inode of the files that were looked at.
+#[derive(Default)]
+struct KnownFiles(HashSet<(u64, u64)>);
 
 impl Search {
     /// Searches for the processes that are selected, or for all; also returns those that are there now.
@@ -46,17 +52,19 @@ impl Search {
             unreadable: Vec::new(),
             selectors,
             is_for_all,
-            known: HashSet::new(),
+            known: None,
             start_ns: unix_ns(),
             files: Pace::new(FILES_EVERY, FILES_SHARE),
             everywhere: Pace::new(EVERYWHERE_EVERY, EVERYWHERE_SHARE),
             task: None,
+            files_task: channel().1,
         };
         if !search.expects_others() {
             return (search, Vec::new());
         }
         // The search of all places reads the files that are there now.
-        search.known.extend(files().map(|(_, Entry { facts, .. })| (facts.device, facts.inode)));
+        let known = files().map(|(_, Entry { facts, .. })| (facts.device, facts.inode));
+        search.known = Some(KnownFiles(known.collect()));
         let selectors = (!is_for_all).then(|| search.selectors.clone());
         let found = search.everywhere.run(|| everywhere(selectors.as_deref()));
         let found = search.take(found);
@@ -92,12 +100,22 @@ impl Search {
             });
             self.task = Some(receiver);
         }
-        if self.files.is_due() {
-            let before = thread_cpu_time();
-            let mut recordings = Vec::new();
-            self.read_new_files(&mut recordings, &mut new.unreadable);
-            self.files.put_off(thread_cpu_time().saturating_sub(before));
-            new.found.extend(self.wanted(recordings));
+        if let Ok((known, found, cost)) = self.files_task.try_recv() {
+            self.known = Some(known);
+            self.files.put_off(cost);
+            new.unreadable = found.unreadable;
+            new.found.extend(self.wanted(found.found));
+        }
+        // Another user's file may keep its reader waiting.
+        if self.files.is_due()
+            && let Some(mut known) = self.known.take()
+        {
+            let (sender, receiver) = channel();
+            thread::spawn(move || {
+                let new = known.read_new();
+                sender.send((known, new, thread_cpu_time()))
+            });
+            self.files_task = receiver;
         }
         new
     }
@@ -112,30 +130,6 @@ impl Search {
         let header = &recording.snapshot.header;
         let is_new = recording.running.is_some() || header.start_realtime_ns >= self.start_ns;
         is_new && header.processes == 0
-    }
-
-    fn read_new_files(&mut self, found: &mut Vec<Recording>, unreadable: &mut Vec<String>) {
-        for (directory, Entry { name, facts }) in files() {
-            let file = (facts.device, facts.inode);
-            if self.known.contains(&file) {
-                continue;
-            }
-            let Ok(opened) = directory.open_file(&name) else { continue };
-            match read_file(&directory.path().join(&name), &opened.file) {
-                Ok(mut recording) => {
-                    if recording.running.is_none() {
-                        recording.look_elsewhere();
-                    }
-                    found.push(recording);
-                }
-                Err(failure) if Header::read(&opened.file).is_ok() => {
-                    unreadable.push(failure.to_string());
-                }
-                // One that is not finished yet is looked at again.
-                Err(_) => continue,
-            }
-            self.known.insert(file);
-        }
     }
 
     /// Returns those that are searched for.
@@ -158,6 +152,35 @@ impl Search {
             self.is_new(source) && (self.is_for_all || has_name() || is_member())
         };
         found.into_iter().filter(is_wanted).collect()
+    }
+}
+
+impl KnownFiles {
+    /// Reads the files that have come.
+    fn read_new(&mut self) -> Discovery<Recording> {
+        let mut new = Discovery::default();
+        for (directory, Entry { name, facts }) in files() {
+            let file = (facts.device, facts.inode);
+            if self.0.contains(&file) {
+                continue;
+            }
+            let Ok(opened) = directory.open_file(&name) else { continue };
+            match read_file(&directory.path().join(&name), &opened.file) {
+                Ok(mut recording) => {
+                    if recording.running.is_none() {
+                        recording.look_elsewhere();
+                    }
+                    new.found.push(recording);
+                }
+                Err(failure) if Header::read(&opened.file).is_ok() => {
+                    new.unreadable.push(failure.to_string());
+                }
+                // One that is not finished yet is looked at again.
+                Err(_) => continue,
+            }
+            self.0.insert(file);
+        }
+        new
     }
 }
 

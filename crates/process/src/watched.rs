@@ -4,7 +4,7 @@
 //! The files of others' processes are opened and read in a helper, where the waiting can be ended.
 
 use crate::text;
-use ramson_apart::{Apart, Failure, for_process};
+use ramson_apart::{Apart, Failure, Owner, for_process};
 use ramson_paths::Refusal;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -95,11 +95,24 @@ pub fn opened<T>(pid: u32, open: impl FnOnce() -> Result<T, Refusal>) -> io::Res
     Ok(opened)
 }
 
-/// The processes that could not be read lately, a line for each.
+/// The processes that could not be read lately: a line for each, and for all that were not tried, because their owner's others took too long.
 pub fn silent() -> Vec<String> {
     let mut silent = locked();
     silent.retain(|_, silence| silence.since.elapsed() < SILENCE_LASTS);
-    silent.iter().filter_map(|(&pid, silence)| line(pid, silence)).collect()
+    let is_tried = |(_, silence): &(&u32, &Silence)| silence.failure != Failure::UsedUp;
+    let (tried, others): (Vec<_>, Vec<_>) = silent.iter().partition(is_tried);
+    let mut untried: BTreeMap<String, usize> = BTreeMap::new();
+    for (&pid, _) in others {
+        if let Some(owner) = Owner::of_process(pid) {
+            *untried.entry(owner.to_string()).or_default() += 1;
+        }
+    }
+    let failure = Failure::UsedUp;
+    let next = failure.next_step();
+    let untried = untried
+        .iter()
+        .map(|(owner, count)| format!("{} of {owner}: {failure}. {next}", processes(*count)));
+    tried.into_iter().filter_map(|(&pid, silence)| line(pid, silence)).chain(untried).collect()
 }
 
 /// The line about one that could not be read lately.
@@ -113,6 +126,10 @@ pub fn note(pid: u32, failure: &Failure) {
     if matches!(failure, Failure::Stuck(_) | Failure::UsedUp) {
         noted(pid, failure.clone());
     }
+}
+
+fn processes(count: usize) -> String {
+    if count == 1 { "1 process".into() } else { format!("{count} processes") }
 }
 
 fn line(pid: u32, silence: &Silence) -> Option<String> {

@@ -27,4 +27,4 @@ pub use ramson_format::{End, LookupAddress, Way};
 pub use reading::regions;
 pub use serve::ProfileReader;
 pub use snapshot::{Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot, Stack};
-pub use source::{MappedBytes, ProcessRange, ReadAt};
+pub use source::{MappedBytes, ProcessFiles, ProcessRange, ReadAt};

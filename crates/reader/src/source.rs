@@ -12,6 +12,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
 
 /// A snapshot takes as much memory for each byte that it is read from.
 const MEMORY_PER_BYTE: u64 = 4;
@@ -127,35 +128,49 @@ impl ReadAt for [u8] {
     }
 }
 
-/// A profile without a file: a range of a running process's memory, read through /proc/PID/mem.
-pub struct ProcessRange {
+/// The memory of a running process (/proc/PID/mem), open.
+pub struct ProcessFiles {
     memory: File,
-    /// Pagemap of private memory: tells which of its pages are present.
+    /// Tells which pages of private memory are present.
     pagemap: Option<File>,
-    start: u64,
-    length: u64,
     /// Owner of the process.
     owner: Option<Owner>,
 }
 
+impl ProcessFiles {
+    /// Fails where ptrace access would.
+    pub fn open(pid: u32) -> io::Result<Self> {
+        let open = move |name| File::open(format!("/proc/{pid}/{name}"));
+        let (memory, pagemap) = wait_for_process(pid, move || (open("mem"), open("pagemap").ok()))?;
+        Ok(Self { memory: memory?, pagemap, owner: Owner::of_process(pid) })
+    }
+}
+
+/// A profile without a file: a range of a running process's memory.
+pub struct ProcessRange {
+    files: Arc<ProcessFiles>,
+    /// Only the pages that are present are read: to read another one would add it to the process.
+    is_private: bool,
+    start: u64,
+    length: u64,
+}
+
 impl ProcessRange {
-    /// The range `start..end` of process `pid`. Fails where ptrace access would.
-    pub fn open(pid: u32, start: u64, end: u64) -> io::Result<Self> {
-        let memory = wait_for_process(pid, move || File::open(format!("/proc/{pid}/mem")))??;
-        let length = end.saturating_sub(start);
-        Ok(Self { memory, pagemap: None, start, length, owner: Owner::of_process(pid) })
+    /// A range of addresses, in private memory or in memory that is shared.
+    pub fn new(files: Arc<ProcessFiles>, range: &Range<u64>, is_private: bool) -> Self {
+        let length = range.end.saturating_sub(range.start);
+        Self { files, is_private, start: range.start, length }
     }
 
     /// A range whose files another process has opened.
     pub(crate) fn given(memory: File, pagemap: Option<File>, start: u64, length: u64) -> Self {
-        Self { memory, pagemap, start, length, owner: None }
+        let is_private = pagemap.is_some();
+        let files = Arc::new(ProcessFiles { memory, pagemap, owner: None });
+        Self { files, is_private, start, length }
     }
 
-    /// The same of private memory, of which only the pages that are present are read: to read another one would add it to the process.
-    pub fn open_private(pid: u32, start: u64, end: u64) -> io::Result<Self> {
-        let open = move || File::open(format!("/proc/{pid}/pagemap"));
-        let pagemap = wait_for_process(pid, open)?.ok();
-        Ok(Self { pagemap, ..Self::open(pid, start, end)? })
+    fn pagemap(&self) -> Option<&File> {
+        self.files.pagemap.as_ref().filter(|_| self.is_private)
     }
 }
 
@@ -168,12 +183,12 @@ impl ReadAt for ProcessRange {
         let room = self.length.saturating_sub(offset).min(buffer.len() as u64) as usize;
         let start = self.start + offset.min(self.length);
         fill(&mut buffer[..room], |filled, rest| {
-            FileExt::read_at(&self.memory, rest, start + filled)
+            FileExt::read_at(&self.files.memory, rest, start + filled)
         })
     }
 
     fn next_present(&self, range: Range<u64>) -> Option<Range<u64>> {
-        let Some(pagemap) = &self.pagemap else { return Some(range) };
+        let Some(pagemap) = self.pagemap() else { return Some(range) };
         let first_page = (self.start + range.start) / PAGE_BYTES;
         let end_page = (self.start + range.end).div_ceil(PAGE_BYTES);
         match present_pages(pagemap, first_page..end_page) {
@@ -188,15 +203,15 @@ impl ReadAt for ProcessRange {
 
     /// Only root may read the memory of others.
     fn most_bytes(&self) -> u64 {
-        let is_own = !getuid().is_root() && self.owner.is_some();
+        let is_own = !getuid().is_root() && self.files.owner.is_some();
         if is_own { FILE_BYTES_RANGE.1 } else { strangers_bytes() }
     }
 
     fn apart(&self) -> Option<Passed<'_>> {
-        let by = for_owner(self.owner?)?;
-        let has_pagemap = self.pagemap.is_some();
+        let by = for_owner(self.files.owner?)?;
+        let has_pagemap = self.pagemap().is_some();
         let place = Place::Memory { start: self.start, length: self.length, has_pagemap };
-        let files = [Some(&self.memory), self.pagemap.as_ref()];
+        let files = [Some(&self.files.memory), self.pagemap()];
         Some(Passed { by, place, files: files.into_iter().flatten().map(File::as_fd).collect() })
     }
 }

@@ -5,17 +5,24 @@ use crate::file::{failure_of, list_file, mapped_header, member_failure, open_mem
 use crate::maps::bytes_of;
 use crate::places::opened_profile_directories;
 use crate::recording::Recording;
-use ramson_apart::Owner;
+use ramson_apart::Failure::UsedUp;
+use ramson_apart::{Owner, end_of_user, on_all};
 use ramson_paths::Directory;
 use ramson_process::{processes, watched};
 use ramson_reader::{Header, MappedBytes, ReadError};
-use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Files of another user's directory that are looked at: at 0.3 ms each that is 3 s. Profiles that the user's processes map are found in addition.
 const MOST_FILES_OF_OTHERS: usize = 10_000;
+/// More names of a directory are not asked for.
+const MOST_NAMES: usize = 1 << 20;
+/// Users whose profiles are read at once, each by processes of their own.
+const MOST_SHARES: usize = 4;
 
 /// Profiles that were found, and the reasons why others could not be read.
 pub struct Discovery<T> {
@@ -33,70 +40,191 @@ impl<T> Default for Discovery<T> {
     }
 }
 
+/// What is looked at for the sake of one user, beside what is looked at for others: it may take its time.
+#[derive(Default)]
+struct Share {
+    /// `None`: root and the caller.
+    user: Option<u32>,
+    pids: Vec<u32>,
+    directories: Vec<Directory>,
+}
+
+/// What one share has.
+struct Part<T> {
+    found: Vec<Found<T>>,
+    unreadable: Vec<String>,
+    is_of_others: bool,
+}
+
+/// Process, start and number of the recording.
+type Identity = (u32, u64, u64);
+
+/// Called with each part as soon as it is there, from any thread.
+type Each<'a, T> = &'a (dyn Fn(Part<T>) + Sync);
+
+struct Found<T> {
+    identity: Identity,
+    start_ns: u64,
+    is_running: bool,
+    value: T,
+}
+
 /// Every profile that can be found: files in the usual directories, and what this user's processes have mapped elsewhere.
 pub fn all() -> Discovery<Recording> {
     all_with(|_| true)
 }
 
 /// Those of them whose header is wanted.
-pub fn all_with(is_wanted: impl Fn(&Header) -> bool) -> Discovery<Recording> {
+pub fn all_with(is_wanted: impl Fn(&Header) -> bool + Sync) -> Discovery<Recording> {
     let read = |path: &Path, bytes: &MappedBytes| read_file(path, &bytes.file);
-    map_all(is_wanted, read, |recording| recording)
+    collected(|each| map_all(is_wanted, read, |recording| recording, each))
 }
 
 /// Calls `map` with each profile, and returns the results. The profiles are not all in memory at once, and files are read only as far as
 /// a list needs it: header and what lives.
-pub fn list_all<T>(map: impl Fn(Recording) -> T) -> Discovery<T> {
-    // Before any file is looked at: whose process began later is not known to have ended.
-    let pids: HashSet<u32> = processes::all().into_iter().collect();
-    map_all(|_| true, |path, bytes| list_file(path, bytes, &pids), map)
+pub fn list_all<T: Send>(map: impl Fn(Recording) -> T + Sync) -> Discovery<T> {
+    collected(|each| list_parts(map, each))
 }
 
-fn map_all<T>(
-    is_wanted: impl Fn(&Header) -> bool,
-    read: impl Fn(&Path, &MappedBytes) -> Result<Recording, Failure>,
-    map: impl Fn(Recording) -> T,
-) -> Discovery<T> {
-    let headers = processes::all().into_iter().filter_map(|pid| Some((pid, mapped_header(pid)?.0)));
-    let wanted = headers.filter(|(_, header)| is_wanted(header));
-    let mut unseen: HashMap<_, u32> =
-        wanted.map(|(pid, header)| (header.identity(), pid)).collect();
-    let mut found = Vec::new();
-    let mut keep = |recording: Recording| {
-        let start_ns = recording.snapshot.header.start_realtime_ns;
-        found.push((start_ns, map(recording)));
-    };
-    let mut unreadable = Vec::new();
-    let (directories, left_out) = opened_profile_directories();
-    let is_called_so = |name: &OsStr| name.as_bytes().ends_with(b".ramson");
-    let mut keep_file = |mut recording: Recording| {
-        let own_pid = recording.snapshot.header.pid;
-        let identity = recording.snapshot.header.identity();
-        let elsewhere = unseen.get(&identity).copied().filter(|&pid| pid != own_pid);
-        if recording.running.is_none()
-            && let Some(pid) = elsewhere
-        {
-            // In another PID namespace, its file does not tell where it runs.
-            recording.begin_to_run(pid);
-        }
-        if recording.running.is_some() {
-            unseen.remove(&identity);
-        }
-        keep(recording);
-    };
-    for directory in &directories {
-        each_file_in(directory, &is_called_so, &is_wanted, &read, &mut keep_file, &mut unreadable);
-    }
-    for pid in unseen.into_values() {
-        match open_member(pid) {
-            Some(recording) => keep(recording),
-            None => unreadable.extend(member_failure(pid).map(|failure| failure.to_string())),
-        }
-    }
+/// The same, and calls `each` with a part of the results as soon as it is there, from any thread. Returns the reasons why directories are left
+/// out.
+fn list_parts<T: Send>(map: impl Fn(Recording) -> T + Sync, each: Each<T>) -> Vec<String> {
+    // Before any file is looked at: whose process began later is not known to have ended.
+    let pids: HashSet<u32> = processes::all().into_iter().collect();
+    map_all(|_| true, |path, bytes| list_file(path, bytes, &pids), map, each)
+}
+
+/// Calls `each` with every part of a list, from any thread, and with whether the part is of other users, whose profiles may keep their reader
+/// waiting.
+pub fn list_each<T: Send>(
+    map: impl Fn(Recording) -> T + Sync,
+    each: impl Fn(Discovery<T>, bool) + Sync,
+) {
+    let left_out = list_parts(map, &|Part { found, unreadable, is_of_others }| {
+        let found = found.into_iter().map(|found| found.value).collect();
+        each(Discovery { found, unreadable, left_out: Vec::new() }, is_of_others);
+    });
+    each(Discovery { unreadable: watched::silent(), left_out, ..Discovery::default() }, true);
+}
+
+fn collected<T: Send>(map: impl FnOnce(Each<T>) -> Vec<String>) -> Discovery<T> {
+    let parts = Mutex::new((Vec::new(), Vec::new()));
+    let left_out = map(&|part: Part<T>| {
+        let mut all = locked(&parts);
+        all.0.extend(part.found);
+        all.1.extend(part.unreadable);
+    });
+    let (mut found, mut unreadable) = parts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    // A profile that was read twice is of a process that runs.
+    let running: HashSet<Identity> =
+        found.iter().filter(|found| found.is_running).map(|found| found.identity).collect();
+    found.retain(|found| found.is_running || !running.contains(&found.identity));
+    found.sort_by_key(|found| found.start_ns);
     unreadable.extend(watched::silent());
-    found.sort_by_key(|(start_ns, _)| *start_ns);
-    let found = found.into_iter().map(|(_, kept)| kept).collect();
+    let found = found.into_iter().map(|found| found.value).collect();
     Discovery { found, unreadable, left_out }
+}
+
+fn locked<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
+    it.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn map_all<T: Send>(
+    is_wanted: impl Fn(&Header) -> bool + Sync,
+    read: impl Fn(&Path, &MappedBytes) -> Result<Recording, Failure> + Sync,
+    map: impl Fn(Recording) -> T + Sync,
+    each: Each<T>,
+) -> Vec<String> {
+    let (shares, left_out) = shares();
+    // The file in one share may be of a process in another.
+    let running = Mutex::default();
+    on_all(
+        &shares,
+        MOST_SHARES,
+        || (),
+        |(), share| {
+            each(share.map(&is_wanted, &read, &map, &running));
+            share.user.into_iter().for_each(end_of_user);
+        },
+    );
+    left_out
+}
+
+/// What is root's and the caller's first, then what is each other user's, and the reasons why directories are left out.
+fn shares() -> (Vec<Share>, Vec<String>) {
+    let mut shares: BTreeMap<Option<u32>, Share> = BTreeMap::new();
+    let user = |owner: Owner| Some(owner.user).filter(|_| !owner.is_trusted());
+    for pid in processes::all() {
+        if let Some(owner) = Owner::of_process(pid) {
+            shares.entry(user(owner)).or_default().pids.push(pid);
+        }
+    }
+    let (directories, left_out) = opened_profile_directories();
+    for directory in directories {
+        let user = user(Owner::of_user(directory.owner()));
+        shares.entry(user).or_default().directories.push(directory);
+    }
+    let shares = shares.into_iter().map(|(user, share)| Share { user, ..share });
+    (shares.collect(), left_out)
+}
+
+impl Share {
+    fn map<T>(
+        &self,
+        is_wanted: &impl Fn(&Header) -> bool,
+        read: &impl Fn(&Path, &MappedBytes) -> Result<Recording, Failure>,
+        map: &impl Fn(Recording) -> T,
+        running: &Mutex<HashSet<Identity>>,
+    ) -> Part<T> {
+        let headers = self.pids.iter().filter_map(|&pid| Some((pid, mapped_header(pid)?.0)));
+        let wanted = headers.filter(|(_, header)| is_wanted(header));
+        let mut unseen: HashMap<_, u32> =
+            wanted.map(|(pid, header)| (header.identity(), pid)).collect();
+        let mut found = Vec::new();
+        let mut keep = |recording: Recording| {
+            let identity = recording.snapshot.header.identity();
+            let is_running = recording.running.is_some();
+            if is_running && !locked(running).insert(identity) {
+                return;
+            }
+            let start_ns = recording.snapshot.header.start_realtime_ns;
+            found.push(Found { identity, start_ns, is_running, value: map(recording) });
+        };
+        let mut unreadable = Vec::new();
+        let is_called_so = |name: &OsStr| name.as_bytes().ends_with(b".ramson");
+        let mut keep_file = |mut recording: Recording| {
+            let own_pid = recording.snapshot.header.pid;
+            let identity = recording.snapshot.header.identity();
+            let elsewhere = unseen.get(&identity).copied().filter(|&pid| pid != own_pid);
+            if recording.running.is_none()
+                && let Some(pid) = elsewhere
+            {
+                // In another PID namespace, its file does not tell where it runs.
+                recording.begin_to_run(pid);
+            }
+            if recording.running.is_some() {
+                unseen.remove(&identity);
+            }
+            keep(recording);
+        };
+        for directory in &self.directories {
+            each_file_in(
+                directory,
+                &is_called_so,
+                is_wanted,
+                read,
+                &mut keep_file,
+                &mut unreadable,
+            );
+        }
+        for pid in unseen.into_values() {
+            match open_member(pid) {
+                Some(recording) => keep(recording),
+                None => unreadable.extend(member_failure(pid).map(|failure| failure.to_string())),
+            }
+        }
+        Part { found, unreadable, is_of_others: self.user.is_some() }
+    }
 }
 
 /// Those in files of the usual directories whose header is wanted, of processes that began at `began_ticks` or
@@ -133,45 +261,53 @@ fn each_file_in(
     unreadable: &mut Vec<String>,
 ) {
     let mut known = HashSet::new();
-    let most = if Owner::of_user(directory.owner()).is_trusted() {
-        usize::MAX
-    } else {
-        MOST_FILES_OF_OTHERS
-    };
-    for (number, name) in directory.names().into_iter().flatten().enumerate() {
-        if number == most {
-            let path = directory.path().display();
+    let path = directory.path();
+    let names = directory.names().into_iter().flatten();
+    let mut names: Vec<OsString> = names.filter(|name| is_named(name)).take(MOST_NAMES).collect();
+    if !Owner::of_user(directory.owner()).is_trusted() {
+        // The newest are the most wanted.
+        names.sort_by_cached_key(|name| Reverse(start_ticks(&name.to_string_lossy())));
+        if names.len() > MOST_FILES_OF_OTHERS {
+            names.truncate(MOST_FILES_OF_OTHERS);
             unreadable.push(format!(
-                "{path}: only {most} of its files are looked at. \"ramson report FILE\" reads any other one"
+                "{}: only {MOST_FILES_OF_OTHERS} of its files are looked at. \"ramson report FILE\" reads any other one",
+                path.display()
             ));
-            return;
         }
-        if !is_named(&name) {
-            continue;
-        }
+    }
+    let all = names.len();
+    for (number, name) in names.into_iter().enumerate() {
         // It may be removed at any time, and be no profile.
         let Ok(opened) = directory.open_file(&name) else { continue };
         // A file may have any number of names.
-        let is_new = known.insert((opened.facts.device, opened.facts.inode));
-        let path = directory.path().join(&name);
-        let bytes = bytes_of(opened);
-        match Header::read(&bytes) {
-            Ok(header) if is_new && is_wanted(&header) => {}
-            Err(error @ ReadError::Apart(_)) if is_new => {
-                unreadable.push(failure_of(&path, &error).to_string());
-                continue;
-            }
-            _ => continue,
+        if !known.insert((opened.facts.device, opened.facts.inode)) {
+            continue;
         }
-        match read(&path, &bytes) {
+        let file = path.join(&name);
+        let bytes = bytes_of(opened);
+        let read = match Header::read(&bytes) {
+            Ok(header) if is_wanted(&header) => read(&file, &bytes),
+            Err(ReadError::Apart(failure @ UsedUp)) => {
+                let (path, left) = (path.display(), all - number);
+                unreadable.push(format!("{path}: {left} files {failure}. {}", failure.next_step()));
+                return;
+            }
+            Err(error @ ReadError::Apart(_)) => Err(failure_of(&file, &error)),
+            _ => continue,
+        };
+        match read {
             Ok(recording) => keep(recording),
             Err(failure) => unreadable.push(failure.to_string()),
         }
     }
 }
 
-/// Whether a profile of this name may be of a process that began at `began_ticks` or later. The library names
-/// profiles PID-TICKS.
+/// When the process began, by the name of its profile: the library names profiles PID-TICKS.
+fn start_ticks(name: &str) -> Option<u64> {
+    name.split_once('-')?.1.split(['-', '.']).next()?.parse().ok()
+}
+
+/// Whether a profile of this name may be of a process that began at `began_ticks` or later.
 fn may_have_begun(name: &str, began_ticks: u64) -> bool {
     let ticks = name.split_once('-').and_then(|(_, ticks)| ticks.parse::<u64>().ok());
     ticks.is_none_or(|ticks| ticks >= began_ticks)

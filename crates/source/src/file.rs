@@ -2,7 +2,9 @@
 
 use crate::failure::Failure;
 use crate::foreign::Foreign;
-use crate::maps::{Map, bytes_of, bytes_of_map, has_mapped, maps, open_found, profile_maps};
+use crate::maps::{
+    Map, ProcessBytes, bytes_of, bytes_of_map, has_mapped, maps, open_found, profile_maps,
+};
 use crate::recording::{Recording, complete};
 use crate::root_note::note_root;
 use crate::running::{self, is_running, running_elsewhere};
@@ -234,9 +236,10 @@ pub fn member_failure(pid: u32) -> Option<Failure> {
 
 /// The failure to read a mapped profile, if the library of another ramson wrote it in a version that this ramson does not read.
 fn other_version(pid: u32) -> Option<Failure> {
+    let process = ProcessBytes::of(pid);
     let mut mapped = profile_maps(pid).ok().flatten()?.into_iter();
     mapped.find_map(|map| {
-        let (bytes, origin) = bytes_of_map(pid, map).next()?;
+        let (bytes, origin) = bytes_of_map(&process, map).next()?;
         let error = Header::read(&*bytes).err()?;
         matches!(error, ReadError::Version(_)).then(|| unreadable(&origin, &error))
     })
@@ -272,8 +275,9 @@ fn mapped_headers(pid: u32) -> impl Iterator<Item = Mapped> {
 }
 
 fn headers_of(pid: u32, maps: Vec<Map>) -> impl Iterator<Item = Mapped> {
+    let process = ProcessBytes::of(pid);
     let found = maps.into_iter().filter_map(move |map| {
-        bytes_of_map(pid, map).find_map(|(bytes, origin)| match Header::read(&*bytes) {
+        bytes_of_map(&process, map).find_map(|(bytes, origin)| match Header::read(&*bytes) {
             Ok(header) => Some(Mapped { bytes, origin, header }),
             Err(ReadError::Apart(failure)) => {
                 watched::note(pid, &failure);
@@ -359,8 +363,9 @@ impl Recording {
         };
         let file = self.file().map(|found| Box::new(bytes_of(found)) as Box<dyn ReadAt>);
         let mapped = self.running.into_iter().flat_map(|pid| {
+            let process = ProcessBytes::of(pid);
             let maps = maps(pid).into_iter().flatten().filter(Map::may_be_profile);
-            maps.flat_map(move |map| bytes_of_map(pid, map)).map(|(bytes, _)| bytes)
+            maps.flat_map(move |map| bytes_of_map(&process, map)).map(|(bytes, _)| bytes)
         });
         file.into_iter().chain(mapped).find(|bytes| is_it(&**bytes))
     }

@@ -26,7 +26,7 @@ mod snapshot_bytes;
 mod sum;
 mod target;
 
-pub use discovery::{Discovery, all, all_with, files_in, files_since, list_all};
+pub use discovery::{Discovery, all, all_with, files_in, files_since, list_all, list_each};
 pub use failure::Failure;
 pub use file::{Opened, find_again, open_file, open_member, open_to_write, read_file};
 pub use foreign::Foreign;

@@ -5,10 +5,13 @@ use ramson_format::FILE_BYTES_RANGE;
 use ramson_paths::{Links, MapIdentity, MappedFile, RegularFile, Root, mapped_file};
 use ramson_process::stat::Stat;
 use ramson_process::{Mapping, mappings, mappings_of_files, processes, watched};
-use ramson_reader::{Header, MappedBytes, ProcessRange, ReadAt, Snapshot};
+use ramson_reader::{Header, MappedBytes, ProcessFiles, ProcessRange, ReadAt, Snapshot};
+use std::cell::OnceCell;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, absolute};
+use std::rc::Rc;
+use std::sync::Arc;
 
 /// The regular file of this name. The user did not name it, or it may have been replaced; `None` in `named_by`: no other user named it.
 pub fn open_found(path: impl AsRef<Path>, named_by: Option<Owner>) -> Option<RegularFile> {
@@ -94,17 +97,37 @@ pub fn runs_another_program(header: &Header) -> bool {
     is_there && (matches!(profile_maps(header.pid), Ok(None)) || has_other_executable())
 }
 
+/// A process whose memory is opened once, if it is needed.
+#[derive(Clone)]
+pub struct ProcessBytes {
+    pid: u32,
+    files: Rc<OnceCell<Option<Arc<ProcessFiles>>>>,
+}
+
+impl ProcessBytes {
+    pub fn of(pid: u32) -> Self {
+        Self { pid, files: Rc::default() }
+    }
+
+    fn files(&self) -> Option<Arc<ProcessFiles>> {
+        self.files.get_or_init(|| ProcessFiles::open(self.pid).ok().map(Arc::new)).clone()
+    }
+}
+
 /// The bytes that may be read as a profile that is mapped there, each with their place: of the file, then of the memory.
-pub fn bytes_of_map(pid: u32, map: Map) -> impl Iterator<Item = (Box<dyn ReadAt>, String)> {
+pub fn bytes_of_map(
+    process: &ProcessBytes,
+    map: Map,
+) -> impl Iterator<Item = (Box<dyn ReadAt>, String)> + use<> {
     let Map { range, access, .. } = map.clone();
+    let (process, pid) = (process.clone(), process.pid);
     let file = std::iter::once_with(move || {
         let found = bytes_of(file_of_map(pid, &map)?);
         Some((Box::new(found) as Box<dyn ReadAt>, map.path))
     });
     let memory = std::iter::once_with(move || {
         // Memory that is shared may be present where this process has not touched it.
-        let open = if access[3] == b'p' { ProcessRange::open_private } else { ProcessRange::open };
-        let memory = open(pid, range.start, range.end).ok()?;
+        let memory = ProcessRange::new(process.files()?, &range, access[3] == b'p');
         Some((Box::new(memory) as Box<dyn ReadAt>, format!("memory of process {pid}")))
     });
     file.flatten().chain(memory.flatten())

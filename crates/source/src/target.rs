@@ -119,7 +119,7 @@ fn pids_of(selector: &Selector) -> Result<Vec<u32>, Failure> {
 }
 
 /// Whether a dead process has left such a profile.
-fn has_left(is_its: impl Fn(&Header) -> bool) -> bool {
+fn has_left(is_its: impl Fn(&Header) -> bool + Sync) -> bool {
     all_with(is_its).found.iter().any(|recording| recording.running.is_none())
 }
 

@@ -9,11 +9,11 @@ use ramson_inject::{Argument, Step};
 use ramson_process::glibc::LibraryData;
 use ramson_process::identify::base_name;
 use ramson_source::{Failure, Target};
-use rustix::fs::{MemfdFlags, OFlags, memfd_create};
+use rustix::fs::{AtFlags, CWD, MemfdFlags, OFlags, Statx, StatxFlags, memfd_create, statx};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -138,7 +138,13 @@ impl Place {
 fn inode_at(path: &str) -> Option<u64> {
     let link = fs::read_link(path).ok()?;
     let is_it = link.to_str()?.strip_suffix(" (deleted)") == Some(LINK);
-    is_it.then(|| fs::metadata(path).ok())?.map(|facts| facts.ino())
+    is_it.then(|| facts_at(path))?.map(|facts| facts.stx_ino)
+}
+
+/// Facts as the kernel has them already: another user's file system may never answer, and a file of it can have our name, too.
+fn facts_at(path: &str) -> Option<Statx> {
+    let wanted = StatxFlags::INO | StatxFlags::NLINK;
+    statx(CWD, path, AtFlags::STATX_DONT_SYNC, wanted).ok()
 }
 
 /// One that is open still, as after a ramson that was killed.
@@ -253,9 +259,10 @@ fn write(target: &Target, place: &Place, library: &[u8]) -> Result<bool, Failure
     if inode_at(&path) != Some(place.inode) {
         return Ok(false);
     }
-    let facts = held.metadata().map_err(failed)?;
-    let of_own = own.metadata().map_err(failed)?;
-    if facts.dev() != of_own.dev() || facts.nlink() != 0 {
+    let own = facts_at(&format!("/proc/self/fd/{}", own.as_raw_fd()));
+    let device = |facts: &Statx| (facts.stx_dev_major, facts.stx_dev_minor);
+    let is_like = |(facts, own)| device(&facts) == device(&own) && facts.stx_nlink == 0;
+    if !facts_at(&path).zip(own).is_some_and(is_like) {
         return Ok(false);
     }
     let written = File::options().write(true).truncate(true).open(path);
