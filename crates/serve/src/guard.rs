@@ -5,7 +5,7 @@ use crate::token::Token;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
 use hyper::http::request::Parts;
 use hyper::{StatusCode, Version};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Names of the machine itself, which no name server can lead elsewhere.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -55,7 +55,7 @@ impl Guard {
     pub fn new(address: &Address, allowed: &[String], token: Token) -> Self {
         let own = match address {
             Address::Tcp(address) => Some(host_of_ip(address.ip())),
-            Address::Unix(_) => None,
+            Address::Localhost(_) | Address::Unix(_) => None,
         };
         let local = LOCAL.iter().map(|name| (*name).to_owned());
         let allowed = allowed.iter().map(|name| name.to_ascii_lowercase());
@@ -66,7 +66,7 @@ impl Guard {
     pub fn check(
         &self,
         request: &Parts,
-        local: Option<IpAddr>,
+        local: Option<SocketAddr>,
         is_public: bool,
     ) -> Result<(), Refusal> {
         let headers = &request.headers;
@@ -97,10 +97,10 @@ impl Guard {
     }
 
     /// Whether `host`, with or without a port, is this server. Numbers are safe: no name server leads them elsewhere.
-    fn is_own(&self, host: &str, local: Option<IpAddr>) -> bool {
+    fn is_own(&self, host: &str, local: Option<SocketAddr>) -> bool {
         let Some(name) = without_port(host) else { return false };
         let name = name.to_ascii_lowercase();
-        local.is_some_and(|local| host_of_ip(local) == name) || self.hosts.contains(&name)
+        local.is_some_and(|local| host_of_ip(local.ip()) == name) || self.hosts.contains(&name)
     }
 }
 
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(verdict(&guard, &two), Err(Refusal::Host));
         let absolute = head("http://evil.example/", &[("host", "localhost")]);
         assert_eq!(guard.check(&absolute, None, true), Err(Refusal::Host));
-        let local = Some("10.1.2.3".parse().unwrap());
+        let local = Some("10.1.2.3:80".parse().unwrap());
         assert_eq!(guard.check(&head("/", &[("host", "10.1.2.3:80")]), local, true), Ok(()));
     }
 

@@ -22,7 +22,7 @@ use hyper::header::{CONTENT_ENCODING, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, StatusCode};
 use ramson_analysis::naming::Names;
 use ramson_source::Failure;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ impl Server {
 }
 
 impl Answer for Server {
-    async fn answer(&self, request: Request<Incoming>, local: Option<IpAddr>) -> Reply {
+    async fn answer(&self, request: Request<Incoming>, local: Option<SocketAddr>) -> Reply {
         let (head, body) = request.into_parts();
         let route = route(head.uri.path());
         if let Err(refusal) = self.guard.check(&head, local, route.is_public()) {
