@@ -1,13 +1,14 @@
 //! Addresses at which the server listens.
 
 use crate::listener::Listener;
+use listenfd::ListenFd;
 use ramson_source::Failure;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::process::{getuid, umask};
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ pub enum Address {
     Localhost(u16),
     /// `127.0.0.1:7777`, `[::1]:7777`, or port 0 for any that is free.
     Tcp(SocketAddr),
+    /// `systemd`: the TCP sockets that a socket unit passes.
+    Passed,
     /// `unix:PATH`: a socket that only this user can connect to.
     Unix(PathBuf),
 }
@@ -30,6 +33,9 @@ pub enum Address {
 impl Address {
     /// Parses an address as a user wrote it.
     pub fn parse(text: &str) -> Result<Self, String> {
+        if text == "systemd" {
+            return Ok(Self::Passed);
+        }
         if let Some(path) = text.strip_prefix("unix:") {
             return match path {
                 "" => Err("no path: as unix:/run/user/1000/ramson.sock".into()),
@@ -40,13 +46,16 @@ impl Address {
             Some(port) => port.parse().ok().map(Self::Localhost),
             None => text.parse().ok().map(Self::Tcp),
         };
-        parsed.ok_or_else(|| "neither an address with a port (127.0.0.1:7777) nor unix:PATH".into())
+        parsed.ok_or_else(|| {
+            "not an address with a port (127.0.0.1:7777), unix:PATH or systemd".into()
+        })
     }
 
     pub(crate) async fn listen(&self) -> Result<Listener, Failure> {
         match self {
             Self::Localhost(port) => localhost(*port).await,
-            Self::Tcp(address) => bind(*address).await.map(|it| Listener::of_tcp(vec![it])),
+            Self::Tcp(address) => bind(*address).await.map(|it| Listener::of_tcp(vec![it], None)),
+            Self::Passed => passed(),
             Self::Unix(path) => unix(path),
         }
     }
@@ -57,6 +66,7 @@ impl fmt::Display for Address {
         match self {
             Self::Localhost(port) => write!(f, "http://127.0.0.1:{port}/"),
             Self::Tcp(address) => write!(f, "http://{address}/"),
+            Self::Passed => write!(f, "systemd"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -69,9 +79,10 @@ async fn localhost(port: u16) -> Result<Listener, Failure> {
         let first = bind((Ipv4Addr::LOCALHOST, port).into()).await?;
         let bound = first.local_addr().map_err(|error| cannot_listen("127.0.0.1", &error))?;
         let other = SocketAddr::from((Ipv6Addr::LOCALHOST, bound.port()));
+        let of_tcp = |sockets| Listener::of_tcp(sockets, Some(bound.port()));
         match TcpListener::bind(other).await {
-            Ok(second) => return Ok(Listener::of_tcp(vec![first, second])),
-            Err(error) if has_no_ipv6(&error) => return Ok(Listener::of_tcp(vec![first])),
+            Ok(second) => return Ok(of_tcp(vec![first, second])),
+            Err(error) if has_no_ipv6(&error) => return Ok(of_tcp(vec![first])),
             Err(_) if port == 0 && tries < MOST_TRIES => tries += 1,
             Err(error) => return Err(cannot_listen(other, &error)),
         }
@@ -84,6 +95,28 @@ fn has_no_ipv6(error: &io::Error) -> bool {
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).await.map_err(|error| cannot_listen(address, &error))
+}
+
+/// Takes the sockets of a systemd socket unit, which stay bound while the server restarts.
+fn passed() -> Result<Listener, Failure> {
+    let mut given = ListenFd::from_env();
+    let sockets = (0..given.len()).filter_map(|at| given.take_tcp_listener(at).transpose());
+    let sockets = sockets.map(|socket| {
+        let socket = socket?;
+        socket.set_nonblocking(true)?;
+        TcpListener::from_std(socket)
+    });
+    let sockets: io::Result<Vec<_>> = sockets.collect();
+    let sockets = sockets.map_err(|error| cannot_listen("systemd", &error))?;
+    let bound: Vec<_> = sockets.iter().flat_map(TcpListener::local_addr).collect();
+    let Some(port) = bound.first().map(SocketAddr::port) else {
+        let finding =
+            "systemd: no socket was passed. Start the socket unit, as deploy/ramson-serve.socket";
+        return Err(Failure::failed(finding.to_owned()));
+    };
+    let loopbacks: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    let has_both = loopbacks.iter().all(|ip| bound.contains(&(*ip, port).into()));
+    Ok(Listener::of_tcp(sockets, has_both.then_some(port)))
 }
 
 fn unix(path: &Path) -> Result<Listener, Failure> {
@@ -139,7 +172,6 @@ impl Drop for SocketFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::IpAddr;
 
     #[test]
     fn address_is_port_or_socket() {
@@ -149,6 +181,7 @@ mod tests {
         assert_eq!(parse("[::1]:0").unwrap(), "http://[::1]:0/");
         assert_eq!(parse("unix:/run/r.sock").unwrap(), "unix:/run/r.sock");
         assert_eq!(Address::parse("localhost:80"), Ok(Address::Localhost(80)));
+        assert_eq!(Address::parse("systemd"), Ok(Address::Passed));
         for wrong in [
             "",
             "7777",

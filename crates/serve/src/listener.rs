@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 /// Sockets on which clients may come; there is at least one.
 pub(crate) struct Listener {
     sockets: Vec<Socket>,
+    localhost: Option<u16>,
     file: Option<SocketFile>,
 }
 
@@ -21,12 +22,19 @@ enum Socket {
 }
 
 impl Listener {
-    pub fn of_tcp(sockets: Vec<TcpListener>) -> Self {
-        Self { sockets: sockets.into_iter().map(Socket::Tcp).collect(), file: None }
+    /// `localhost`: the port that the sockets have on every loopback address.
+    pub fn of_tcp(sockets: Vec<TcpListener>, localhost: Option<u16>) -> Self {
+        let sockets = sockets.into_iter().map(Socket::Tcp).collect();
+        Self { sockets, localhost, file: None }
     }
 
     pub fn of_unix(socket: UnixListener, file: SocketFile) -> Self {
-        Self { sockets: vec![Socket::Unix(socket)], file: Some(file) }
+        Self { sockets: vec![Socket::Unix(socket)], localhost: None, file: Some(file) }
+    }
+
+    /// The port that it has on every loopback address.
+    pub fn localhost(&self) -> Option<u16> {
+        self.localhost
     }
 
     /// The next client of any socket.

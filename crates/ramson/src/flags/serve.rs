@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints one address with a token, and serves until Ctrl-C. The token gives access to everything that this user can read about the processes, including their command lines; without it, the server answers only with the empty page and /healthz.
+Prints one address with a token, and serves until Ctrl-C. The token gives access to everything that this user can read about the processes, including their command lines; without it, the server answers only with the empty page, /healthz and /api/v1/challenge (proof that it has the token).
 
 Profiles: /debug/pprof/ as in Go programs (heap, allocs, cmdline, symbol; ?seconds=N, ?debug=1, ?memory=1) if there is one SRC, and /p/PID/debug/pprof/ for each of several.
 
@@ -25,8 +25,8 @@ pub struct ServeFlags {
     /// Sources to serve: any SRC of "ramson report", except -; a group as its sum and process by process. Default: all processes of this user (for root, of all users), running and dead
     #[arg(value_name = "SRC")]
     pub sources: Vec<String>,
-    /// Address to listen at: localhost:PORT (on 127.0.0.1 and [::1]), ADDR:PORT (there only) or unix:PATH. Port 0: any that is free
-    #[arg(long, value_name = "ADDR:PORT|unix:PATH", default_value = "localhost:7777", value_parser = Address::parse)]
+    /// Address to listen at: localhost:PORT (on 127.0.0.1 and [::1]), ADDR:PORT (there only), unix:PATH, or systemd for the sockets of a socket unit. Port 0: any that is free
+    #[arg(long, value_name = "ADDR:PORT|unix:PATH|systemd", default_value = "localhost:7777", value_parser = Address::parse)]
     pub listen: Address,
     /// Another name by which clients may call this server, besides localhost and the listening address (repeatable)
     #[arg(long, value_name = "NAME", value_parser = parse_host)]
