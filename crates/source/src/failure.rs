@@ -1,5 +1,6 @@
 //! How commands fail: one line that names the object, the finding and the next step, and an exit status.
 
+use ramson_profile::printable;
 use std::fmt;
 use std::io;
 
@@ -10,6 +11,8 @@ pub enum Failure {
     ClosedPipe,
     /// With an exit status.
     Message(u8, String),
+    /// With an exit status, and rows below the message of which the user is to choose one.
+    Choice(u8, String, Vec<String>),
     /// The request leaves nothing of what is there: status 1.
     NothingLeft(String),
 }
@@ -34,7 +37,7 @@ impl Failure {
     pub fn status(&self) -> u8 {
         match self {
             Self::ClosedPipe => 0,
-            Self::Message(status, _) => *status,
+            Self::Message(status, _) | Self::Choice(status, ..) => *status,
             Self::NothingLeft(_) => 1,
         }
     }
@@ -44,7 +47,14 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Self::ClosedPipe => write!(f, "the output was closed"),
-            Self::Message(_, message) | Self::NothingLeft(message) => f.write_str(message),
+            // Names of foreign files and processes may be in it.
+            Self::Message(_, message) | Self::NothingLeft(message) => {
+                f.write_str(&printable(message))
+            }
+            Self::Choice(_, message, rows) => {
+                f.write_str(&printable(message))?;
+                rows.iter().try_for_each(|row| write!(f, "\n{}", printable(row)))
+            }
         }
     }
 }
