@@ -11,6 +11,15 @@ pub enum Failure {
     ClosedPipe,
     /// With an exit status.
     Message(u8, String),
+    /// A file that is no profile: status 1.
+    NoProfile {
+        /// Its name.
+        object: String,
+        /// What its first bytes are like.
+        finding: String,
+        /// What to do instead.
+        next: String,
+    },
     /// With an exit status, and rows below the message of which the user is to choose one.
     Choice(u8, String, Vec<String>),
     /// The request leaves nothing of what is there: status 1.
@@ -38,7 +47,19 @@ impl Failure {
         match self {
             Self::ClosedPipe => 0,
             Self::Message(status, _) | Self::Choice(status, ..) => *status,
-            Self::NothingLeft(_) => 1,
+            Self::NothingLeft(_) | Self::NoProfile { .. } => 1,
+        }
+    }
+}
+
+impl Failure {
+    /// The message without anything that a file that is no profile holds: it may be a secret.
+    pub fn without_content(&self) -> String {
+        match self {
+            Self::NoProfile { object, next, .. } => {
+                printable(&format!("{object}: not a profile. {next}")).into_owned()
+            }
+            other => other.to_string(),
         }
     }
 }
@@ -50,6 +71,9 @@ impl fmt::Display for Failure {
             // Names of foreign files and processes may be in it.
             Self::Message(_, message) | Self::NothingLeft(message) => {
                 f.write_str(&printable(message))
+            }
+            Self::NoProfile { object, finding, next } => {
+                f.write_str(&printable(&format!("{object}: {finding}. {next}")))
             }
             Self::Choice(_, message, rows) => {
                 f.write_str(&printable(message))?;
