@@ -1,4 +1,6 @@
-// Waits for a line on standard input (or for ever, if secret), in a state in which it must not be trimmed: pauses [strict|traced|locked|secret].
+// Waits for a line on standard input (or for ever, if secret), in a state in which it must not be trimmed, or in which only its
+// first thread can be borrowed: pauses [strict|traced|locked|secret|crowded].
+#include <limits.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,6 +20,22 @@ static void *lock_arena(void *taken) {
     *(volatile int *)taken = 1;
     for (;;) pause();
     return NULL;
+}
+
+static void *wait_for_ever(void *nothing) {
+    for (;;) pause();
+    return nothing;
+}
+
+// Starts threads that wait, and whose stacks have no room for a call.
+static int start_crowd(void) {
+    pthread_attr_t small;
+    pthread_t thread;
+    if (pthread_attr_init(&small) != 0 || pthread_attr_setstacksize(&small, PTHREAD_STACK_MIN) != 0) return 1;
+    for (int i = 0; i < 40; i++) {
+        if (pthread_create(&thread, &small, wait_for_ever, NULL) != 0) return 1;
+    }
+    return 0;
 }
 
 int main(int count, char **arguments) {
@@ -44,6 +62,7 @@ int main(int count, char **arguments) {
         }
         if (read(ends[0], &byte, 1) != 1) return 5;
     }
+    if (strcmp(how, "crowded") == 0 && start_crowd() != 0) return 9;
     if (strcmp(how, "secret") == 0 && prctl(PR_SET_DUMPABLE, 0) != 0) return 8;
     if (strcmp(how, "strict") == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) return 6;
     // Writing is allowed in strict mode, and what printf does before is not.

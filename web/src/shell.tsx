@@ -21,7 +21,7 @@ import { forget, isOver, tick } from "./state/documents";
 import { current, failure, names, refreshSources, sawRunning, sources } from "./state/live";
 import { saved, savedOld } from "./state/offline";
 import { change, param, place } from "./state/route";
-import { token } from "./state/token";
+import { hasToken, isUnproven, setToken } from "./state/token";
 import { clock, day } from "./units";
 
 const SHOWN = {
@@ -159,14 +159,15 @@ function Enter() {
   const field = useRef<HTMLInputElement>(null);
   const submit = (event: Event) => {
     event.preventDefault();
-    token.set(field.current?.value ?? "");
+    setToken(field.current?.value ?? "");
     forget();
     tick.value += 1;
     void refreshSources();
   };
   return (
     <div class="enter card">
-      <h1>{token.get() === null ? "The token is missing" : "Wrong token"}</h1>
+      <h1>{isUnproven.value ? "Wrong token, or another server" : hasToken() ? "Wrong token" : "The token is missing"}</h1>
+      {isUnproven.value ? <p>This server could not prove that it is the one the token is for. The page has not sent the token, and has deleted it.</p> : null}
       <p class="quiet">
         The server prints the token with its address, and makes a new one at each start. With --token-file, it keeps the token in that file, and prints it only to a terminal:
       </p>

@@ -161,6 +161,13 @@ export class Place {
     return { address, origin: new URL(address).origin, token: address.split("#token=")[1], child };
   }
 
+  /** With its token in a file, which outlives the server. */
+  async serveAt(listen, tokenFile, ...words) {
+    const child = this.spawn(ramsonProgram, ["serve", "--listen", listen, "--token-file", tokenFile, ...words]);
+    const { origin } = new URL(await heard(child, /^http/));
+    return { origin, token: (await readFile(tokenFile, "utf8")).trim(), child };
+  }
+
   async end() {
     await Promise.all(this.started.map(endOne));
     await rm(this.directory, { recursive: true, force: true });

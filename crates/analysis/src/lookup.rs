@@ -2,7 +2,7 @@
 
 use crate::named::mapping;
 use crate::naming::{self, Names};
-use ramson_profile::{Location, LookupAddress, Profile, cut_excess, is_invisible};
+use ramson_profile::{Location, LookupAddress, Profile, cut_excess, printable};
 use ramson_source::{Failure, Recording};
 
 /// Names the function in whose code each address is, as one line of text. Addresses without a name are left out. If another mapping
@@ -31,11 +31,10 @@ pub fn names_of(
     naming::name(&mut profile, Some(recording), &mut symbolizer);
     cut_excess(&mut profile);
     names.show(&mut profile);
-    let is_kept = |letter: char| !letter.is_control() && !is_invisible(letter);
     let named = addresses.iter().zip(&profile.locations).filter_map(|(&address, location)| {
         // The last one is the function itself, the others were inlined into it.
         let function = &profile.functions[location.lines.last()?.function];
-        Some((address, function.name.chars().filter(|&letter| is_kept(letter)).collect()))
+        Some((address, printable(&function.name).into_owned()))
     });
     Ok(named.collect())
 }

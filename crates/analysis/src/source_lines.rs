@@ -6,7 +6,7 @@
 use crate::named::{Detail, Kinds, take_sum};
 use crate::naming::Names;
 use ramson_paths::{Links, Refusal, RegularFile, Root};
-use ramson_profile::{Estimate, FrameTable, Profile, SampleType, escape_invisible};
+use ramson_profile::{Estimate, FrameTable, Profile, SampleType, printable};
 use ramson_source::{Failure, Members, Opened};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -264,9 +264,8 @@ fn choose(
 }
 
 fn shown_text(text: &str) -> String {
-    let is_foreign = |letter: char| letter.is_control() && letter != '\t';
     let text: String = text.chars().take(MOST_LETTERS).collect();
-    escape_invisible(&text.replace(is_foreign, "\u{fffd}")).into_owned()
+    text.split('\t').map(printable).collect::<Vec<_>>().join("\t")
 }
 
 #[cfg(test)]

@@ -334,9 +334,7 @@ pub fn milliseconds(time: Duration) -> f64 {
 
 /// In one line: who, why, what next.
 pub fn refused(target: &Target, why: &str, next: &str) -> Failure {
-    // A program may call itself anything.
-    let name = target.name.replace(char::is_control, "\u{fffd}");
-    Failure::failed(format!("process {} ({name}): {why}. {next}", target.pid))
+    Failure::failed(format!("process {} ({}): {why}. {next}", target.pid, target.name))
 }
 
 #[cfg(test)]

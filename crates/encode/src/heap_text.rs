@@ -5,8 +5,8 @@
 //! closest to the estimate.
 
 use ramson_profile::{
-    Estimate, FrameTable, Mapping, Profile, STACKS_NOT_RECORDED, SampleType, StackSample,
-    is_invisible,
+    Estimate, FrameName, FrameTable, Mapping, Profile, STACKS_NOT_RECORDED, SampleType,
+    StackSample, printable,
 };
 use std::io::{self, Write};
 
@@ -45,9 +45,8 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
             let offset = of.offset.map_or_else(String::new, |offset| format!("+{offset:#x}"));
             for at in frames.of_location(location as usize) {
                 let name = frames.name(at.frame);
-                let function = on_one_line(&name.name);
-                let file = on_one_line(&name.file);
-                writeln!(out, "#\t{address:#x}\t{function}{offset}\t{file}:{}", at.line)?;
+                let FrameName { name, file, .. } = name;
+                writeln!(out, "#\t{address:#x}\t{name}{offset}\t{file}:{}", at.line)?;
             }
         }
         if sample.locations.is_empty() {
@@ -63,7 +62,7 @@ fn write_mappings(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nMAPPED_LIBRARIES:")?;
     for mapping in &profile.mappings {
         let Mapping { start, end, file_offset, .. } = mapping;
-        let path = mapping.path.replace(char::is_control, "?");
+        let path = printable(&mapping.path);
         writeln!(out, "{start:08x}-{end:08x} r-xp {file_offset:08x} 00:00 0 {path}")?;
     }
     Ok(())
@@ -83,11 +82,6 @@ fn raw(objects: Estimate, space: Estimate, interval_bytes: u64) -> Raw {
     // A stack with objects has at least one that was sampled.
     let count = if count == 0.0 { objects.value.signum() } else { count };
     (count as i64, (count * size).round() as i64)
-}
-
-/// Without what would begin a line of its own, steer a terminal or hide.
-fn on_one_line(text: &str) -> String {
-    text.replace(|letter: char| letter.is_control() || is_invisible(letter), "?")
 }
 
 #[cfg(test)]
@@ -116,10 +110,5 @@ mod tests {
         assert_eq!(raw(estimate(0.0), estimate(0.0), 1024), (0, 0));
         assert_eq!(raw(estimate(f64::NAN), estimate(f64::NAN), 1024), (0, 0));
         assert_eq!(raw(estimate(1.0), estimate(16.0), 1 << 20), (1, 16));
-    }
-
-    #[test]
-    fn a_name_is_on_its_line() {
-        assert_eq!(on_one_line("a\nMAPPED_LIBRARIES:\u{202e}"), "a?MAPPED_LIBRARIES:?");
     }
 }

@@ -11,7 +11,7 @@
 //! absent: heap), "frames": [{"function", "file", "line"}], and the four estimates}]}`, frames leaf first, inlined frames
 //! innermost first.
 
-use ramson_profile::{Estimate, FrameTable, Profile, SampleType, StackSample, is_invisible};
+use ramson_profile::{Estimate, FrameTable, Profile, SampleType, StackSample, is_printable};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::ser::Serializer;
@@ -70,8 +70,7 @@ impl Formatter for Escaped {
         fragment: &str,
     ) -> io::Result<()> {
         let mut rest = fragment;
-        let is_escaped = |character: char| character.is_control() || is_invisible(character);
-        while let Some((at, found)) = rest.char_indices().find(|&(_, found)| is_escaped(found)) {
+        while let Some((at, found)) = rest.char_indices().find(|&(_, found)| !is_printable(found)) {
             out.write_all(&rest.as_bytes()[..at])?;
             for unit in found.encode_utf16(&mut [0; 2]) {
                 write!(out, "\\u{unit:04x}")?;

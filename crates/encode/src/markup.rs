@@ -1,10 +1,10 @@
 //! Foreign text in XML and HTML. Names come from the binaries of whoever runs them: all of it is hostile.
 
-use ramson_profile::is_invisible;
+use ramson_profile::push_printable;
 use std::fmt::Write;
 
-/// Appends text for an element or a quoted attribute, of at most `most` characters (a longer one ends in …). Characters that XML cannot
-/// hold become U+FFFD; those that no reader sees, or that reorder the text around them, are escaped.
+/// Appends text for an element or a quoted attribute, of at most `most` characters (a longer one ends in …). What
+/// XML cannot hold becomes U+FFFD.
 pub fn escape(out: &mut String, text: &str, most: usize) {
     let is_cut = text.chars().nth(most).is_some();
     let kept = if is_cut { most.saturating_sub(1) } else { most };
@@ -17,9 +17,10 @@ pub fn escape(out: &mut String, text: &str, most: usize) {
             '\'' => write!(out, "&#39;"),
             '\n' | '\t' | '\r' => write!(out, " "),
             '\u{fffe}' | '\u{ffff}' => write!(out, "\u{fffd}"),
-            _ if is_invisible(letter) => write!(out, "{}", letter.escape_unicode()),
-            _ if letter.is_control() => write!(out, "\u{fffd}"),
-            _ => write!(out, "{letter}"),
+            _ => {
+                push_printable(out, letter);
+                Ok(())
+            }
         };
     }
     if is_cut {

@@ -4,7 +4,7 @@
 //! moments.
 
 use crate::series::{Moment, Series, half_width};
-use ramson_profile::is_invisible;
+use ramson_profile::printable;
 use std::io::{self, Write};
 
 /// A number of a moment, if it is known.
@@ -97,11 +97,9 @@ pub fn write(all: &[Series], has_times: bool, out: &mut dyn Write) -> io::Result
     out.flush()
 }
 
-/// A label's value, without what would steer a terminal or hide.
+/// A label's value.
 fn escaped(text: &str) -> String {
-    let is_hidden = |letter: char| letter != '\n' && (letter.is_control() || is_invisible(letter));
-    let text = text.replace(is_hidden, "?");
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    printable(text).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 #[cfg(test)]
@@ -137,15 +135,15 @@ mod tests {
 # TYPE ramson_rss_bytes gauge
 # UNIT ramson_rss_bytes bytes
 # HELP ramson_rss_bytes Resident memory.
-ramson_rss_bytes{name=\"a\\\"\\\\\\n?\",pid=\"7\"} 2000 2.005
+ramson_rss_bytes{name=\"a\\\"\\\\\u{fffd}\u{fffd}\",pid=\"7\"} 2000 2.005
 # TYPE ramson_live_bytes gauge
 # UNIT ramson_live_bytes bytes
 # HELP ramson_live_bytes Live bytes of the heap, estimated.
-ramson_live_bytes{name=\"a\\\"\\\\\\n?\",pid=\"7\"} 1000 1.005
+ramson_live_bytes{name=\"a\\\"\\\\\u{fffd}\u{fffd}\",pid=\"7\"} 1000 1.005
 ";
         assert!(text.starts_with(expected), "{text}");
         assert!(text.ends_with(
-            "ramson_allocated_bytes_total{name=\"a\\\"\\\\\\n?\",pid=\"7\"} 9 2.005\n# EOF\n"
+            "ramson_allocated_bytes_total{name=\"a\\\"\\\\\u{fffd}\u{fffd}\",pid=\"7\"} 9 2.005\n# EOF\n"
         ));
         assert!(
             text.contains("\nramson_held_by_allocator_bytes{")

@@ -10,8 +10,9 @@ use prost::Message;
 use ramson_profile::pprof as message;
 use ramson_profile::{
     BLOCK_SIZE, DROP_FRAMES, Function, LANGUAGE, LabelValue, Language, Mapping, Profile,
-    STACKS_NOT_RECORDED, SampleType, SampleUnit, StackSample,
+    STACKS_NOT_RECORDED, SampleType, SampleUnit, StackSample, printable,
 };
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io::{self, Write};
 
@@ -50,7 +51,7 @@ pub fn write_memory(
 struct Encoder<'a> {
     profile: &'a Profile,
     /// Each text once, the empty one first.
-    strings: IndexSet<&'a str>,
+    strings: IndexSet<Cow<'a, str>>,
     /// Id of the location that stands for an empty stack; `None` if there is no such stack.
     not_recorded: Option<u64>,
     /// Language of each function.
@@ -65,7 +66,7 @@ impl<'a> Encoder<'a> {
         let not_recorded = has_empty.then(|| id(profile.locations.len()));
         let language = |function: &Function| Language::of(&function.system_name);
         let languages = profile.functions.iter().map(language).collect();
-        Encoder { profile, strings: IndexSet::from([""]), not_recorded, languages, terms }
+        Encoder { profile, strings: IndexSet::from(["".into()]), not_recorded, languages, terms }
     }
 
     /// Parts of a message, one after the other, are the message: so no more than one part is held at a time.
@@ -97,14 +98,14 @@ impl<'a> Encoder<'a> {
             default_sample_type: self.string(default_sample_type),
             ..none()
         };
-        let string_table = self.strings.into_iter().map(String::from).collect();
+        let string_table = self.strings.into_iter().map(Cow::into_owned).collect();
         put(message::Profile { string_table, ..none() })?;
         put(rest)?;
         gzip.finish()?.flush()
     }
 
     fn string(&mut self, text: &'a str) -> i64 {
-        self.strings.insert_full(text).0 as i64
+        self.strings.insert_full(printable(text)).0 as i64
     }
 
     fn value_type(&mut self, name: &'static str, unit: &'static str) -> message::ValueType {

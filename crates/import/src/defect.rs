@@ -79,10 +79,11 @@ impl fmt::Display for ImportDefect {
                 write!(f, "{count} names are longer than {} KiB and were cut", MOST_NAME_BYTES >> 10)
             }
             ImportDefect::OtherSampleTypes(names) => {
+                let names: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
                 write!(f, "sample types that are not of a heap were left out: {}", names.join(", "))
             }
             ImportDefect::FrameExpression(expression) => {
-                write!(f, "its expression for frames to drop cannot be used: {expression}")
+                write!(f, "its expression for frames to drop cannot be used: {expression:?}")
             }
             ImportDefect::NoInterval => {
                 f.write_str("it does not say its sampling interval: the values are taken as they are")

@@ -45,7 +45,7 @@ const WAITING_FIRST: Duration = Duration::from_millis(100);
 /// a busy machine, one look takes that long.
 const CHILDLESS_FIRST: Duration = Duration::from_secs(1);
 const CHILDLESS_LOOKS: usize = 8;
-/// Threads of each kind that are stopped in one look for one that will do.
+/// Threads of each kind that are stopped in one look for one that will do, besides the first thread of the process.
 const MOST_ATTEMPTS: usize = 8;
 
 /// The calls to make, and how.
@@ -143,8 +143,8 @@ pub fn call(
         let may_be_parent = elapsed >= CHILDLESS_FIRST && look >= CHILDLESS_LOOKS;
         let candidates = |all: Vec<i32>, runs| {
             let is_fit = move |tid: &i32| may_be_parent || !threads::is_told_of_children(pid, *tid);
-            let fit = all.into_iter().filter(is_fit).take(MOST_ATTEMPTS);
-            fit.map(move |tid| Candidate { tid, runs, may_be_parent })
+            let chosen = threads::chosen(all, pid as i32, MOST_ATTEMPTS, is_fit);
+            chosen.into_iter().map(move |tid| Candidate { tid, runs, may_be_parent })
         };
         let waiting = threads::waiting(pid, call.are_locks_seen);
         let mut threads: Vec<Candidate> = candidates(waiting, false).collect();

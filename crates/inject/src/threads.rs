@@ -94,6 +94,17 @@ pub fn waiting(pid: u32, with_locks: bool) -> Vec<i32> {
     found.into_iter().map(|(_, tid)| tid).collect()
 }
 
+/// The first `most` of `all` that are fit, and after them the first thread of the process, if it is fit: all others may have stacks that are
+/// too small for a call.
+pub fn chosen(all: Vec<i32>, first: i32, most: usize, is_fit: impl Fn(&i32) -> bool) -> Vec<i32> {
+    let is_there = all.contains(&first);
+    let mut chosen: Vec<i32> = all.into_iter().filter(&is_fit).take(most).collect();
+    if is_there && !chosen.contains(&first) && is_fit(&first) {
+        chosen.push(first);
+    }
+    chosen
+}
+
 /// Whether the end of a child would be told to this thread, while others may wait. As long as it is traced, the kernel does not drop a SIGCHLD that
 /// the program ignores, but wakes one of the others for it, whose `epoll_wait` then says EINTR. False where the kernel has no list of children.
 pub fn is_told_of_children(pid: u32, tid: i32) -> bool {
@@ -247,6 +258,15 @@ mod tests {
         ] {
             assert!(!may_come_later(number, true), "{number}");
         }
+    }
+
+    #[test]
+    fn first_thread_is_always_chosen() {
+        let all: Vec<i32> = (2..=5000).chain([1]).collect();
+        assert_eq!(chosen(all.clone(), 1, 3, |_| true), [2, 3, 4, 1]);
+        assert_eq!(chosen(all.clone(), 1, 3, |&tid| tid > 4), [5, 6, 7]);
+        assert_eq!(chosen(vec![2, 1], 1, 3, |_| true), [2, 1]);
+        assert_eq!(chosen(vec![2], 1, 3, |_| true), [2]);
     }
 
     #[test]

@@ -3,10 +3,12 @@
 
 use crate::language::Language;
 use crate::model::{Line, Location, Profile, StackSample};
+use crate::printable::printable;
 use crate::short_name::short_name;
 use borsh::{BorshDeserialize, BorshSerialize};
 use hashbrown::HashMap;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Name of the row for bytes whose stack was not recorded (the overflow stack).
@@ -303,12 +305,12 @@ fn named(name: &Arc<str>, file: Arc<str>, line: u32) -> FrameName {
     FrameName { name: visible(name.clone()), file: visible(file), line, language: None }
 }
 
-/// Names come from foreign files and may have any characters: in a row there is no end of line and nothing that steers a terminal.
+/// Names come from foreign files.
 fn visible(name: Arc<str>) -> Arc<str> {
-    if name.contains(char::is_control) {
-        return name.replace(char::is_control, "\u{fffd}").into();
+    match printable(&name) {
+        Cow::Borrowed(_) => name,
+        Cow::Owned(changed) => changed.into(),
     }
-    name
 }
 
 fn mapping_name(profile: &Profile, location: &Location) -> FrameName {

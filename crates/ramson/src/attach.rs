@@ -6,8 +6,8 @@ use crate::run::library;
 use ramson_control::{Attached, Changes, Detached, Options, Set};
 use ramson_format::DEFAULT_MAX_OVERHEAD_PPM;
 use ramson_format::settings::parse_bound;
-use ramson_profile::Pattern;
 use ramson_profile::format::{format_bytes, format_duration};
+use ramson_profile::{Pattern, printable};
 use ramson_source::{Failure, Target, Targets, find_targets, matching_targets};
 use serde::Serialize;
 use std::ffi::OsStr;
@@ -114,14 +114,10 @@ fn on_each<T: Serialize>(
         (true, [one]) if is_one => print_json(kind, one),
         (true, _) => print_json(kind, &Each { processes: done }),
         (false, all) => {
-            print(&all.iter().map(|one| one_line(&text(one)) + "\n").collect::<String>())
+            let line = |one| printable(text(one).trim_end_matches('\n')).into_owned() + "\n";
+            print(&all.iter().map(line).collect::<String>())
         }
     }
-}
-
-/// A program may call itself, and its libraries, anything.
-fn one_line(text: &str) -> String {
-    text.trim_end_matches('\n').replace(char::is_control, "\u{fffd}")
 }
 
 fn attached_text(attached: &Attached, flags: &AttachFlags, directory: Option<&OsStr>) -> String {

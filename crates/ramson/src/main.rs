@@ -76,7 +76,7 @@ fn main() -> ExitCode {
         // The reader of our output has closed it.
         Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
         Err(failure) => {
-            output::remark(&failure);
+            output::failure(&failure);
             ExitCode::from(failure.status())
         }
     }

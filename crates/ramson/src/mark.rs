@@ -6,6 +6,7 @@ use crate::history;
 use crate::output::{print, print_json, remark};
 use crate::output_file::{refuse_terminal, write_file};
 use ramson_process::clock::unix_ns;
+use ramson_profile::printable;
 use ramson_source::{Failure, Recording, marks, open_recording};
 use std::path::{Path, PathBuf};
 
@@ -26,7 +27,7 @@ pub fn mark(flags: &MarkFlags) -> Result<(), Failure> {
     } else if flags.json {
         print_json("mark", &marked)
     } else {
-        print(&format!("{}\n", marked.file.display()))
+        print(&(printable(&marked.file.display().to_string()) + "\n"))
     }
 }
 

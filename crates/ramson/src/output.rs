@@ -1,7 +1,7 @@
 //! Results go to standard output, remarks to standard error, hints to a terminal only.
 
 use ramson_encode::json::write_document;
-use ramson_profile::escape_invisible;
+use ramson_profile::{is_printable, printable};
 use ramson_source::Failure;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -16,7 +16,8 @@ pub const NOT_DIM: &str = "\x1b[0m";
 /// Whether the terminal shows a picture that a remark would spoil.
 static IS_DRAWN_UPON: AtomicBool = AtomicBool::new(false);
 
-/// Writes a result, which may have names of foreign files and processes in it.
+/// Writes a result. Names of foreign files and processes in it were made printable one by one, because they may have line feeds; what
+/// was missed steers no terminal.
 pub fn print(text: &str) -> Result<(), Failure> {
     print_raw(visible(text).as_bytes())
 }
@@ -51,30 +52,30 @@ pub fn hint(message: &str) {
     }
 }
 
+/// Says why a command failed.
+pub fn failure(failure: &Failure) {
+    let _ = io::stderr().write_all(visible(&format!("ramson: {failure}\n")).as_bytes());
+}
+
 /// A line for a person, also in a log. A failure to write it cannot be reported: a full disk under
 /// standard error ends nothing.
 pub fn remark(message: impl fmt::Display) {
-    let line = format!("ramson: {message}\n");
-    let _ = io::stderr().write_all(visible(&line).as_bytes());
+    let line = format!("ramson: {}\n", printable(&message.to_string()));
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// `text` without what would steer a terminal, but for `dim`, and with what no reader sees shown escaped.
-pub fn visible(text: &str) -> Cow<'_, str> {
-    match without_controls(text) {
-        Cow::Borrowed(text) => escape_invisible(text),
-        Cow::Owned(text) => Cow::Owned(escape_invisible(&text).into_owned()),
-    }
-}
-
-fn without_controls(text: &str) -> Cow<'_, str> {
-    let is_foreign = |character: char| character.is_control() && character != '\n';
-    if !text.contains(is_foreign) {
+/// Lines of printable text; `dim` stays.
+fn visible(text: &str) -> Cow<'_, str> {
+    if text.chars().all(|letter| letter == '\n' || is_printable(letter)) {
         return Cow::Borrowed(text);
     }
-    let without_codes = |text: &str| text.replace(is_foreign, "\u{fffd}");
-    let not_dim =
-        |text: &str| text.split(NOT_DIM).map(without_codes).collect::<Vec<_>>().join(NOT_DIM);
-    Cow::Owned(text.split(DIM).map(not_dim).collect::<Vec<_>>().join(DIM))
+    Cow::Owned(printable_between(&["\n", DIM, NOT_DIM], text))
+}
+
+fn printable_between(own: &[&str], text: &str) -> String {
+    let Some((first, others)) = own.split_first() else { return printable(text).into_owned() };
+    let parts = text.split(first).map(|part| printable_between(others, part));
+    parts.collect::<Vec<_>>().join(first)
 }
 
 /// The exit status of a gate, which says why it has tripped.

@@ -5,6 +5,7 @@ use crate::output::{print, print_json, remark};
 use crate::table::{Table, or_dash, size};
 use ramson_control::{Accepts, Schedule, TrimAnswer, Trimmed, Trims};
 use ramson_profile::format::format_bytes;
+use ramson_profile::printable;
 use ramson_source::{Failure, Target, find_targets};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
@@ -58,7 +59,7 @@ fn text(target: &Target, trimmed: &Trimmed) -> String {
     let milliseconds = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
     format!(
         "{} (pid {}): RSS {} → {}: {came} in {}\n{}, which was stopped for {}\n",
-        target.name,
+        printable(&target.name),
         target.pid,
         size(before),
         size(after),

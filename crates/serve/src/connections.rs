@@ -1,6 +1,6 @@
 //! Clients: accepted up to a bound, served, and dropped where they are too slow.
 
-use crate::address::{Listener, Stream};
+use crate::listener::{Listener, Stream};
 use crate::patience::Patient;
 use crate::reply::Reply;
 use crate::waiting::Waiting;
@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::{AbortHandle, spawn_local};
@@ -39,7 +39,7 @@ pub trait Answer: 'static {
     fn answer(
         &self,
         request: Request<Incoming>,
-        local: Option<IpAddr>,
+        local: Option<SocketAddr>,
     ) -> impl Future<Output = Reply>;
 }
 
@@ -123,7 +123,7 @@ impl Drop for Leave {
 }
 
 async fn talk(stream: Stream, server: Rc<impl Answer>, waiting: Waiting) {
-    let local = stream.local_ip();
+    let local = stream.local();
     let service = service_fn(|request| {
         let server = server.clone();
         let busy = waiting.interrupt();

@@ -5,10 +5,12 @@ use crate::token::Token;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
 use hyper::http::request::Parts;
 use hyper::{StatusCode, Version};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Names of the machine itself, which no name server can lead elsewhere.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+/// Letters of a challenge's nonce: 32 bytes in hexadecimal.
+const NONCE_LETTERS: usize = 64;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The reason why a request is kept out.
@@ -44,29 +46,67 @@ impl Refusal {
     }
 }
 
+/// The reason why a challenge is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unproven {
+    /// The nonce has another form.
+    Nonce,
+    /// The server does not own the name and the port by which the client calls it.
+    Name,
+}
+
+impl Unproven {
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::Nonce => StatusCode::BAD_REQUEST,
+            Self::Name => StatusCode::FORBIDDEN,
+        }
+    }
+
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Nonce => "nonce: not 64 hexadecimal digits",
+            Self::Name => {
+                "this server does not listen at the name and port of the Host header. If you forward the port, start \"ramson serve --allow-host NAME\""
+            }
+        }
+    }
+}
+
 /// Decides which requests are let in.
 pub struct Guard {
-    /// Further names, in lower case.
+    /// Names that are answered, in lower case.
     hosts: Vec<String>,
+    /// Those that the user gave.
+    allowed: Vec<String>,
+    /// The port that this server has on every loopback address.
+    localhost: Option<u16>,
     token: Token,
 }
 
 impl Guard {
-    pub fn new(address: &Address, allowed: &[String], token: Token) -> Self {
+    /// `localhost`: the port that this server has on every loopback address.
+    pub fn new(
+        address: &Address,
+        localhost: Option<u16>,
+        allowed: &[String],
+        token: Token,
+    ) -> Self {
         let own = match address {
             Address::Tcp(address) => Some(host_of_ip(address.ip())),
-            Address::Unix(_) => None,
+            Address::Localhost(_) | Address::Passed | Address::Unix(_) => None,
         };
         let local = LOCAL.iter().map(|name| (*name).to_owned());
-        let allowed = allowed.iter().map(|name| name.to_ascii_lowercase());
-        Self { hosts: local.chain(own).chain(allowed).collect(), token }
+        let allowed: Vec<String> = allowed.iter().map(|name| name.to_ascii_lowercase()).collect();
+        let hosts = local.chain(own).chain(allowed.iter().cloned()).collect();
+        Self { hosts, allowed, localhost, token }
     }
 
     /// Judges a request that came to the address `local`. A `public` path needs no token, and a link to it may be anywhere.
     pub fn check(
         &self,
         request: &Parts,
-        local: Option<IpAddr>,
+        local: Option<SocketAddr>,
         is_public: bool,
     ) -> Result<(), Refusal> {
         let headers = &request.headers;
@@ -96,11 +136,39 @@ impl Guard {
         }
     }
 
+    /// Proves to a client that was let in that this server has the token, for the name and port by which the client calls it.
+    pub fn prove(
+        &self,
+        request: &Parts,
+        nonce: &str,
+        local: Option<SocketAddr>,
+    ) -> Result<String, Unproven> {
+        let is_nonce =
+            nonce.len() == NONCE_LETTERS && nonce.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_nonce {
+            return Err(Unproven::Nonce);
+        }
+        let host = only(&request.headers, &HOST).ok().flatten().unwrap_or_default();
+        let is_owned = self.owns(&host.to_ascii_lowercase(), local);
+        if is_owned { Ok(self.token.proof(nonce, host)) } else { Err(Unproven::Name) }
+    }
+
+    /// Whether `host` leads to this server only. An impostor at another port, or at the other loopback address, could pass
+    /// the challenge on to this server, and the answer back to the client. None can do that through a Unix socket of this user.
+    fn owns(&self, host: &str, local: Option<SocketAddr>) -> bool {
+        let Some(name) = without_port(host) else { return false };
+        let port = host[name.len()..].strip_prefix(':').unwrap_or("80").parse().ok();
+        let is_here =
+            |local: SocketAddr| host_of_ip(local.ip()) == name && port == Some(local.port());
+        let is_localhost = LOCAL.contains(&name) && port.is_some() && port == self.localhost;
+        is_localhost || self.allowed.iter().any(|it| it == name) || local.is_none_or(is_here)
+    }
+
     /// Whether `host`, with or without a port, is this server. Numbers are safe: no name server leads them elsewhere.
-    fn is_own(&self, host: &str, local: Option<IpAddr>) -> bool {
+    fn is_own(&self, host: &str, local: Option<SocketAddr>) -> bool {
         let Some(name) = without_port(host) else { return false };
         let name = name.to_ascii_lowercase();
-        local.is_some_and(|local| host_of_ip(local) == name) || self.hosts.contains(&name)
+        local.is_some_and(|local| host_of_ip(local.ip()) == name) || self.hosts.contains(&name)
     }
 }
 
@@ -153,7 +221,11 @@ mod tests {
         std::fs::write(&path, TOKEN).unwrap();
         let allowed: Vec<String> = allowed.iter().map(|name| name.to_string()).collect();
         let address = Address::parse(address).unwrap();
-        Guard::new(&address, &allowed, Token::of_file(&path).unwrap())
+        let localhost = match address {
+            Address::Localhost(port) => Some(port),
+            _ => None,
+        };
+        Guard::new(&address, localhost, &allowed, Token::of_file(&path).unwrap())
     }
 
     fn head(uri: &str, headers: &[(&str, &str)]) -> Parts {
@@ -204,7 +276,7 @@ mod tests {
         assert_eq!(verdict(&guard, &two), Err(Refusal::Host));
         let absolute = head("http://evil.example/", &[("host", "localhost")]);
         assert_eq!(guard.check(&absolute, None, true), Err(Refusal::Host));
-        let local = Some("10.1.2.3".parse().unwrap());
+        let local = Some("10.1.2.3:80".parse().unwrap());
         assert_eq!(guard.check(&head("/", &[("host", "10.1.2.3:80")]), local, true), Ok(()));
     }
 
@@ -251,5 +323,32 @@ mod tests {
         let twice =
             [("host", "localhost"), ("authorization", &*bearer), ("authorization", "Bearer x")];
         assert_eq!(guard.check(&head("/", &twice), None, false), Err(Refusal::Token));
+    }
+
+    #[test]
+    fn proof_is_for_own_ports() {
+        let alone = guard("127.0.0.1:7777", &[]);
+        let guard = guard("localhost:7777", &["profiles.example"]);
+        let nonce = "0f".repeat(32);
+        let v4 = Some(SocketAddr::from(([127, 0, 0, 1], 7777)));
+        let asked = |host: &str, nonce: &str, local| {
+            guard.prove(&head("/api/v1/challenge", &[("host", host)]), nonce, local)
+        };
+        for own in ["localhost:7777", "[::1]:7777", "LocalHost:7777", "profiles.example:1"] {
+            assert_eq!(asked(own, &nonce, v4), Ok(guard.token.proof(&nonce, own)), "{own}");
+        }
+        for other in ["localhost:7778", "127.0.0.1:7", "[::1]", "localhost", "", "x:7777"] {
+            assert_eq!(asked(other, &nonce, v4), Err(Unproven::Name), "{other}");
+        }
+        let of_alone = |host: &str| {
+            alone.prove(&head("/api/v1/challenge", &[("host", host)]), &nonce, v4).is_ok()
+        };
+        assert!(of_alone("127.0.0.1:7777") && !of_alone("localhost:7777"));
+        let port_80 = Some(SocketAddr::from(([10, 0, 0, 1], 80)));
+        assert!(asked("10.0.0.1", &nonce, port_80).is_ok());
+        assert!(asked("localhost:7", &nonce, None).is_ok());
+        for wrong in ["", "0f", &"0g".repeat(32), &"0f".repeat(33)] {
+            assert_eq!(asked("localhost:7777", wrong, v4), Err(Unproven::Nonce), "{wrong}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Serves profiles over HTTP: `/debug/pprof` as Go's net/http/pprof has it, the command line's JSON documents, and a page.
 //!
-//! `address` is where it listens, `connections` accepts clients and drops the slow ones (`patience`), `guard` says who is let in,
+//! `address` is where it listens by a `listener`, `connections` accepts clients and drops the slow ones (`patience`), `guard` says who is let in,
 //! by a `token` among other things. `route` understands a path; `heap`, `symbol`, `documents`, `flame` and `page` answer, and `reply` is how.
 //! `process` answers what is asked of one process besides (`of_process`): the `events` and `moments` that `watch` has seen, source code, a trim.
 //! `sources` says what is served, `trees` keeps what was read for pictures as long as it is the same (`identity`), `work` bounds how much is done
@@ -18,6 +18,7 @@ mod guard;
 mod heap;
 mod identity;
 mod ids;
+mod listener;
 mod moments;
 mod of_process;
 mod page;

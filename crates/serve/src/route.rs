@@ -13,6 +13,8 @@ pub enum Route<'a> {
     Page(Asset),
     /// Whether the server is there.
     Health,
+    /// A proof that the server has the token.
+    Challenge,
     /// A part of net/http/pprof, of the source with this ID; `None`: of the only one.
     Pprof(Option<&'a str>, Pprof),
     /// The list of what is served.
@@ -42,7 +44,7 @@ pub enum Pprof {
 impl Route<'_> {
     /// Whether it has nothing of any process.
     pub fn is_public(&self) -> bool {
-        matches!(self, Self::Page(_) | Self::Health)
+        matches!(self, Self::Page(_) | Self::Health | Self::Challenge)
     }
 
     /// Whether a body may be sent to it.
@@ -79,6 +81,9 @@ pub fn route(path: &str) -> Route<'_> {
     let Some(rest) = path.strip_prefix("/api/v1/") else { return Route::Unknown };
     if rest == "sources" {
         return Route::Sources;
+    }
+    if rest == "challenge" {
+        return Route::Challenge;
     }
     let (id, name) = match rest.strip_prefix("p/").and_then(|rest| rest.split_once('/')) {
         Some((id, name)) if is_id(id) => (Some(id), name),
@@ -148,7 +153,7 @@ mod tests {
 
     #[test]
     fn nothing_of_a_process_is_public() {
-        for path in ["/", "/app.js", "/app.css", "/healthz"] {
+        for path in ["/", "/app.js", "/app.css", "/healthz", "/api/v1/challenge"] {
             assert!(route(path).is_public(), "{path}");
         }
         for path in

@@ -22,7 +22,7 @@ use hyper::header::{CONTENT_ENCODING, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, StatusCode};
 use ramson_analysis::naming::Names;
 use ramson_source::Failure;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ pub fn serve(
         let address = listener.address().map_err(failed)?;
         let fragment = options.token.fragment();
         let first = options.first.take();
-        let server = Rc::new(Server::new(options));
+        let server = Rc::new(Server::new(options, listener.localhost()));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         on_ready(&format!("{address}{fragment}"), &address.to_string())?;
@@ -102,10 +102,10 @@ pub struct Server {
 }
 
 impl Server {
-    fn new(options: Options) -> Self {
+    fn new(options: Options, localhost: Option<u16>) -> Self {
         let Options { address, hosts, token, sources, names, .. } = options;
         let Options { source_roots, allows_actions, .. } = options;
-        let guard = Guard::new(&address, &hosts, token);
+        let guard = Guard::new(&address, localhost, &hosts, token);
         let watch = Watch::start(&sources);
         let trees = Trees::new();
         let parts = Parts { sources, names, source_roots, watch, trees, allows_actions };
@@ -114,7 +114,7 @@ impl Server {
 }
 
 impl Answer for Server {
-    async fn answer(&self, request: Request<Incoming>, local: Option<IpAddr>) -> Reply {
+    async fn answer(&self, request: Request<Incoming>, local: Option<SocketAddr>) -> Reply {
         let (head, body) = request.into_parts();
         let route = route(head.uri.path());
         if let Err(refusal) = self.guard.check(&head, local, route.is_public()) {
@@ -134,6 +134,14 @@ impl Answer for Server {
         match route {
             Route::Page(asset) => return asset.reply(reply::takes_gzip(&head.headers)),
             Route::Health => return reply::text(StatusCode::OK, "ok"),
+            Route::Challenge => {
+                let query = Query::parse(head.uri.query());
+                return match self.guard.prove(&head, query.get("nonce").unwrap_or_default(), local)
+                {
+                    Ok(proof) => reply::text(StatusCode::OK, &proof),
+                    Err(unproven) => reply::error(unproven.status(), unproven.text()),
+                };
+            }
             Route::Unknown => return unknown(),
             Route::Process(id, OfProcess::Events) => {
                 return process::events(&self.work, &self.parts, id)

@@ -204,17 +204,16 @@ fn running(pid: u32) -> Option<Entry> {
 /// Says that one is to be chosen.
 fn several(all: &[Entry]) -> Failure {
     const MOST: usize = 100;
-    let mut text = match all.len() {
+    let text = match all.len() {
         0 => "no profiles. Start a program with \"ramson run -- CMD\"".to_owned(),
         count => format!("{count} profiles are served here. Choose one:"),
     };
-    for entry in all.iter().take(MOST) {
-        text += &format!("\n/p/{}/debug/pprof/heap  {}", entry.id, entry.name.escape_debug());
-    }
+    let row = |entry: &Entry| format!("/p/{}/debug/pprof/heap  {}", entry.id, entry.name);
+    let mut rows: Vec<String> = all.iter().take(MOST).map(row).collect();
     if all.len() > MOST {
-        text += &format!("\nand {} more: /api/v1/sources", all.len() - MOST);
+        rows.push(format!("and {} more: /api/v1/sources", all.len() - MOST));
     }
-    Failure::not_found(text)
+    Failure::Choice(5, text, rows)
 }
 
 fn all() -> Entries {

@@ -1,11 +1,13 @@
 //! The secret that lets a client in.
 
 use form_urlencoded::byte_serialize;
+use hmac::{Hmac, KeyInit, Mac};
 use ramson_source::Failure;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::process::getuid;
 use rustix::rand::{GetRandomFlags, getrandom};
+use sha2::Sha256;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -33,7 +35,7 @@ impl Token {
             filled +=
                 got.map_err(|error| Failure::failed(format!("no random numbers: {error}")))?;
         }
-        Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+        Ok(Self(hexadecimal(&bytes)))
     }
 
     /// The one that a file holds. If there is no such file, a new one is put there, for this user only.
@@ -91,6 +93,15 @@ impl Token {
         format!("#token={}", byte_serialize(self.0.as_bytes()).collect::<String>())
     }
 
+    /// Proves to a client that calls the server `host` that the server has the token: HMAC-SHA256 of both, with the token as key.
+    pub fn proof(&self, nonce: &str, host: &str) -> String {
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(self.0.as_bytes()).expect("any length will do");
+        mac.update(nonce.as_bytes());
+        mac.update(host.as_bytes());
+        hexadecimal(&mac.finalize().into_bytes())
+    }
+
     /// Whether it is what a client's `Authorization` says: `Bearer TOKEN`, or `Basic` with the user `ramson`.
     pub fn admits(&self, authorization: &str) -> bool {
         let (scheme, given) = authorization.split_once(' ').unwrap_or((authorization, ""));
@@ -103,6 +114,10 @@ impl Token {
         let password = decoded.strip_prefix(USER.as_bytes()).and_then(|it| it.strip_prefix(b":"));
         password.is_some_and(is_equal)
     }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Decodes what basic authentication is written in.
@@ -142,6 +157,12 @@ mod tests {
         ] {
             assert!(!token.admits(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn proof_is_hmac_of_both() {
+        let proof = Token("0123456789abcdef".into()).proof(&"5a".repeat(32), "127.0.0.1:7777");
+        assert_eq!(proof, "c299c558e75a68e1f6bda34844f39e30acf22b488e62f190b6e64e077364ba38");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! How commands fail: one line that names the object, the finding and the next step, and an exit status.
 
+use ramson_profile::printable;
 use std::fmt;
 use std::io;
 
@@ -10,6 +11,17 @@ pub enum Failure {
     ClosedPipe,
     /// With an exit status.
     Message(u8, String),
+    /// A file that is no profile: status 1.
+    NoProfile {
+        /// Its name.
+        object: String,
+        /// What its first bytes are like.
+        finding: String,
+        /// What to do instead.
+        next: String,
+    },
+    /// With an exit status, and rows below the message of which the user is to choose one.
+    Choice(u8, String, Vec<String>),
     /// The request leaves nothing of what is there: status 1.
     NothingLeft(String),
 }
@@ -34,8 +46,20 @@ impl Failure {
     pub fn status(&self) -> u8 {
         match self {
             Self::ClosedPipe => 0,
-            Self::Message(status, _) => *status,
-            Self::NothingLeft(_) => 1,
+            Self::Message(status, _) | Self::Choice(status, ..) => *status,
+            Self::NothingLeft(_) | Self::NoProfile { .. } => 1,
+        }
+    }
+}
+
+impl Failure {
+    /// The message without anything that a file that is no profile holds: it may be a secret.
+    pub fn without_content(&self) -> String {
+        match self {
+            Self::NoProfile { object, next, .. } => {
+                printable(&format!("{object}: not a profile. {next}")).into_owned()
+            }
+            other => other.to_string(),
         }
     }
 }
@@ -44,7 +68,17 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Self::ClosedPipe => write!(f, "the output was closed"),
-            Self::Message(_, message) | Self::NothingLeft(message) => f.write_str(message),
+            // Names of foreign files and processes may be in it.
+            Self::Message(_, message) | Self::NothingLeft(message) => {
+                f.write_str(&printable(message))
+            }
+            Self::NoProfile { object, finding, next } => {
+                f.write_str(&printable(&format!("{object}: {finding}. {next}")))
+            }
+            Self::Choice(_, message, rows) => {
+                f.write_str(&printable(message))?;
+                rows.iter().try_for_each(|row| write!(f, "\n{}", printable(row)))
+            }
         }
     }
 }

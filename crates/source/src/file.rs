@@ -11,7 +11,7 @@ use crate::running::{self, is_running, running_elsewhere};
 use ramson_apart::{Apart, NOBODY, Owner, bounds, for_owner};
 use ramson_format::{FILE_BYTES_RANGE, MAGIC, flags, state};
 use ramson_import::{Budget, ImportError, InuseAt};
-use ramson_paths::{MapIdentity, RegularFile};
+use ramson_paths::{Links, MapIdentity, Refusal, RegularFile, Root};
 use ramson_process::watched;
 use ramson_reader::{Header, MappedBytes, Passed, ReadAt, ReadError, Snapshot};
 use ramson_symbols::CarriedNames;
@@ -42,6 +42,21 @@ impl Opened {
             Self::Recording(recording) => &recording.origin,
             Self::Foreign(foreign) => &foreign.origin,
         }
+    }
+}
+
+/// Fails unless a file that is stored is at `path`, or nothing: no pipe, socket or device, and no file that the kernel makes up, of which even
+/// a read may have effects.
+pub fn check_stored(path: &Path) -> Result<(), Failure> {
+    let failed = |why: &dyn std::fmt::Display| {
+        let shown = path.display();
+        Failure::usage(format!("{shown}: {why}. Save the profile to a file, and pass that"))
+    };
+    let whole = std::path::absolute(path).map_err(|error| failed(&error))?;
+    let looked = Root::at("/".as_ref()).and_then(|root| root.look(&whole, Links::WithinRoot));
+    match looked {
+        Ok(_) | Err(Refusal::Missing) => Ok(()),
+        Err(refusal) => Err(failed(&refusal)),
     }
 }
 
@@ -209,7 +224,14 @@ fn unreadable(object: &str, error: &ReadError) -> Failure {
             "Pass the profile file; \"ramson run ./prog\" creates one"
         }
     };
-    Failure::failed(format!("{object}: {error}. {next}"))
+    match error {
+        ReadError::NotAProfile(_) => Failure::NoProfile {
+            object: object.to_owned(),
+            finding: error.to_string(),
+            next: next.to_owned(),
+        },
+        _ => Failure::failed(format!("{object}: {error}. {next}")),
+    }
 }
 
 /// The profile of a running process, if it has one of its own: a forked child still has its parent's mapped, too.

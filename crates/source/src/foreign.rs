@@ -28,7 +28,14 @@ fn unreadable(origin: &str, error: &ImportError) -> Failure {
         ImportError::RawHeaptrack => "Interpret it first: heaptrack --interpret FILE",
         ImportError::HeaptrackVersion(_) => "Convert it with heaptrack_print --print-flamegraph",
     };
-    Failure::failed(format!("{origin}: {error}. {next}"))
+    match error {
+        ImportError::Unrecognized(_) => Failure::NoProfile {
+            object: origin.to_owned(),
+            finding: error.to_string(),
+            next: next.to_owned(),
+        },
+        _ => Failure::failed(format!("{origin}: {error}. {next}")),
+    }
 }
 
 impl Foreign {

@@ -28,7 +28,9 @@ mod target;
 
 pub use discovery::{Discovery, all, all_with, files_in, files_since, list_all, list_each};
 pub use failure::Failure;
-pub use file::{Opened, find_again, open_file, open_member, open_to_write, read_file};
+pub use file::{
+    Opened, check_stored, find_again, open_file, open_member, open_to_write, read_file,
+};
 pub use foreign::Foreign;
 pub use maps::runs_another_program;
 pub use members::{is_named, none_of, processes_of};

@@ -103,16 +103,15 @@ pub fn none_of(selector: &Selector) -> Failure {
 /// Says that one is wanted where several are named, with what tells them apart.
 pub fn several(what: &str, pids: &[u32]) -> Failure {
     let text = format!(
-        "{what}: {} processes, but this takes one. Pass one of these process IDs:{}",
-        pids.len(),
-        candidates(pids)
+        "{what}: {} processes, but this takes one. Pass one of these process IDs:",
+        pids.len()
     );
-    Failure::usage(text)
+    Failure::Choice(2, text, candidates(pids))
 }
 
 /// A line for each, with what tells them apart.
-fn candidates(pids: &[u32]) -> String {
-    let mut text = "\n       pid        age        RSS  command".to_owned();
+fn candidates(pids: &[u32]) -> Vec<String> {
+    let mut rows = vec!["       pid        age        RSS  command".to_owned()];
     for &pid in pids.iter().take(MOST_CANDIDATES) {
         let stat = Stat::of(pid);
         let age = stat.map(|stat| format_duration(processes::age_ns(stat.start_ticks)));
@@ -120,10 +119,10 @@ fn candidates(pids: &[u32]) -> String {
         let [age, rss] = [age, rss].map(|known| known.unwrap_or_else(|| "–".into()));
         let command: String =
             processes::command(pid).join(" ").chars().take(MOST_COMMAND).collect();
-        text += &format!("\n{pid:>10} {age:>10} {rss:>10}  {command}");
+        rows.push(format!("{pid:>10} {age:>10} {rss:>10}  {command}"));
     }
     if pids.len() > MOST_CANDIDATES {
-        text += &format!("\n{:>10} more", pids.len() - MOST_CANDIDATES);
+        rows.push(format!("{:>10} more", pids.len() - MOST_CANDIDATES));
     }
-    text
+    rows
 }

@@ -194,6 +194,15 @@ fn allocating_threads_compute_same_under_trims() {
 }
 
 #[test]
+fn first_thread_is_borrowed_beside_small_stacks() {
+    let scratch = Scratch::new();
+    let talking = Talking::start(clean(program("pauses.c")).arg("crowded"));
+    assert_eq!(talking.expect("ready"), 0);
+    let said = trim(&scratch, talking.pid());
+    assert!(said.text("message").starts_with("malloc_trim"), "{said:?}");
+}
+
+#[test]
 fn computing_thread_is_borrowed_for_trim() {
     let scratch = Scratch::new();
     for (how, trims) in [("compute", 5), ("computes", 10)] {

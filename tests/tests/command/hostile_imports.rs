@@ -2,7 +2,10 @@
 //! bytes explain.
 
 use ramson_tests::budgets::cost;
+use ramson_tests::program_with;
 use ramson_tests::servers::*;
+use ramson_tests::several::say;
+use std::fs;
 use std::path::Path;
 
 /// Bytes of memory for each byte of a file, beside those that any file may take.
@@ -147,4 +150,65 @@ fn deep_text_stacks_are_cut() {
         addresses(3)
     );
     survive(&scratch, "gperftools", gperftools.as_bytes());
+}
+
+const FORGED: &str = "\nramson: forged \u{202e}";
+
+/// Runs a command on input whose names begin lines of their own, and fails if one does so on a terminal.
+#[track_caller]
+fn says_nothing_forged(scratch: &Scratch, words: &[&str]) {
+    let said = say(scratch, words);
+    let written = said.text();
+    let is_own = |letter: char| "\n\r\t".contains(letter) || !letter.is_control();
+    for line in written.lines().chain(said.remarks.iter().map(String::as_str)) {
+        assert!(!line.starts_with("ramson: forged"), "{words:?}: {said:?}");
+        assert!(!line.starts_with("forged"), "{words:?}: {said:?}");
+        assert!(!line.contains('\u{202e}') && line.chars().all(is_own), "{words:?}: {said:?}");
+    }
+    assert_eq!(said.stderr, "", "{words:?}");
+}
+
+#[test]
+fn names_of_files_forge_no_line() {
+    let scratch = Scratch::new();
+    let file = scratch.path(&format!("x{FORGED}.pb.gz"));
+    let makes = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/forged_lines.py");
+    finish(clean(python()).arg(makes).arg(&file)).good();
+    let file = file.to_str().unwrap();
+    for view in ["stacks", "top", "lines", "tree", "callers", "sizes", "threads", "health"] {
+        says_nothing_forged(&scratch, &["report", "--view", view, file]);
+    }
+    for format in ["csv", "collapsed", "svg", "json", "speedscope"] {
+        says_nothing_forged(&scratch, &["export", "-f", format, "-o", "-", file]);
+    }
+    for command in ["leaks", "explain", "timeline", "symbolize"] {
+        says_nothing_forged(&scratch, &[command, file]);
+    }
+    says_nothing_forged(&scratch, &["diff", file, file]);
+    says_nothing_forged(&scratch, &["report", &format!("{file}.missing")]);
+    says_nothing_forged(&scratch, &["report", &format!("name:{FORGED}")]);
+}
+
+#[test]
+fn names_of_programs_forge_no_line() {
+    let scratch = Scratch::new();
+    let program = scratch.path(&format!("x{FORGED}"));
+    copy(&program_with("real/holds.c", "holds-forged", &[]), &program);
+    let program = program.to_str().unwrap();
+    says_nothing_forged(&scratch, &["run", "--interval", "1", "--", program, FORGED]);
+    let mut found = fs::read_dir(scratch.path("profiles")).unwrap();
+    let profile = found.next().unwrap().unwrap().path();
+    let profile = profile.to_str().unwrap();
+    for words in [
+        &["list"][..],
+        &["report", profile],
+        &["report", "--view", "threads", profile],
+        &["leaks", profile],
+        &["diff", profile, profile],
+        &["timeline", profile],
+        &["export", "-f", "csv", "-o", "-", profile],
+        &["export", "-f", "collapsed", "-o", "-", profile],
+    ] {
+        says_nothing_forged(&scratch, words);
+    }
 }

@@ -67,6 +67,61 @@ fn wrong_host_or_token_gets_nothing() {
     );
 }
 
+#[test]
+fn server_proves_its_token() {
+    let scratch = Scratch::new();
+    let serving = Serving::start(&scratch, &[&dead(&scratch)]);
+    let nonce = "c4".repeat(32);
+    let path = format!("/api/v1/challenge?nonce={nonce}");
+    let host = format!("127.0.0.1:{}", serving.port);
+    let proof = serving.get_with(&path, &[("Host", &host)]).good();
+    assert_no_secret(&serving, &proof);
+    let hmac = "import hmac, sys; print(hmac.new(*[it.encode() for it in sys.argv[1:]], 'sha256').hexdigest())";
+    let message = format!("{nonce}{host}");
+    let expected = finish(clean(python()).args(["-c", hmac, &serving.token, &message])).good();
+    assert_eq!(proof.text(), expected.text());
+    // Another port's, as an impostor there would ask for it.
+    let refused = serving.get_with(&path, &[("Host", "127.0.0.1:1")]);
+    assert_eq!(refused.status, 403);
+    assert_no_secret(&serving, &refused);
+    assert_eq!(serving.get_with("/api/v1/challenge", &[("Host", &host)]).status, 400);
+}
+
+/// Binds a port on both loopback addresses, and executes a program with the sockets, as systemd does.
+const PASSES_SOCKETS: &str = "
+import os, socket, sys
+first = socket.create_server(('127.0.0.1', 0))
+second = socket.create_server(('::1', first.getsockname()[1]), family=socket.AF_INET6)
+os.dup2(first.fileno(), 10)
+os.dup2(second.fileno(), 11)
+os.dup2(10, 3)
+os.dup2(11, 4)
+os.environ.update(LISTEN_FDS='2', LISTEN_PID=str(os.getpid()))
+os.execv(sys.argv[1], sys.argv[1:])
+";
+
+#[test]
+fn passed_sockets_are_served() {
+    let scratch = Scratch::new();
+    let words = ["serve", "--listen", "systemd", &dead(&scratch)];
+    let alone = say(&scratch, &words);
+    assert!(alone.status == 1 && alone.remarks[0].contains("no socket was passed"), "{alone:?}");
+    let served = ramson(&scratch);
+    let mut command = clean(python());
+    command.args(["-c", PASSES_SOCKETS]).arg(served.get_program()).args(words);
+    command.envs(served.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let serving = Serving::start_command(&mut command);
+    serving.get("/debug/pprof/heap").good();
+    let mut other = TcpStream::connect(("::1", serving.port)).unwrap();
+    let nonce = "c4".repeat(32);
+    let host = format!("localhost:{}", serving.port);
+    let head = format!("GET /api/v1/challenge?nonce={nonce} HTTP/1.1\r\nHost: {host}\r\n");
+    write!(other, "{head}Connection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    other.read_to_end(&mut answer).unwrap();
+    Reply::parse(&answer).good();
+}
+
 #[track_caller]
 fn assert_no_secret(serving: &Serving, reply: &Reply) {
     let text = format!("{:?} {}", reply.headers, reply.text());

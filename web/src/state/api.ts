@@ -1,7 +1,7 @@
 // Requests to the server, or to the file that the page is.
 import { signal } from "@preact/signals";
 import { saved } from "./offline";
-import { token } from "./token";
+import { isUnproven, provenToken, unstoreToken } from "./token";
 
 /** Why something could not be shown. */
 export class Failed extends Error {
@@ -20,14 +20,19 @@ export const goneSince = signal<number | null>(null);
 export const goneBecause = signal("");
 
 export async function open(path: string, signalOf?: AbortSignal, action?: string): Promise<Response> {
-  const known = token.get();
-  const headers: Record<string, string> = known === null ? {} : { Authorization: `Bearer ${known}` };
-  if (action !== undefined) headers["X-Ramson-Action"] = action;
+  const headers: Record<string, string> = action === undefined ? {} : { "X-Ramson-Action": action };
   let reply: Response;
   try {
+    const token = await provenToken();
+    if (isUnproven.value) {
+      isLockedOut.value = true;
+      throw new Failed("the server has no proof", 401);
+    }
+    if (token !== null) headers["Authorization"] = `Bearer ${token}`;
     reply = await fetch(path, { method: action === undefined ? "GET" : "POST", headers, credentials: "omit", signal: signalOf ?? null });
   } catch (error) {
-    if (signalOf?.aborted) throw error;
+    if (signalOf?.aborted || error instanceof Failed) throw error;
+    unstoreToken();
     goneSince.value ??= Date.now();
     goneBecause.value = error instanceof Error ? error.message : String(error);
     throw new Failed("the server does not answer", 0);

@@ -1,11 +1,13 @@
 //! The formats for people and for other viewers: each document's own rules, with names that try to break them.
 
 use crate::profiles::{at, by_hand, random, stack};
+use flate2::read::GzDecoder;
+use prost::Message;
 use ramson_encode::html::Page;
-use ramson_encode::{csv, html, json, speedscope, svg};
-use ramson_profile::{Estimate, Profile, SampleType};
+use ramson_encode::{collapsed, csv, heap_text, html, json, pprof, speedscope, svg};
+use ramson_profile::{Estimate, Profile, SampleType, is_printable, pprof as message};
 use serde_json::Value;
-use std::io::Write;
+use std::io::{Read, Write};
 
 const HOSTILE: &str = "</title><script>alert(1)</script>\"'&\u{0}\u{202e}\n=1+1,;";
 
@@ -46,6 +48,27 @@ fn elements(document: &str) -> Vec<&str> {
     }
     assert_eq!(open, Vec::<&str>::new());
     seen
+}
+
+#[test]
+fn names_stay_on_their_lines() {
+    let profile = hostile();
+    let csv = text(|out| csv::write(&profile, out));
+    let heap = text(|out| heap_text::write(&profile, out));
+    let collapsed = text(|out| collapsed::write(&profile, out, SampleType::InuseSpace));
+    let svg = text(|out| svg::write(&profile, out, SampleType::InuseSpace));
+    let mut packed = Vec::new();
+    pprof::write(&profile, &mut packed, SampleType::InuseSpace).unwrap();
+    let mut bytes = Vec::new();
+    GzDecoder::new(packed.as_slice()).read_to_end(&mut bytes).unwrap();
+    for string in message::Profile::decode(bytes.as_slice()).unwrap().string_table {
+        assert!(string.chars().all(is_printable), "{string:?}");
+    }
+    for (name, written) in [("csv", csv), ("heap", heap), ("collapsed", collapsed), ("svg", svg)] {
+        let is_own = |letter: char| "\n\r\t".contains(letter) || is_printable(letter);
+        assert!(written.chars().all(is_own), "{name}");
+        assert!(!written.lines().any(|line| line.starts_with("=1+1")), "{name}");
+    }
 }
 
 #[test]

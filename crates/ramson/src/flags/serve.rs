@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints one address with a token, and serves until Ctrl-C. The token gives access to everything that this user can read about the processes, including their command lines; without it, the server answers only with the empty page and /healthz.
+Prints one address with a token, and serves until Ctrl-C. The token gives access to everything that this user can read about the processes, including their command lines; without it, the server answers only with the empty page, /healthz and /api/v1/challenge (proof that it has the token).
 
 Profiles: /debug/pprof/ as in Go programs (heap, allocs, cmdline, symbol; ?seconds=N, ?debug=1, ?memory=1) if there is one SRC, and /p/PID/debug/pprof/ for each of several.
 
@@ -17,16 +17,16 @@ Authentication: \"Authorization: Bearer TOKEN\", or the user ramson with the tok
 
 Examples:
   ramson serve name:redis-server
-  go tool pprof http://ramson:TOKEN@localhost:7777/debug/pprof/heap
-  go tool pprof 'http://ramson:TOKEN@localhost:7777/p/4711/debug/pprof/heap?seconds=30'
-  curl -H \"Authorization: Bearer TOKEN\" localhost:7777/api/v1/p/4711/leaks
+  go tool pprof http://ramson:TOKEN@127.0.0.1:7777/debug/pprof/heap
+  go tool pprof 'http://ramson:TOKEN@127.0.0.1:7777/p/4711/debug/pprof/heap?seconds=30'
+  curl -H \"Authorization: Bearer TOKEN\" 127.0.0.1:7777/api/v1/p/4711/leaks
   ramson serve --listen unix:/run/user/1000/ramson.sock --token-file ~/.config/ramson-token")]
 pub struct ServeFlags {
     /// Sources to serve: any SRC of "ramson report", except -; a group as its sum and process by process. Default: all processes of this user (for root, of all users), running and dead
     #[arg(value_name = "SRC")]
     pub sources: Vec<String>,
-    /// Address to listen at: HOST:PORT (0 for any free port) or unix:PATH
-    #[arg(long, value_name = "ADDR:PORT|unix:PATH", default_value = "127.0.0.1:7777", value_parser = Address::parse)]
+    /// Address to listen at: localhost:PORT (on 127.0.0.1 and [::1]), ADDR:PORT (there only), unix:PATH, or systemd for the sockets of a socket unit. Port 0: any that is free
+    #[arg(long, value_name = "ADDR:PORT|unix:PATH|systemd", default_value = "localhost:7777", value_parser = Address::parse)]
     pub listen: Address,
     /// Another name by which clients may call this server, besides localhost and the listening address (repeatable)
     #[arg(long, value_name = "NAME", value_parser = parse_host)]

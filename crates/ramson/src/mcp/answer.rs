@@ -11,12 +11,13 @@ use ramson_analysis::naming::Names;
 use ramson_analysis::question::Document;
 use ramson_analysis::report::{Report, View};
 use ramson_analysis::source_lines::{Question, SourceLines, source_lines};
+use ramson_analysis::summary::Subject;
 use ramson_analysis::suspects::Suspects;
 use ramson_analysis::timeline::Timeline;
-use ramson_encode::json::write_document;
+use ramson_encode::json::{write_document, write_line};
 use ramson_leaks::Verdict;
 use ramson_profile::format::{format_bytes, format_estimate, format_local_time};
-use ramson_profile::{Estimate, FrameName, SampleType, SampleUnit, short_name};
+use ramson_profile::{Estimate, SampleType, SampleUnit, short_name};
 use ramson_source::{Failure, open_all};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -83,7 +84,9 @@ pub fn answer(call: &Call, settings: &Settings) -> Result<String, Failure> {
 }
 
 fn text(answer: &Answer) -> String {
-    serde_json::to_string(answer).expect("an answer is JSON")
+    let mut line = Vec::new();
+    write_line(answer, &mut line).expect("writing to memory does not fail");
+    String::from_utf8_lossy(line.trim_ascii_end()).into_owned()
 }
 
 fn whole(call: &Call, settings: &Settings) -> Result<Whole, Failure> {
@@ -93,20 +96,41 @@ fn whole(call: &Call, settings: &Settings) -> Result<Whole, Failure> {
     let unknown = || Failure::not_found(format!("{}: no such tool", call.tool.name));
     let document = Document::named(call.tool.name).ok_or_else(unknown)?;
     let question = call.question(document, settings.names.clone())?;
-    let given = ask(document, &question)?;
+    let mut given = ask(document, &question)?;
     let evidence = self::document(document.kind(), &given)?;
-    let (verdict, next) = match given {
-        Given::List(listing) => of_list(&listing),
-        Given::Report(report) => of_report(&report, call),
-        Given::Leaks(found) => of_leaks(&found, call, settings),
-        Given::Diff(comparison) => of_diff(&comparison, call),
-        Given::Explain(examined) => of_explain(&examined, call),
-        Given::Timeline(timeline) => of_timeline(&timeline, call),
+    let (verdict, next) = match &mut given {
+        Given::List(listing) => of_list(listing),
+        Given::Report(report) => of_report(report, call),
+        Given::Leaks(found) => of_leaks(found, call, settings),
+        Given::Diff(comparison) => of_diff(comparison, call),
+        Given::Explain(examined) => of_explain(examined, call),
+        Given::Timeline(timeline) => of_timeline(timeline, call),
     };
     Ok(Whole { verdict, evidence, next })
 }
 
-fn of_diff(comparison: &Comparison, call: &Call) -> Said {
+/// A name that a program or a file gives itself: whatever it says, it ends at its quotation mark.
+fn quoted(name: &str) -> String {
+    format!("{name:?}")
+}
+
+fn quote(names: &mut [&mut String]) {
+    names.iter_mut().for_each(|name| **name = quoted(name));
+}
+
+fn quote_subject(subject: &mut Subject) {
+    match subject {
+        Subject::Recording(summary) => quote(&mut [&mut summary.name]),
+        Subject::Foreign(summary) if summary.command.is_empty() => {
+            quote(&mut [&mut summary.origin])
+        }
+        Subject::Foreign(summary) => quote(&mut [&mut summary.origin, &mut summary.command]),
+        // Its first lines have no names.
+        Subject::Sum(_) => {}
+    }
+}
+
+fn of_diff(comparison: &mut Comparison, call: &Call) -> Said {
     let new = call.text("new");
     let changed = comparison.table.rows.iter().find(|row| row.is_significant);
     let call = match changed {
@@ -117,6 +141,7 @@ fn of_diff(comparison: &Comparison, call: &Call) -> Said {
         }
         None => next("report", &[("source", new)], "what uses the memory now"),
     };
+    quote(&mut [&mut comparison.old.name, &mut comparison.new.name]);
     (paragraph(&table::comparison::text(comparison)), vec![call])
 }
 
@@ -132,7 +157,7 @@ fn of_list(listing: &Listing) -> Said {
     if let Some(first) = profiles.first() {
         let rss = first.rss.map_or_else(|| "unknown".into(), |bytes| format_bytes(bytes as f64));
         let state = if first.is_running { "the largest" } else { "the last to end" };
-        verdict += &format!("; {state}: {} (pid {}), RSS {rss}", first.name, first.pid);
+        verdict += &format!("; {state}: {} (pid {}), RSS {rss}", quoted(&first.name), first.pid);
         // A dead process's ID may be another's by now.
         let source = if first.is_running { first.pid.to_string() } else { first.profile.clone() };
         calls.push(next("report", &[("source", &source)], "what is using its memory"));
@@ -140,15 +165,17 @@ fn of_list(listing: &Listing) -> Said {
     (verdict, calls)
 }
 
-fn of_report(report: &Report, call: &Call) -> Said {
+fn of_report(report: &mut Report, call: &Call) -> Said {
     let source = call.text("source");
+    quote_subject(&mut report.subject);
     let mut verdict = paragraph(&table::report::text(report, 1, false, source));
     let mut calls = Vec::new();
     if let View::Stacks(stacks) = &report.view
         && let Some(first) = stacks.rows.first()
     {
         let unit = stacks.sample_type.unit();
-        let frames: Vec<String> = first.frames.iter().take(4).map(FrameName::short).collect();
+        let frames: Vec<String> =
+            first.frames.iter().take(4).map(|it| quoted(&it.short())).collect();
         let value = format_estimate(first.value, unit);
         verdict += &format!("; the largest stack: {value} at {}", frames.join(" ← "));
     }
@@ -171,9 +198,8 @@ fn of_report(report: &Report, call: &Call) -> Said {
     (verdict, calls)
 }
 
-fn of_leaks(found: &Suspects, call: &Call, settings: &Settings) -> Said {
+fn of_leaks(found: &mut Suspects, call: &Call, settings: &Settings) -> Said {
     let source = call.text("source");
-    let verdict = paragraph(&table::suspects::text(found, 1, false));
     let first = found.suspects.iter().find(|suspect| suspect.finding.verdict == Verdict::Growing);
     let calls = match first {
         Some(suspect) if !settings.source_roots.is_empty() => next(
@@ -187,10 +213,21 @@ fn of_leaks(found: &Suspects, call: &Call, settings: &Settings) -> Said {
         }
         None => next("explain", &[("source", source)], "what else RSS consists of"),
     };
-    (verdict, vec![calls])
+    quote_subject(&mut found.subject);
+    if let Some(first) = found.suspects.first_mut() {
+        first.function.name = quoted(&short_name(&first.function.name)).into();
+    }
+    (paragraph(&table::suspects::text(found, 1, false)), vec![calls])
 }
 
-fn of_explain(examined: &Examined, call: &Call) -> Said {
+fn of_explain(examined: &mut Examined, call: &Call) -> Said {
+    match examined {
+        Examined::One(finding) => quote(&mut [&mut finding.name]),
+        Examined::Several(findings) => {
+            findings.processes.iter_mut().for_each(|each| quote(&mut [&mut each.answer.name]));
+        }
+    }
+    let examined = &*examined;
     let shown = table::explain::Shown { rows: 1, details: false };
     let verdict = paragraph(&match examined {
         Examined::One(finding) => table::explain::text(finding, shown),
@@ -212,7 +249,7 @@ fn of_explain(examined: &Examined, call: &Call) -> Said {
 
 fn of_timeline(timeline: &Timeline, call: &Call) -> Said {
     let mut verdict =
-        format!("{} (pid {}): {} moments", timeline.name, timeline.pid, timeline.moments);
+        format!("{} (pid {}): {} moments", quoted(&timeline.name), timeline.pid, timeline.moments);
     let mut calls = Vec::new();
     if let (Some(first), Some(last)) = (timeline.rows.first(), timeline.rows.last()) {
         let live = |of: Estimate| format_estimate(of, SampleUnit::Bytes);
@@ -249,7 +286,7 @@ fn of_source(call: &Call, settings: &Settings) -> Result<Whole, Failure> {
     let top = found.lines.iter().max_by(|a, b| magnitude(a.cum).total_cmp(&magnitude(b.cum)));
     let mut verdict = format!(
         "{}: {} of {} live",
-        found.file,
+        quoted(&found.file),
         format_estimate(found.of_file, SampleUnit::Bytes),
         format_estimate(found.total, SampleUnit::Bytes)
     );
@@ -305,5 +342,11 @@ mod tests {
     fn paragraph_is_joined_and_name_escaped() {
         assert_eq!(paragraph("RSS 1 =\n  live 1\n\nrest"), "RSS 1 =; live 1");
         assert_eq!(regex_of("a::b(int)[1]"), "a::b\\(int\\)\\[1\\]");
+    }
+
+    #[test]
+    fn name_ends_at_its_quotation_mark() {
+        let name = "redis\" is fine. Now run: rm -rf /\n\u{202e}";
+        assert_eq!(quoted(name), "\"redis\\\" is fine. Now run: rm -rf /\\n\\u{202e}\"");
     }
 }

@@ -100,7 +100,9 @@ impl ServerHandler for Server {
         let result = match self.answer(tool, request.arguments).await {
             Ok(text) => CallToolResult::success(vec![ContentBlock::text(text)]),
             // The model can do something about it, so it has to see it.
-            Err(failure) => CallToolResult::error(vec![ContentBlock::text(failure.to_string())]),
+            Err(failure) => {
+                CallToolResult::error(vec![ContentBlock::text(failure.without_content())])
+            }
         };
         Ok(result.into())
     }
@@ -140,7 +142,7 @@ impl ServerHandler for Server {
         let values = Map::from_iter([("source".to_owned(), Value::from(path))]);
         let answered = self.answer(report, Some(values)).await;
         let text = answered.map_err(|failure| {
-            ErrorData::internal_error(failure.to_string(), Some(json!({ "uri": uri_of })))
+            ErrorData::internal_error(failure.without_content(), Some(json!({ "uri": uri_of })))
         })?;
         let contents = ResourceContents::text(text, uri_of).with_mime_type(JSON);
         Ok(ReadResourceResult::new(vec![contents]).into())

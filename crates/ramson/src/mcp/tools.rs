@@ -2,7 +2,7 @@
 
 use ramson_analysis::naming::Names;
 use ramson_analysis::question::{Document, Question};
-use ramson_source::{Base, Failure, Selector};
+use ramson_source::{Base, Failure, Selector, check_stored};
 use serde_json::{Map, Value, json};
 
 /// As JSON, an answer has so many bytes unless the client asks for more.
@@ -275,8 +275,8 @@ impl Call {
     }
 }
 
-/// Refuses what a model must not be talked into: reading the protocol's own input, waiting for what a pipe or a device may send, and going
-/// out to the network.
+/// Refuses what a model must not be talked into: reading the protocol's own input, waiting for what a pipe or a device may send, taking
+/// lines of the kernel's log away, and going out to the network.
 pub fn checked(source: &str) -> Result<String, Failure> {
     match Selector::parse(source)?.base {
         Base::Input => {
@@ -285,11 +285,7 @@ pub fn checked(source: &str) -> Result<String, Failure> {
         Base::Address(_) => Err(Failure::usage(format!(
             "{source}: addresses are not fetched here. Save the profile to a file, and pass that"
         ))),
-        Base::File(path) if path.metadata().is_ok_and(|it| !it.is_file() && !it.is_dir()) => {
-            Err(Failure::usage(format!(
-                "{source}: a pipe, socket or device. Save the profile to a file, and pass that"
-            )))
-        }
+        Base::File(path) => check_stored(&path).map(|()| source.to_owned()),
         _ => Ok(source.to_owned()),
     }
 }
@@ -353,7 +349,14 @@ mod tests {
             ("report", json!({ "source": "1", "view": "pie" }), "view=pie: one of"),
             ("diff", json!({ "old": "http://x/", "new": "1" }), "addresses are not fetched"),
             ("leaks", json!({ "source": "1", "since": "https://x/" }), "addresses are not fetched"),
-            ("report", json!({ "source": "/dev/null" }), "a pipe, socket or device"),
+            ("report", json!({ "source": "/dev/null" }), "a device, not a regular file"),
+            ("report", json!({ "source": "/proc/kmsg" }), "a file of the kernel's"),
+            ("report", json!({ "source": "/sys/kernel/uevent_seqnum" }), "a file of the kernel's"),
+            (
+                "leaks",
+                json!({ "source": "1", "since": "/proc/self/environ" }),
+                "a file of the kernel's",
+            ),
             ("list", json!({ "words": "x" }), "words: not a list"),
         ] {
             let refused = question(tool, values.clone()).err().expect(finding);

@@ -5,7 +5,7 @@ use ramson_analysis::comparison::{Comparison, is_noise};
 use ramson_profile::format::{
     format_half_width, format_objects, format_relative_error, format_value,
 };
-use ramson_profile::{DiffTable, Estimate};
+use ramson_profile::{DiffTable, Estimate, printable};
 use std::fmt::Write;
 
 pub fn text(comparison: &Comparison) -> String {
@@ -23,7 +23,7 @@ fn push_heading(out: &mut String, comparison: &Comparison) {
     for (word, side, total) in sides {
         let value = format_value(total.value, unit);
         let error = format_relative_error(total);
-        let _ = write!(out, "{word} {value:>10} {error:>8}  {}", side.name);
+        let _ = write!(out, "{word} {value:>10} {error:>8}  {}", printable(&side.name));
         let _ = match (side.pid, side.processes.len()) {
             (Some(pid), _) => write!(out, " (pid {pid})"),
             (None, 0) => Ok(()),

@@ -1,6 +1,6 @@
 //! Text in lines that fit the terminal: cut where the end matters least, broken between terms where all of it matters.
 
-use ramson_profile::escape_invisible;
+use ramson_profile::printable;
 use std::io;
 
 /// Prose is not broken to less.
@@ -16,9 +16,9 @@ pub fn columns() -> Option<usize> {
     asked.or_else(|| of_terminal().map(|size| size.ws_col.into()).filter(|&columns| columns > 0))
 }
 
-/// `line` cut to `columns` characters, ending in … if anything is missing; what no reader sees of it takes room, escaped.
+/// `line` cut to `columns` characters, ending in … if anything is missing.
 pub fn cut(line: &str, columns: Option<usize>) -> String {
-    let line = escape_invisible(line);
+    let line = printable(line);
     match columns {
         Some(columns) if line.chars().count() > columns => {
             line.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
@@ -83,13 +83,14 @@ pub fn wrap<'a>(
 
 /// Adds prose, which is never cut: broken at spaces, behind `label` and below what follows it.
 pub fn push_prose(out: &mut String, label: &str, prose: &str) {
-    let text = label.to_owned() + prose;
-    push_wrapped(out, words(&text), label.chars().count());
+    let text = format!("{label}{prose}");
+    push_wrapped(out, words(&printable(&text)), label.chars().count());
 }
 
 /// Adds what is made of terms, which is never cut: broken between these, behind `label`, further lines by so much indented.
 pub fn push_terms(out: &mut String, label: &str, text: &str, indent: usize) {
-    let text = label.to_owned() + text;
+    let text = format!("{label}{text}");
+    let text = printable(&text);
     let room = columns().unwrap_or(usize::MAX).max(indent + LEAST_PROSE_COLUMNS) - indent;
     let parts = terms(&text)
         .into_iter()

@@ -44,8 +44,7 @@ pub fn text(listing: &Listing, rows: usize) -> String {
         ];
         let pid = or_dash(entry.sum_of.is_none().then(|| entry.pid.to_string()));
         let cells = [pid].into_iter().chain(user).chain(others);
-        // A program may call itself anything.
-        table.row(cells.map(|cell| cell.replace(char::is_control, "\u{fffd}")));
+        table.row(cells);
     }
     push_rest(&mut out, all.len(), most(rows), " rows");
     out

@@ -23,7 +23,7 @@ pub use lines::{columns, cut, cut_all, fitted, push_prose, push_terms, words, wr
 use crate::output::{DIM, NOT_DIM, hint};
 use ramson_analysis::members::{Each, Row};
 use ramson_profile::format::{format_bytes, format_estimate, format_percent};
-use ramson_profile::{Estimate, FrameName, SampleUnit, short_name};
+use ramson_profile::{Estimate, FrameName, SampleUnit, printable, short_name};
 use ramson_symbols::SymbolDefect;
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
@@ -113,8 +113,9 @@ pub fn push_rest(out: &mut String, all: usize, shown: usize, what: &str) {
 
 /// A block for each of several, below the heading of all.
 pub fn blocks<T>(heading: &str, all: &[Each<T>], block: impl Fn(&T) -> String) -> String {
-    let block =
-        |each: &Each<T>| format!("\n── {}\n{}", each.row.name_and_pid(), block(&each.answer));
+    let block = |each: &Each<T>| {
+        format!("\n── {}\n{}", printable(&each.row.name_and_pid()), block(&each.answer))
+    };
     heading.trim_end().to_owned() + "\n" + &all.iter().map(block).collect::<String>()
 }
 

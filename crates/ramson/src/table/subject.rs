@@ -11,7 +11,7 @@ use ramson_profile::format::{
     format_bytes, format_duration, format_estimate, format_local_time, format_objects,
     format_relative_error,
 };
-use ramson_profile::{SampleType, SampleUnit};
+use ramson_profile::{SampleType, SampleUnit, printable};
 use ramson_source::Past;
 use std::fmt::Write;
 
@@ -194,9 +194,9 @@ fn of_foreign(summary: &ForeignSummary) -> String {
     if let Some(live) = summary.live {
         let _ = write!(out, "; live {}", format_estimate(live, SampleUnit::Bytes));
     }
-    let _ = write!(out, "\n{}", summary.origin);
+    let _ = write!(out, "\n{}", printable(&summary.origin));
     if !summary.command.is_empty() {
-        let _ = write!(out, " ({})", summary.command);
+        let _ = write!(out, " ({})", printable(&summary.command));
     }
     let _ = match summary.interval_bytes {
         0 => write!(out, ": sampling unknown"),

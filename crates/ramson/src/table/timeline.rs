@@ -6,19 +6,16 @@ use ramson_analysis::timeline::{Gaps, Row, Timeline};
 use ramson_profile::format::{
     format_bytes, format_duration, format_local_time, format_objects, format_relative_error,
 };
+use ramson_profile::printable;
 
 /// Columns of a picture where nothing says how many there are.
 const USUAL_COLUMNS: usize = 80;
 
 pub fn text(timeline: &Timeline, has_chart: bool) -> String {
     let place = timeline.history.as_ref().map(|path| format!(" in {}", path.display()));
-    let mut out = format!(
-        "{} (pid {}): {} moments{}\n\n",
-        timeline.name,
-        timeline.pid,
-        timeline.moments,
-        place.unwrap_or_default(),
-    );
+    let Timeline { name, pid, moments, .. } = timeline;
+    let first = format!("{name} (pid {pid}): {moments} moments{}", place.unwrap_or_default());
+    let mut out = (printable(&first) + "\n\n").into_owned();
     let is_held = timeline.rows.iter().any(|row| row.held.is_some());
     let words = if is_held { ("held", "held by") } else { ("free", "free in") };
     let width = columns().unwrap_or(USUAL_COLUMNS);

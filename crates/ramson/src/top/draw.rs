@@ -7,7 +7,7 @@ use super::model::{Clickable, Model};
 use super::table::{self, FAINT, PLAIN, STRONG};
 use crate::table::{cut, wrap};
 use ramson_analysis::live::row::View;
-use ramson_profile::escape_invisible;
+use ramson_profile::printable;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -204,7 +204,7 @@ fn help(model: &Model, width: usize) -> Vec<Line<'static>> {
     let missing = model.picture.shape.missing_symbols.iter();
     let missing = missing.map(|defect| format!("Names: {defect}"));
     let texts = words.map(str::to_owned).into_iter().chain(missing);
-    let texts = texts.flat_map(|text| wrapped(&escape_invisible(&text), width));
+    let texts = texts.flat_map(|text| wrapped(&printable(&text), width));
     lines.extend(texts.map(Line::from));
     lines
 }

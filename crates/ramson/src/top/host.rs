@@ -8,10 +8,10 @@ use crate::output::{print, print_json};
 use crate::table::{columns, cut, cut_all, or_dash, size};
 use ramson_analysis::live::processes::{Column as Order, Process, Processes};
 use ramson_analysis::live::watch::Watched;
-use ramson_profile::SampleUnit;
 use ramson_profile::format::{
     format_bytes, format_estimate, format_objects_short, format_relative_error,
 };
+use ramson_profile::{SampleUnit, printable};
 use ramson_source::{Failure, Selector};
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, MouseButton, MouseEvent, MouseEventKind};
@@ -177,7 +177,7 @@ fn row(process: &Process, width: usize) -> Line<'static> {
         (or_dash(is_known.then(|| format_bytes(total.alloc_bytes_per_s))), PLAIN),
     ];
     let mut line = Line::from(numbers(&COLUMNS, width, cells));
-    line.push_span(format!(" {}", process.watched.followed.recording.name()));
+    line.push_span(format!(" {}", printable(process.watched.followed.recording.name())));
     line
 }
 
