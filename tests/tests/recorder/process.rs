@@ -223,8 +223,10 @@ fn memory_snapshot(mut run: Run) -> Snapshot {
     let range = range.and_then(|line| line.split_whitespace().next()).map(str::to_owned);
     let snapshot = range.as_deref().and_then(|range| range.split_once('-')).map(|(start, end)| {
         let number = |text| u64::from_str_radix(text, 16).unwrap();
-        let memory = ramson_reader::ProcessRange::open(child.id(), number(start), number(end));
-        Snapshot::read(&memory.unwrap()).unwrap()
+        let files = ramson_reader::ProcessFiles::open(child.id()).unwrap();
+        let range = number(start)..number(end);
+        let memory = ramson_reader::ProcessRange::new(files.into(), &range, false);
+        Snapshot::read(&memory).unwrap()
     });
     child.kill().unwrap();
     child.wait().unwrap();
