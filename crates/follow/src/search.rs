@@ -113,7 +113,8 @@ impl Search {
             let (sender, receiver) = channel();
             thread::spawn(move || {
                 let new = known.read_new();
-                sender.send((known, new, thread_cpu_time()))
+                // Who searches may have ended.
+                let _ = sender.send((known, new, thread_cpu_time()));
             });
             self.files_task = receiver;
         }

@@ -28,6 +28,7 @@ use std::sync::Arc;
 const MOST_MAPPED: usize = 64;
 
 /// The profile that a SRC turned out to be.
+#[expect(clippy::large_enum_variant, reason = "there are few of them")]
 pub enum Opened {
     /// A profile that libramson wrote.
     Recording(Recording),
