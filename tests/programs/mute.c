@@ -8,6 +8,8 @@
 // overlay in a user namespace that is the root directory of the process, which runs under LIBRARY.
 // closes: every user may enter it, and the process runs the file; the file system answers always, but to nobody who closes the file.   covers: the same, no
 // other user may enter it, and the process runs the file from an overlay above it, in a user namespace.
+// drips: mute HOW DIRECTORY LIBRARY USER PROFILE; the file is PROFILE, which is the process's by its header, and is mapped as one; the file system answers, a
+// page after the other and each after DRIP_MS.
 // claims: every user may enter it, and the process runs the file, which is root's by what the file system says, but which root cannot read.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -27,9 +29,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { FILE_NODE = 2, LONG = 1 << 20, PAGE = 4096 };
+enum { FILE_NODE = 2, LONG = 1 << 20, PAGE = 4096, DRIP_MS = 10 };
+// Places in the header of a profile (FORMAT.md).
+enum { STATE_AT = 12, PID_AT = 20, START_TICKS_AT = 48, RECORDING = 1 };
 static size_t file_bytes = 8 << 20;
-static int user, owner, answers_flush = 1;
+static int user, owner, answers_flush = 1, program = -1, drips;
 
 static void check(int is_good, const char *what) {
     if (is_good) return;
@@ -58,7 +62,7 @@ static void say_ready(pid_t process) {
 }
 
 // Answers everything, reads only of a program, until the file was opened so many times, or process `last` has closed it; 0: for ever.
-static void serve(int device, int program, int last_open, pid_t last) {
+static void serve(int device, int last_open, pid_t last) {
     int opens = 0, closes = 0;
     unsigned long valid = last_open || last ? 0 : 3600;
     static char request[LONG + PAGE], content[LONG];
@@ -92,6 +96,7 @@ static void serve(int device, int program, int last_open, pid_t last) {
                 reply(device, head, NULL, 0, -EIO);
                 break;
             }
+            if (drips) usleep(DRIP_MS * 1000);
             bytes = pread(program, content, wanted->size < LONG ? wanted->size : LONG, wanted->offset);
             check(bytes >= 0, "program");
             reply(device, head, content, bytes, 0);
@@ -172,7 +177,24 @@ static void live(const char *how) {
     for (;;) pause();
 }
 
+// Makes the profile that of this process.
+static void take_profile(void) {
+    char line[1024];
+    int stat = open("/proc/self/stat", O_RDONLY);
+    ssize_t bytes = read(stat, line, sizeof line - 1);
+    check(bytes > 0, "stat");
+    line[bytes] = 0;
+    char *field = strrchr(line, ')');
+    // The name is the second field, the start the twenty-second.
+    for (int number = 2; number < 22; number++) field = strchr(field + 1, ' ');
+    unsigned long long start = strtoull(field, NULL, 10);
+    unsigned state = RECORDING, pid = getpid();
+    check(pwrite(program, &state, 4, STATE_AT) == 4 && pwrite(program, &pid, 4, PID_AT) == 4, "profile");
+    check(pwrite(program, &start, 8, START_TICKS_AT) == 8, "profile");
+}
+
 static void harm(const char *how, const char *library) {
+    if (drips) take_profile();
     int file = open("file", O_RDWR), code = open(library, O_RDONLY);
     check(file >= 0, "file");
     // As code: of other private mappings no names are looked up.
@@ -202,18 +224,21 @@ static void harm(const char *how, const char *library) {
 }
 
 int main(int count, char **words) {
-    user = owner = count == 5 ? atoi(words[4]) : (int)getuid();
+    user = owner = count >= 5 ? atoi(words[4]) : (int)getuid();
     if (count == 2) live(words[1]);
-    check(count == 5, "mute HOW DIRECTORY LIBRARY USER");
     const char *how = words[1];
+    drips = strcmp(how, "drips") == 0;
+    check(count == 5 + drips, "mute HOW DIRECTORY LIBRARY USER");
     int overlays = strcmp(how, "overlays") == 0, opens = strcmp(how, "opens") == 0, ends = strcmp(how, "ends") == 0;
     int claims = strcmp(how, "claims") == 0, covers = strcmp(how, "covers") == 0, closes = strcmp(how, "closes") == 0 || covers;
     int runs = strcmp(how, "runs") == 0 || ends || claims || closes;
     if (claims) owner = 0;
     answers_flush = !closes;
-    int device = open("/dev/fuse", O_RDWR), program = runs ? open("/proc/self/exe", O_RDONLY) : -1;
+    int device = open("/dev/fuse", O_RDWR);
     check(device >= 0, "/dev/fuse");
-    if (runs) file_bytes = lseek(program, 0, SEEK_END);
+    if (runs) program = open("/proc/self/exe", O_RDONLY);
+    if (drips) program = open(words[5], O_RDWR);
+    if (program >= 0) file_bytes = lseek(program, 0, SEEK_END);
     // Ends this process after 300 s, so that nothing waits for it longer, whatever becomes of the test.
     alarm(300);
     check(unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0, "namespace");
@@ -238,5 +263,5 @@ int main(int count, char **words) {
         harm(how, words[3]);
     }
     // To be run, it is opened, too.
-    serve(device, program, ends || claims || closes ? 0 : runs ? 2 : opens || overlays, ends ? process : 0);
+    serve(device, ends || claims || closes ? 0 : runs ? 2 : opens || overlays, ends ? process : 0);
 }

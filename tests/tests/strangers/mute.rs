@@ -1,22 +1,32 @@
 //! Root's `ramson` beside processes that never answer, as a file system of their user's is behind what is to be read.
 
+use ramson_format::RegionKind::Stacks;
+use ramson_tests::forged::Forged;
 use ramson_tests::servers::*;
 use ramson_tests::strangers::{Cost, copied, cost_within};
 use ramson_tests::trimming::Talking;
 use ramson_tests::{library, preload, profiles_in, program};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread::scope;
 
+/// With 10 ms for each page, more than twice what is read of one user in the time that is allowed.
+const DRIPPING_BYTES: u64 = 10 << 20;
 /// More than a command may wait for all that one user owns, and a busy machine.
 const MOST_SECONDS: u32 = 40;
 
 /// Starts `mute HOW`; and the process of the stranger, which it tells. Each is another one: what those of one user keep waiting is counted together.
 fn mute(scratch: &Scratch, how: &str) -> (Talking, u32) {
+    mute_with(scratch, how, None)
+}
+
+fn mute_with(scratch: &Scratch, how: &str, profile: Option<&Path>) -> (Talking, u32) {
     static USERS: AtomicU32 = AtomicU32::new(1600);
     let user = USERS.fetch_add(1, Relaxed).to_string();
     let mut command = clean(copied(scratch, &program("mute.c"), "mute"));
-    command.arg(how).arg(scratch.open_directory("mounted")).arg(library()).arg(user);
+    command.arg(how).arg(scratch.open_directory("mounted")).arg(library()).arg(user).args(profile);
     command.env("RAMSON_DIR", scratch.open_directory("profiles"));
     let talking = Talking::start(&mut command);
     let pid = talking.expect("ready") as u32;
@@ -81,6 +91,32 @@ fn a_silent_process_is_a_line(how: &str) {
         let top = answer(scratch, &["top", "--once"]);
         assert_eq!(top.status, Some(0), "{how}: {top:?}");
     });
+}
+
+/// A file system that always goes on answering costs its user's rows some seconds, and nobody else's.
+#[test]
+fn dripping_profile_delays_nobody() {
+    let scratch = &Scratch::new();
+    let profiles = scratch.open_directory("profiles");
+    let mut honest = clean(program("exits.c"));
+    finish(preload(honest.arg("kill"), "1").env("RAMSON_DIR", &profiles));
+    let dripping = scratch.path("dripping");
+    let mut forged = Forged::new(1);
+    forged.place(Stacks, 1 << 20, DRIPPING_BYTES / Stacks.entry_bytes());
+    forged.write(&dripping, 64 << 20);
+    let (_mute, pid) = mute_with(scratch, "drips", Some(&dripping));
+    let mut list = ramson(scratch);
+    let mut list = list.arg("list").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut rows = BufReader::new(list.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(rows.any(|row| row.contains("exits")));
+    assert!(list.try_wait().unwrap().is_none(), "it waits for the other user's rows");
+    let ended = list.wait_with_output().unwrap();
+    assert!(ended.status.success());
+    let remarks = String::from_utf8(ended.stderr).unwrap();
+    assert!(remarks.contains("took all the time that is allowed"), "{remarks}");
+    let report = answer(scratch, &["report", &pid.to_string()]);
+    assert_eq!(report.status, Some(1), "{report:?}");
+    assert_eq!(report.text.lines().count(), 1, "{report:?}");
 }
 
 #[test]
