@@ -11,7 +11,6 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::mem::take;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -36,7 +35,7 @@ static HELPERS: OnceLock<Helpers> = OnceLock::new();
 struct Helpers {
     /// Budget of every input, as the user wants it.
     wanted: Option<Budget>,
-    goes_on: AtomicBool,
+    goes_on: bool,
     by_owner: Mutex<HashMap<Owner, Apart>>,
     /// Time that inputs of others have taken.
     accounts: Mutex<HashMap<Account, Spent>>,
@@ -113,23 +112,16 @@ impl Spent {
     }
 }
 
-/// From now on, what others own is read apart. With `budget` also what this user owns, and each input may cost so much.
-pub fn enable(budget: Option<Budget>) {
+/// From now on, what others own is read apart. With `budget` also what this user owns, and each input may cost so much. `goes_on`: this command
+/// looks again and again, until it is ended.
+pub fn enable(budget: Option<Budget>, goes_on: bool) {
     let _ = HELPERS.set(Helpers {
         wanted: budget,
-        goes_on: AtomicBool::new(false),
+        goes_on,
         by_owner: Mutex::default(),
         accounts: Mutex::default(),
         in_vain: Mutex::default(),
     });
-}
-
-/// This command looks again and again, until it is ended.
-pub fn goes_on() {
-    if let Some(helpers) = HELPERS.get() {
-        // Relaxed: said before the first look.
-        helpers.goes_on.store(true, Relaxed);
-    }
 }
 
 /// Ends the helpers that are not at work. If this process ends without this call, they pass to a process that may not expect
@@ -354,8 +346,7 @@ impl Slot {
     /// An input took so long.
     fn took(&self, time: Duration, in_vain: bool) {
         let Some(helpers) = HELPERS.get().filter(|_| !self.owner.is_trusted()) else { return };
-        // Relaxed: see `goes_on`.
-        if in_vain || time > SLOW || !helpers.goes_on.load(Relaxed) {
+        if in_vain || time > SLOW || !helpers.goes_on {
             locked(&helpers.accounts).entry(self.account).or_default().add(time);
         }
         if in_vain {
@@ -385,7 +376,7 @@ mod tests {
     fn foreign_inputs_have_smaller_budgets() {
         const FOREIGN: Owner = Owner::of_user(20_100);
         assert!(for_owner(FOREIGN).is_none());
-        enable(None);
+        enable(None, false);
         let of_others = Budget { memory_bytes: 512 << 20, time: Some(Duration::from_secs(10)) };
         assert_eq!(bounds(false), of_others);
         assert_eq!(bounds(true), Budget { memory_bytes: 4 << 30, time: None });

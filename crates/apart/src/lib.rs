@@ -26,8 +26,7 @@ pub use at_once::{each_at_once, on_all};
 pub use budget::Budget;
 pub use failure::{Failure, read_error, write_error};
 pub use helpers::{
-    Apart, Request, bounds, enable, end_all, end_of_user, for_owner, for_process, goes_on,
-    wait_for_process,
+    Apart, Request, bounds, enable, end_all, end_of_user, for_owner, for_process, wait_for_process,
 };
 pub use owner::{NOBODY, Owner};
 pub use sealed::{sealed, unsealed};

@@ -104,7 +104,7 @@ impl fmt::Display for Owner {
         let Self { user, place } = self;
         match place {
             0 => write!(f, "user {user}"),
-            _ => write!(f, "user {user} of a container"),
+            _ => write!(f, "user {user} in other namespaces"),
         }
     }
 }

@@ -101,7 +101,7 @@ fn open(body: &[u8]) -> Option<Opened> {
 fn helper(owner: u32) -> Apart {
     static ENABLED: Once = Once::new();
     let budget = Budget { memory_bytes: MEMORY_BYTES, time: Some(TIME) };
-    ENABLED.call_once(|| ramson_apart::enable(Some(budget)));
+    ENABLED.call_once(|| ramson_apart::enable(Some(budget), false));
     assert_eq!(bounds(true), budget);
     for_owner(Owner::of_user(owner)).expect("a helper")
 }

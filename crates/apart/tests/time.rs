@@ -45,7 +45,7 @@ fn ask(apart: &Apart, kind: u8, body: &[u8]) -> Result<Vec<u8>, Failure> {
 
 #[test]
 fn owner_is_refused_after_time_excess() {
-    ramson_apart::enable(Some(Budget { memory_bytes: 64 << 20, time: Some(TIME) }));
+    ramson_apart::enable(Some(Budget { memory_bytes: 64 << 20, time: Some(TIME) }), false);
     let helper = |owner| for_owner(Owner::of_user(owner)).expect("a helper");
     let apart = helper(20_003);
     assert_eq!(ask(&apart, ECHO, &[1]), Ok(vec![1]));

@@ -56,7 +56,8 @@ fn main() -> ExitCode {
         &mut HistoryReader::default(),
         &mut Actor,
     ];
-    if serve_if_asked(handlers, ramson_apart::enable, ramson_paths::answer) {
+    let acts = |budget| ramson_apart::enable(budget, false);
+    if serve_if_asked(handlers, acts, ramson_paths::answer) {
         return ExitCode::SUCCESS;
     }
     completions::answer();
@@ -68,7 +69,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error, &help),
     };
-    ramson_apart::enable(cli.budget);
+    ramson_apart::enable(cli.budget, goes_on(&cli.command));
     let outcome = dispatch(cli);
     ramson_apart::end_all();
     match outcome {
@@ -103,6 +104,11 @@ fn help_of(words: &[OsString]) -> String {
         Some("help") | None => "ramson --help".into(),
         Some(name) => format!("ramson {name} --help"),
     }
+}
+
+/// Whether a command looks again and again.
+fn goes_on(command: &Command) -> bool {
+    matches!(command, Command::Top(_) | Command::History(_) | Command::Serve(_) | Command::Mcp(_))
 }
 
 /// Whether a command looks at no process. `run` says itself what it lacks, with a status of its own.

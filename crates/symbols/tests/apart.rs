@@ -24,7 +24,7 @@ const BUDGET: Budget = Budget { memory_bytes: 64 << 20, time: Some(Duration::fro
 
 #[test]
 fn helper_tells_file_mapping() {
-    ramson_apart::enable(Some(BUDGET));
+    ramson_apart::enable(Some(BUDGET), false);
     let address = |path: &Path| {
         let opened = RegularFile::given(File::open(path).unwrap()).unwrap();
         address_of_offset(&opened, 0)
@@ -36,7 +36,7 @@ fn helper_tells_file_mapping() {
 
 #[test]
 fn memory_excess_is_a_binary_defect() {
-    ramson_apart::enable(Some(BUDGET));
+    ramson_apart::enable(Some(BUDGET), false);
     let folder = Folder::new();
     let ask = |name: &str, rows: usize| {
         let path = folder.path(name);
