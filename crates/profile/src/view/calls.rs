@@ -249,7 +249,12 @@ impl Growing {
     }
 
     /// The tree.
-    pub fn grow(mut self) -> CallTree {
+    pub fn grow(self) -> CallTree {
+        self.grow_above(0.0)
+    }
+
+    /// The tree for a cut at this share of the whole: it counts the frames of smaller nodes and does not keep them.
+    pub(super) fn grow_above(mut self, least_share: f64) -> CallTree {
         let walk = self.walk;
         let mut tree = CallTree {
             walk,
@@ -261,14 +266,24 @@ impl Growing {
             ends_beside: Vec::new(),
         };
         let is_diff = self.values.iter().any(|[value, _]| value.value < 0.0);
+        let width = |cum: &Values, moved: f64| if is_diff { moved } else { cum[0].value };
         let mut parents = Vec::new();
         let mut groups = Vec::new();
-        let mut pending = vec![self.bud(self.stacks.all(), NOTHING)];
+        let whole = self.bud(self.stacks.all(), NOTHING);
+        let least = width(&whole.cum, whole.moved) * least_share;
+        let mut pending = vec![whole];
         while let Some(Bud { group, parent, cum, moved }) = pending.pop() {
             let index = tree.nodes.len() as u32;
             let start = tree.frames.len() as u32;
             let mut ending = NOTHING;
             tree.beside.extend(self.beside(&group));
+            tree.moved.extend(is_diff.then_some(moved));
+            parents.push(parent);
+            if parent != NOTHING && width(&cum, moved) < least {
+                let frames = self.frames_of(group);
+                tree.nodes.push(Node { start, span: 1, frames, ending, cum });
+                continue;
+            }
             let mut common = 0;
             if let Some(from) = group.depth.checked_sub(1) {
                 common = self.stacks.common(&group);
@@ -290,11 +305,23 @@ impl Growing {
             pending[before..].reverse();
             let frames = tree.frames.len() as u32 - start;
             tree.nodes.push(Node { start, span: 1, frames, ending, cum });
-            parents.push(parent);
-            tree.moved.extend(is_diff.then_some(moved));
         }
         tree.add_up(&parents);
         tree
+    }
+
+    /// How many frames a group has from where it begins on.
+    fn frames_of(&mut self, group: Group) -> u32 {
+        let mut pending = vec![group];
+        let mut frames = 0;
+        while let Some(group) = pending.pop() {
+            let common = self.stacks.common(&group);
+            frames += common + 1 - group.depth;
+            if !self.stacks.is_one(&group) {
+                self.stacks.split(&group.at_depth(common), &mut pending);
+            }
+        }
+        frames as u32
     }
 
     /// The other figure of a group, if there is one.

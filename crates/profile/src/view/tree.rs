@@ -80,7 +80,8 @@ pub fn callers(profile: &Profile, sample_type: SampleType, min_share: f64) -> Tr
 
 fn list(profile: &Profile, sample_type: SampleType, min_share: f64, walk: Walk) -> Tree {
     let frames = FrameTable::new(profile);
-    let calls = Growing::along(walk, profile, &frames, sample_type, None).grow();
+    let growing = Growing::along(walk, profile, &frames, sample_type, None);
+    let calls = growing.grow_above(min_share);
     let cutting = Cutting { path: &[], least_share: min_share, most_depth: usize::MAX };
     let rows = calls.cut(&cutting).nodes.into_iter().map(|node| TreeRow {
         depth: node.depth,
