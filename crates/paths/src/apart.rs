@@ -195,9 +195,9 @@ fn find(base: &Base, user: Owner, what: What) -> Result<(Found, Option<File>), R
             return Ok((Found::Answer(answer), None));
         }
         What::Write(mapped, seen, offset, bytes) => {
-            let RegularFile { file, facts, path } = mapped.open(base.pid()?)?;
-            let is_it = |facts: Facts| (facts.device, facts.inode, facts.owner);
-            if is_it(owned(facts, path.as_deref(), user)) != is_it(seen) {
+            let RegularFile { file, facts, .. } = mapped.open(base.pid()?)?;
+            let is_seen = (facts.device, facts.inode) == (seen.device, seen.inode);
+            if !is_seen || facts.owner.user != user.user {
                 return Err(Refusal::OtherFile);
             }
             let again = HandleRef::from_fd(file.as_fd()).reopen(OpenFlags::O_WRONLY)?;

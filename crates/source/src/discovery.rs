@@ -2,12 +2,13 @@
 
 use crate::failure::Failure;
 use crate::file::{failure_of, list_file, mapped_header, member_failure, open_member, read_file};
-use crate::maps::bytes_of;
+use crate::maps::{bytes_of, has_mapped};
 use crate::places::opened_profile_directories;
 use crate::recording::Recording;
+use crate::running::own_pid;
 use ramson_apart::Failure::UsedUp;
 use ramson_apart::{Owner, end_of_user, on_all};
-use ramson_paths::Directory;
+use ramson_paths::{Directory, MapIdentity};
 use ramson_process::{processes, watched};
 use ramson_reader::{Header, MappedBytes, ReadError};
 use std::cmp::Reverse;
@@ -40,33 +41,30 @@ impl<T> Default for Discovery<T> {
     }
 }
 
-/// What is looked at for the sake of one user, beside what is looked at for others: it may take its time.
+/// Looks for profiles, at those of one user beside those of others: they may keep their reader waiting.
+struct Search<W, R, M> {
+    is_wanted: W,
+    read: R,
+    map: M,
+    /// Processes in other PID namespaces, by the IDs that they have there: their files do not tell where they run.
+    elsewhere: HashMap<u32, Vec<u32>>,
+    /// Profiles of running processes that were found.
+    running: Mutex<HashSet<(u32, u64, u64)>>,
+}
+
+/// What is looked at for the sake of one user.
 #[derive(Default)]
 struct Share {
-    /// `None`: root and the caller.
-    user: Option<u32>,
     pids: Vec<u32>,
     directories: Vec<Directory>,
 }
 
-/// What one share has.
+/// What one user's share has: each result with the start of the recording, and the reasons why others cannot be read.
 struct Part<T> {
-    found: Vec<Found<T>>,
+    /// `None`: root and the caller.
+    user: Option<u32>,
+    found: Vec<(u64, T)>,
     unreadable: Vec<String>,
-    is_of_others: bool,
-}
-
-/// Process, start and number of the recording.
-type Identity = (u32, u64, u64);
-
-/// Called with each part as soon as it is there, from any thread.
-type Each<'a, T> = &'a (dyn Fn(Part<T>) + Sync);
-
-struct Found<T> {
-    identity: Identity,
-    start_ns: u64,
-    is_running: bool,
-    value: T,
 }
 
 /// Every profile that can be found: files in the usual directories, and what this user's processes have mapped elsewhere.
@@ -77,81 +75,33 @@ pub fn all() -> Discovery<Recording> {
 /// Those of them whose header is wanted.
 pub fn all_with(is_wanted: impl Fn(&Header) -> bool + Sync) -> Discovery<Recording> {
     let read = |path: &Path, bytes: &MappedBytes| read_file(path, &bytes.file);
-    collected(|each| map_all(is_wanted, read, |recording| recording, each))
+    Search::new(is_wanted, read, |recording| recording).all()
 }
 
 /// Calls `map` with each profile, and returns the results. The profiles are not all in memory at once, and files are read only as far as
 /// a list needs it: header and what lives.
 pub fn list_all<T: Send>(map: impl Fn(Recording) -> T + Sync) -> Discovery<T> {
-    collected(|each| list_parts(map, each))
-}
-
-/// The same, and calls `each` with a part of the results as soon as it is there, from any thread. Returns the reasons why directories are left
-/// out.
-fn list_parts<T: Send>(map: impl Fn(Recording) -> T + Sync, each: Each<T>) -> Vec<String> {
     // Before any file is looked at: whose process began later is not known to have ended.
     let pids: HashSet<u32> = processes::all().into_iter().collect();
-    map_all(|_| true, |path, bytes| list_file(path, bytes, &pids), map, each)
+    Search::new(|_| true, |path, bytes| list_file(path, bytes, &pids), map).all()
 }
 
-/// Calls `each` with every part of a list, from any thread, and with whether the part is of other users, whose profiles may keep their reader
-/// waiting.
+/// The same in parts. `each` is called from any thread, and with whether the part is of other users, whose profiles may come late.
 pub fn list_each<T: Send>(
     map: impl Fn(Recording) -> T + Sync,
     each: impl Fn(Discovery<T>, bool) + Sync,
 ) {
-    let left_out = list_parts(map, &|Part { found, unreadable, is_of_others }| {
-        let found = found.into_iter().map(|found| found.value).collect();
-        each(Discovery { found, unreadable, left_out: Vec::new() }, is_of_others);
+    let pids: HashSet<u32> = processes::all().into_iter().collect();
+    let search = Search::new(|_| true, |path, bytes| list_file(path, bytes, &pids), map);
+    let left_out = search.each(|Part { user, found, unreadable }| {
+        let found = found.into_iter().map(|(_, value)| value).collect();
+        each(Discovery { found, unreadable, left_out: Vec::new() }, user.is_some());
     });
     each(Discovery { unreadable: watched::silent(), left_out, ..Discovery::default() }, true);
 }
 
-fn collected<T: Send>(map: impl FnOnce(Each<T>) -> Vec<String>) -> Discovery<T> {
-    let parts = Mutex::new((Vec::new(), Vec::new()));
-    let left_out = map(&|part: Part<T>| {
-        let mut all = locked(&parts);
-        all.0.extend(part.found);
-        all.1.extend(part.unreadable);
-    });
-    let (mut found, mut unreadable) = parts.into_inner().unwrap_or_else(PoisonError::into_inner);
-    // A profile that was read twice is of a process that runs.
-    let running: HashSet<Identity> =
-        found.iter().filter(|found| found.is_running).map(|found| found.identity).collect();
-    found.retain(|found| found.is_running || !running.contains(&found.identity));
-    found.sort_by_key(|found| found.start_ns);
-    unreadable.extend(watched::silent());
-    let found = found.into_iter().map(|found| found.value).collect();
-    Discovery { found, unreadable, left_out }
-}
-
-fn locked<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
-    it.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn map_all<T: Send>(
-    is_wanted: impl Fn(&Header) -> bool + Sync,
-    read: impl Fn(&Path, &MappedBytes) -> Result<Recording, Failure> + Sync,
-    map: impl Fn(Recording) -> T + Sync,
-    each: Each<T>,
-) -> Vec<String> {
-    let (shares, left_out) = shares();
-    // The file in one share may be of a process in another.
-    let running = Mutex::default();
-    on_all(
-        &shares,
-        MOST_SHARES,
-        || (),
-        |(), share| {
-            each(share.map(&is_wanted, &read, &map, &running));
-            share.user.into_iter().for_each(end_of_user);
-        },
-    );
-    left_out
-}
-
 /// What is root's and the caller's first, then what is each other user's, and the reasons why directories are left out.
-fn shares() -> (Vec<Share>, Vec<String>) {
+fn shares() -> (Vec<(Option<u32>, Share)>, Vec<String>) {
     let mut shares: BTreeMap<Option<u32>, Share> = BTreeMap::new();
     let user = |owner: Owner| Some(owner.user).filter(|_| !owner.is_trusted());
     for pid in processes::all() {
@@ -164,58 +114,81 @@ fn shares() -> (Vec<Share>, Vec<String>) {
         let user = user(Owner::of_user(directory.owner()));
         shares.entry(user).or_default().directories.push(directory);
     }
-    let shares = shares.into_iter().map(|(user, share)| Share { user, ..share });
-    (shares.collect(), left_out)
+    (shares.into_iter().collect(), left_out)
 }
 
-impl Share {
-    fn map<T>(
-        &self,
-        is_wanted: &impl Fn(&Header) -> bool,
-        read: &impl Fn(&Path, &MappedBytes) -> Result<Recording, Failure>,
-        map: &impl Fn(Recording) -> T,
-        running: &Mutex<HashSet<Identity>>,
-    ) -> Part<T> {
-        let headers = self.pids.iter().filter_map(|&pid| Some((pid, mapped_header(pid)?.0)));
-        let wanted = headers.filter(|(_, header)| is_wanted(header));
+impl<W, R, M, T> Search<W, R, M>
+where
+    W: Fn(&Header) -> bool + Sync,
+    R: Fn(&Path, &MappedBytes) -> Result<Recording, Failure> + Sync,
+    M: Fn(Recording) -> T + Sync,
+    T: Send,
+{
+    fn new(is_wanted: W, read: R, map: M) -> Self {
+        let mut elsewhere: HashMap<u32, Vec<u32>> = HashMap::new();
+        for pid in processes::all() {
+            if let Some(own_pid) = own_pid(pid).filter(|&own_pid| own_pid != pid) {
+                elsewhere.entry(own_pid).or_default().push(pid);
+            }
+        }
+        Self { is_wanted, read, map, elsewhere, running: Mutex::default() }
+    }
+
+    fn all(&self) -> Discovery<T> {
+        let parts = Mutex::new(Vec::new());
+        let left_out = self.each(|part| locked(&parts).push(part));
+        let (mut found, mut unreadable) = (Vec::new(), Vec::new());
+        for part in parts.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            found.extend(part.found);
+            unreadable.extend(part.unreadable);
+        }
+        found.sort_by_key(|(start_ns, _)| *start_ns);
+        unreadable.extend(watched::silent());
+        let found = found.into_iter().map(|(_, value)| value).collect();
+        Discovery { found, unreadable, left_out }
+    }
+
+    /// Calls `each` with each part as soon as it is there, from any thread. Returns the reasons why directories are left out.
+    fn each(&self, each: impl Fn(Part<T>) + Sync) -> Vec<String> {
+        let (shares, left_out) = shares();
+        let look = |(): &mut (), (user, share): &(Option<u32>, Share)| {
+            each(self.part(*user, share));
+            user.iter().copied().for_each(end_of_user);
+        };
+        on_all(&shares, MOST_SHARES, || (), look);
+        left_out
+    }
+
+    fn part(&self, user: Option<u32>, share: &Share) -> Part<T> {
+        let headers = share.pids.iter().filter_map(|&pid| Some((pid, mapped_header(pid)?.0)));
+        let wanted = headers.filter(|(_, header)| (self.is_wanted)(header));
         let mut unseen: HashMap<_, u32> =
             wanted.map(|(pid, header)| (header.identity(), pid)).collect();
         let mut found = Vec::new();
         let mut keep = |recording: Recording| {
-            let identity = recording.snapshot.header.identity();
-            let is_running = recording.running.is_some();
-            if is_running && !locked(running).insert(identity) {
-                return;
+            let header = &recording.snapshot.header;
+            // The file in one share may be of a process in another.
+            if recording.running.is_none() || locked(&self.running).insert(header.identity()) {
+                found.push((header.start_realtime_ns, (self.map)(recording)));
             }
-            let start_ns = recording.snapshot.header.start_realtime_ns;
-            found.push(Found { identity, start_ns, is_running, value: map(recording) });
         };
         let mut unreadable = Vec::new();
         let is_called_so = |name: &OsStr| name.as_bytes().ends_with(b".ramson");
-        let mut keep_file = |mut recording: Recording| {
-            let own_pid = recording.snapshot.header.pid;
-            let identity = recording.snapshot.header.identity();
-            let elsewhere = unseen.get(&identity).copied().filter(|&pid| pid != own_pid);
+        let mut keep_file = |mut recording: Recording, identity: MapIdentity| {
             if recording.running.is_none()
-                && let Some(pid) = elsewhere
+                && let Some(pid) = self.find_elsewhere(&recording, &identity)
             {
-                // In another PID namespace, its file does not tell where it runs.
                 recording.begin_to_run(pid);
             }
             if recording.running.is_some() {
-                unseen.remove(&identity);
+                unseen.remove(&recording.snapshot.header.identity());
             }
             keep(recording);
         };
-        for directory in &self.directories {
-            each_file_in(
-                directory,
-                &is_called_so,
-                is_wanted,
-                read,
-                &mut keep_file,
-                &mut unreadable,
-            );
+        let Self { is_wanted, read, .. } = self;
+        for directory in &share.directories {
+            let keep = &mut keep_file;
+            each_file_in(directory, &is_called_so, is_wanted, read, keep, &mut unreadable);
         }
         for pid in unseen.into_values() {
             match open_member(pid) {
@@ -223,8 +196,22 @@ impl Share {
                 None => unreadable.extend(member_failure(pid).map(|failure| failure.to_string())),
             }
         }
-        Part { found, unreadable, is_of_others: self.user.is_some() }
+        Part { user, found, unreadable }
     }
+
+    /// The process in another PID namespace that has a file of its user mapped.
+    fn find_elsewhere(&self, recording: &Recording, file: &MapIdentity) -> Option<u32> {
+        let user = recording.owner?.user;
+        let mut pids = self.elsewhere.get(&recording.snapshot.header.pid)?.iter().copied();
+        pids.find(|&pid| {
+            Owner::of_process(pid).is_some_and(|owner| owner.user == user)
+                && has_mapped(pid, file).unwrap_or(false)
+        })
+    }
+}
+
+fn locked<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
+    it.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Those in files of the usual directories whose header is wanted, of processes that began at `began_ticks` or
@@ -246,7 +233,7 @@ pub fn files_in(
     is_wanted: impl Fn(&Header) -> bool,
 ) -> Vec<Recording> {
     let mut found = Vec::new();
-    let mut keep = |recording| found.push(recording);
+    let mut keep = |recording, _| found.push(recording);
     let read = |path: &Path, bytes: &MappedBytes| read_file(path, &bytes.file);
     each_file_in(directory, &is_named, &is_wanted, &read, &mut keep, &mut Vec::new());
     found
@@ -257,7 +244,7 @@ fn each_file_in(
     is_named: &impl Fn(&OsStr) -> bool,
     is_wanted: &impl Fn(&Header) -> bool,
     read: &impl Fn(&Path, &MappedBytes) -> Result<Recording, Failure>,
-    keep: &mut impl FnMut(Recording),
+    keep: &mut impl FnMut(Recording, MapIdentity),
     unreadable: &mut Vec<String>,
 ) {
     let mut known = HashSet::new();
@@ -284,6 +271,7 @@ fn each_file_in(
             continue;
         }
         let file = path.join(&name);
+        let identity = MapIdentity::from(opened.facts);
         let bytes = bytes_of(opened);
         let read = match Header::read(&bytes) {
             Ok(header) if is_wanted(&header) => read(&file, &bytes),
@@ -296,7 +284,7 @@ fn each_file_in(
             _ => continue,
         };
         match read {
-            Ok(recording) => keep(recording),
+            Ok(recording) => keep(recording, identity),
             Err(failure) => unreadable.push(failure.to_string()),
         }
     }
