@@ -21,8 +21,12 @@ const MOST_IDLE: Duration = Duration::from_secs(2);
 /// … and all inputs of others may take in vain together, before each gets only a moment.
 const MOST_IN_VAIN: Duration = Duration::from_secs(20);
 const A_MOMENT: Duration = Duration::from_millis(200);
-/// An answer that took less is not counted by a command that goes on and on: it has bounds of its own for that.
+/// A command that goes on and on does not count an answer that took less, as it has bounds of its own for that …
 const SLOW: Duration = Duration::from_secs(1);
+/// … and allows so many times as much in a minute.
+const GOING_ON: u32 = 3;
+/// An act may take so long. It has bounds of its own, and waits for the process's own threads.
+const MOST_ACT: Duration = Duration::from_secs(120);
 /// Helpers of one owner that were ended, and still wait in the kernel, before there is no further one.
 const MOST_LEFT: usize = 4;
 /// Helpers that read for one owner at once: who asks for more waits.
@@ -240,7 +244,7 @@ impl Apart {
         let request = Request { kind: OPEN, body, files: &[] };
         // To open takes no time, unless the file system wants it to.
         let most = Limits { time: most.time.map(|time| time.min(most.idle)), ..most };
-        let (answer, helper) = self.have_by(helper, &request, most);
+        let (answer, helper) = self.have_by(helper, &request, most, false);
         locked(&self.0.slot).openers.extend(helper);
         answer
     }
@@ -250,13 +254,15 @@ impl Apart {
         let is_taken = |slot: &mut Slot| slot.crew(acts).working >= slot.crew(acts).most;
         let waited = is_free.wait_while(locked(slot), is_taken);
         let mut waited = waited.unwrap_or_else(PoisonError::into_inner);
-        let most = waited.admit()?;
+        let admitted = waited.admit()?;
+        let time = if acts { admitted.time.map(|_| MOST_ACT) } else { admitted.time };
+        let most = Limits { time, ..admitted };
         waited.crew(acts).working += 1;
         let kept = waited.crew(acts).idle.pop().ok_or_else(|| (waited.role(acts), waited.budget));
         drop(waited);
         let helper = kept.or_else(|(role, budget)| Helper::start(role, budget));
         let (answer, helper) = match helper {
-            Ok(helper) => self.have_by(helper, request, most),
+            Ok(helper) => self.have_by(helper, request, most, acts),
             Err(failure) => (Err(failure), None),
         };
         let mut slot = locked(slot);
@@ -275,11 +281,15 @@ impl Apart {
         mut helper: Helper,
         request: &Request,
         most: Limits,
+        acts: bool,
     ) -> (Result<Opened, Failure>, Option<Helper>) {
         let Outcome { answer, time } = helper.ask(request.kind, request.body, request.files, most);
         let has_ended = answer.is_err() && helper.end().is_some();
         let mut slot = locked(&self.0.slot);
-        slot.took(time, answer.is_err());
+        // An act may take its time, if it comes to an end.
+        if answer.is_err() || !acts {
+            slot.took(time, answer.is_err());
+        }
         match answer {
             Ok(_) => return (answer, Some(helper)),
             Err(_) if !has_ended => slot.left.push(helper),
@@ -333,13 +343,12 @@ impl Slot {
         let left_of_all = left_of_all.max(A_MOMENT);
         let spent =
             locked(&helpers.accounts).get(&self.account).map_or(Duration::ZERO, Spent::time);
-        let left = self.budget.time.map(|time| time.saturating_sub(spent));
-        match left {
-            Some(Duration::ZERO) => Err(Failure::UsedUp),
-            _ => Ok(Limits {
-                time: left.map(|left| left.min(left_of_all)),
-                idle: MOST_IDLE.min(left_of_all),
-            }),
+        let idle = MOST_IDLE.min(left_of_all);
+        let Some(time) = self.budget.time else { return Ok(Limits { time: None, idle }) };
+        let allowed = if helpers.goes_on { time * GOING_ON } else { time };
+        match allowed.saturating_sub(spent) {
+            Duration::ZERO => Err(Failure::UsedUp),
+            left => Ok(Limits { time: Some(left.min(time).min(left_of_all)), idle }),
         }
     }
 
