@@ -99,8 +99,11 @@ impl Channel {
             let read = (&self.0).read(&mut body[filled..]);
             let count = again(read, &mut wait)?;
             body.truncate(filled + count.unwrap_or(0));
-            if count == Some(0) {
-                return Err(ErrorKind::UnexpectedEof.into());
+            match count {
+                Some(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                // The rest may come a byte at a time.
+                Some(_) if body.len() < length => wait()?,
+                _ => {}
             }
         }
         Ok(body)

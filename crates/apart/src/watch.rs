@@ -7,11 +7,15 @@ use std::time::{Duration, Instant};
 /// More than the kernel tells of a process in one of the files.
 const MOST_BYTES: usize = 16 << 10;
 
+/// One that looks every 20 ms is late by then.
+const MOST_BETWEEN_LOOKS: Duration = Duration::from_millis(40);
+
 /// Looks at one process from time to time.
 pub struct Watch {
     files: Files,
     first: Sight,
-    began: Instant,
+    /// Time that has passed since it was seen first.
+    passed: Duration,
     last: Sight,
     seen: Instant,
     idle: Duration,
@@ -33,16 +37,15 @@ impl Watch {
     pub fn of(pid: u32) -> Self {
         let files = Files::of(pid);
         let first = Sight::of(&files);
-        let now = Instant::now();
-        let (idle, busy) = (Duration::ZERO, Duration::ZERO);
-        Self { files, first, began: now, last: first, seen: now, idle, busy }
+        let (passed, idle, busy) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        Self { files, first, passed, last: first, seen: Instant::now(), idle, busy }
     }
 
     /// Counts anew: it has done nothing since the last look.
     pub fn begin(&mut self) {
         self.first = self.last;
-        self.began = Instant::now();
-        self.seen = self.began;
+        self.passed = Duration::ZERO;
+        self.seen = Instant::now();
         self.idle = Duration::ZERO;
         self.busy = Duration::ZERO;
     }
@@ -50,12 +53,16 @@ impl Watch {
     pub fn look(&mut self) {
         let sight = Sight::of(&self.files);
         let now = Instant::now();
+        // What is longer is time in which this process could not look: others had the processors.
+        let passed = (now - self.seen).min(MOST_BETWEEN_LOOKS);
+        self.passed += passed;
         let is_queued = sight.is_runnable && sight.cpu == self.last.cpu;
         if !is_queued {
-            self.busy = (now - self.began).saturating_sub(sight.queued - self.first.queued);
+            let queued = sight.queued.saturating_sub(self.first.queued);
+            self.busy = self.passed.saturating_sub(queued);
         }
         if !sight.is_runnable && sight == self.last {
-            self.idle += now - self.seen;
+            self.idle += passed;
         }
         self.last = sight;
         self.seen = now;
