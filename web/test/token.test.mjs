@@ -95,11 +95,19 @@ test("a server that comes back with its token is asked again", async () => {
   const page = await opened(server, server.token);
   await stop(server);
   await page.getByRole("heading", { name: "The server does not answer" }).waitFor();
-  assert.deepEqual(await stored(page), []);
+  await page.waitForFunction(() => sessionStorage.length + localStorage.length === 0);
   await place.serveAt(host, file, profile);
   await page.getByRole("heading", { name: "deaths" }).waitFor();
   assert.deepEqual(await stored(page), [server.token]);
   await page.reload();
+  await page.getByRole("heading", { name: "deaths" }).waitFor();
+  browser.errors.length = 0;
+});
+
+test("who leaves a page that asks keeps the token", async () => {
+  const server = await place.serveAt("127.0.0.1:0", place.path("left-token"), profile);
+  const page = await opened(server, server.token);
+  for (let left = 0; left < 8; left++) await page.reload({ waitUntil: "domcontentloaded" });
   await page.getByRole("heading", { name: "deaths" }).waitFor();
   browser.errors.length = 0;
 });

@@ -26,9 +26,13 @@ export function hasToken(): boolean {
   return known !== null;
 }
 
+/** How long a page stays that its user has left. The requests that were under way end then, which says nothing about the server. */
+const LEAVING_MS = 1000;
+let removal: ReturnType<typeof setTimeout> | undefined;
+
 /** While the server does not answer, another user may take the port, whose page must not find the token in the tab's storage. */
 export function unstoreToken(): void {
-  sessionStorage.removeItem(KEY);
+  removal ??= setTimeout(() => sessionStorage.removeItem(KEY), LEAVING_MS);
 }
 
 /**
@@ -41,10 +45,12 @@ export async function provenToken(): Promise<string | null> {
   const isProven = await hasProof(asked);
   if (asked !== known) return provenToken();
   if (isProven) {
+    clearTimeout(removal);
+    removal = undefined;
     sessionStorage.setItem(KEY, asked);
     return asked;
   }
-  unstoreToken();
+  sessionStorage.removeItem(KEY);
   known = null;
   isUnproven.value = true;
   return null;
