@@ -18,6 +18,8 @@ export function takeToken(): void {
 
 export function setToken(given: string): void {
   known = given.trim();
+  // At once: the page may be left before the server has answered.
+  sessionStorage.setItem(KEY, known);
   isUnproven.value = false;
 }
 
