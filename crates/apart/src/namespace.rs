@@ -13,9 +13,9 @@ const MOST_LEVELS: usize = 32;
 /// Kinds that are nested.
 #[derive(Clone, Copy)]
 pub enum NamespaceKind {
-    /// Of users.
+    /// User namespaces.
     User,
-    /// Of process IDs.
+    /// PID namespaces.
     Pid,
 }
 
@@ -59,7 +59,7 @@ impl Namespace {
 
     /// `None`: we may not look at the one around it.
     fn parent(&self) -> Option<Self> {
-        // SAFETY: the request takes no pointer.
+        // SAFETY: the request takes no pointer, so the kernel writes nothing into our memory.
         let descriptor = unsafe { libc::ioctl(self.file.as_raw_fd(), NS_GET_PARENT) };
         // SAFETY: the kernel has just opened it for us, and nothing else knows it.
         let owned = (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })?;

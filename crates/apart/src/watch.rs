@@ -53,7 +53,7 @@ impl Watch {
     pub fn look(&mut self) {
         let sight = Sight::of(&self.files);
         let now = Instant::now();
-        // What is longer is time in which this process could not look: others had the processors.
+        // Time beyond that is this process's own delay: others had the processors.
         let passed = (now - self.seen).min(MOST_BETWEEN_LOOKS);
         self.passed += passed;
         let is_queued = sight.is_runnable && sight.cpu == self.last.cpu;

@@ -49,7 +49,7 @@ fn owner_is_refused_after_time_excess() {
     let helper = |owner| for_owner(Owner::of_user(owner)).expect("a helper");
     let apart = helper(20_003);
     assert_eq!(ask(&apart, ECHO, &[1]), Ok(vec![1]));
-    // What the first one took is gone.
+    // Time that the first one took is gone.
     let failure = ask(&apart, COMPUTE, &[]).unwrap_err();
     let is_rest = matches!(failure, Failure::Time(left) if TIME / 2 < left && left <= TIME);
     assert!(is_rest, "{failure:?}");

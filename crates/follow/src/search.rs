@@ -42,7 +42,6 @@ pub struct Search {
 }
 
 /// Device and inode of the files that were looked at.
-#[derive(Default)]
 struct KnownFiles(HashSet<(u64, u64)>);
 
 impl Search {

@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 
 /// Whether our own mounts show this very file at `path`, and only root and the user who runs this decide what is there.
 ///
-/// What another user has mounted has another path, or allows no set-user-ID programs (`nosuid`), such as a medium or a file system in user
+/// A file system that another user has mounted is at another path, or allows no set-user-ID programs (`nosuid`), such as a medium or a file system in user
 /// space: the owners of its files are only said.
 pub(crate) fn is_ours(path: &Path, facts: &Facts) -> bool {
     let mut names = path.components();

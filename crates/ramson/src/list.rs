@@ -56,7 +56,7 @@ pub fn list(flags: &ListFlags) -> Result<(), Failure> {
     }
 }
 
-/// What comes until then, or until there is no more. Only other users' profiles may come later.
+/// Collects the parts that come until then, or all of them. Only other users' profiles may come later.
 fn parts(hears: &Receiver<(Listing, bool)>, until: Option<Instant>) -> Listing {
     let mut listing = Listing::default();
     let mut may_end = false;

@@ -50,9 +50,7 @@ impl Failure {
             Self::NothingLeft(_) | Self::NoProfile { .. } => 1,
         }
     }
-}
 
-impl Failure {
     /// The message without anything that a file that is no profile holds: it may be a secret.
     pub fn without_content(&self) -> String {
         match self {
