@@ -1,7 +1,8 @@
-//! How a process gives up what it does not need for reading: its user, its capabilities, the network, files, and more memory than allowed.
+//! How a process gives up what it does not need for reading: its root directory, its user, its capabilities, the network, and more memory than allowed.
 //!
 //! The order matters: the filter comes last, as it forbids the rest.
 
+use crate::namespace::set_file_ids;
 use borsh::{BorshDeserialize, BorshSerialize};
 use libc::c_long;
 use rustix::io::Errno;
@@ -11,7 +12,7 @@ use rustix::process::{
 };
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities,
-    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+    set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -20,7 +21,7 @@ use seccompiler::{
 use std::fs::read_to_string;
 use std::io;
 
-/// Descriptors are all it gets, and it keeps few.
+/// It keeps few open.
 const MOST_DESCRIPTORS: u64 = 1 << 12;
 /// Largest file in memory, such as unpacked mini debug information, in bytes.
 const MOST_FILE_BYTES: u64 = 128 << 20;
@@ -29,11 +30,15 @@ const PAGEMAP_SCAN: u64 = 0xc060_6610;
 /// PROCMAP_QUERY of linux/fs.h: a mapping of a process.
 const PROCMAP_QUERY: u64 = 0xc068_6611;
 
-/// User and group to become.
+/// User and group to become, and those whose files are opened then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Ids {
+    /// Of the process: whoever has them may signal, renice, limit and trace it.
     pub user: u32,
     pub group: u32,
+    /// For files, and files of /proc.
+    pub file_user: u32,
+    pub file_group: u32,
 }
 
 /// Gives all of it up, for good. `ids`: whom to become; it takes root.
@@ -69,12 +74,19 @@ fn address_space_bytes() -> Option<u64> {
 
 fn give_up_rights(ids: Option<Ids>) -> Result<(), Errno> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    if let Some(Ids { user, group }) = ids {
+    if let Some(Ids { user, group, file_user, file_group }) = ids {
         let user = Uid::from_raw(user);
         let group = Gid::from_raw(group);
         set_thread_groups(&[])?;
+        // They are needed once more, for the IDs that count for files.
+        set_keep_capabilities(true)?;
         set_thread_res_gid(group, group, group)?;
         set_thread_res_uid(user, user, user)?;
+        let ids = CapabilitySet::SETUID | CapabilitySet::SETGID;
+        let inheritable = CapabilitySet::empty();
+        set_capabilities(None, CapabilitySets { effective: ids, permitted: ids, inheritable })?;
+        set_file_ids(file_user, file_group)?;
+        set_keep_capabilities(false)?;
     }
     // Before Linux 4.3 there is no such set.
     let _ = clear_ambient_capability_set();
@@ -100,6 +112,11 @@ fn filter() -> Result<BpfProgram, seccompiler::Error> {
     // At which it is answered by who keeps a file for it.
     rules.push((libc::SYS_socketpair, vec![with(0, libc::AF_UNIX as u64)?]));
     rules.push((libc::SYS_ioctl, vec![with(1, PAGEMAP_SCAN)?, with(1, PROCMAP_QUERY)?]));
+    // For reading only. The flags of openat2 are in memory, where a filter does not see them.
+    let writes = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
+    let reads = SeccompCmpOp::MaskedEq(writes);
+    let reads = SeccompCondition::new(2, SeccompCmpArgLen::Dword, reads, 0)?;
+    rules.push((libc::SYS_openat, vec![SeccompRule::new(vec![reads])?]));
     let filter = SeccompFilter::new(
         rules.into_iter().collect(),
         SeccompAction::Errno(libc::EPERM as u32),
@@ -109,9 +126,9 @@ fn filter() -> Result<BpfProgram, seccompiler::Error> {
     Ok(filter.try_into()?)
 }
 
-/// No call opens, changes, executes or starts anything, sends a signal to another process, or reaches the network.
-const ALLOWED: [c_long; 41] = [
-    // Descriptors that it got, and memory that looks like a file.
+/// No call changes, executes or starts anything, sends a signal to another process, or reaches the network.
+const ALLOWED: [c_long; 43] = [
+    // What it opened or got, and memory that looks like a file.
     libc::SYS_read,
     libc::SYS_readv,
     libc::SYS_pread64,
@@ -124,6 +141,8 @@ const ALLOWED: [c_long; 41] = [
     libc::SYS_statx,
     libc::SYS_fstatfs,
     libc::SYS_fcntl,
+    libc::SYS_getdents64,
+    libc::SYS_readlinkat,
     libc::SYS_close,
     libc::SYS_memfd_create,
     libc::SYS_ftruncate,

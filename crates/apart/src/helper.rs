@@ -3,15 +3,19 @@
 use crate::budget::Budget;
 use crate::channel::{Channel, Message};
 use crate::failure::Failure;
-use crate::serve::{ANSWER, BROKEN, GONE, Opened, Role, WORD};
+use crate::owner::Owner;
+use crate::proc::wanted;
+use crate::serve::{ANSWER, BROKEN, FILE, GONE, Opened, Role, WANTED, WORD};
 use crate::watch::Watch;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use std::io::{self, ErrorKind};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::sleep;
+use std::sync::mpsc;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 /// How often a helper that has not answered is looked at.
@@ -27,6 +31,8 @@ const MOST_TIME_TO_END: Duration = Duration::from_millis(500);
 pub struct Helper {
     child: Child,
     channel: Channel,
+    /// Whose processes' files it may have.
+    owner: Owner,
     budget: Budget,
     watch: Watch,
 }
@@ -49,7 +55,7 @@ pub struct Limits {
 
 impl Helper {
     /// Starts one, and waits until it has given up what its role does not take.
-    pub fn start(role: Role, budget: Budget) -> Result<Self, Failure> {
+    pub fn start(role: &Role, owner: Owner, budget: Budget) -> Result<Self, Failure> {
         let started = |error: io::Error| Failure::NotStarted(error.to_string());
         let (ours, its) = UnixStream::pair().map_err(started)?;
         let mut command = Command::new("/proc/self/exe");
@@ -61,8 +67,8 @@ impl Helper {
         ours.set_read_timeout(Some(LOOK)).map_err(started)?;
         ours.set_write_timeout(Some(MOST_TIME_TO_SEND)).map_err(started)?;
         let watch = Watch::of(child.id());
-        let mut helper = Self { child, channel: Channel(ours), budget, watch };
-        let greeting = borsh::to_vec(&role).map_err(started)?;
+        let mut helper = Self { child, channel: Channel(ours), owner, budget, watch };
+        let greeting = borsh::to_vec(role).map_err(started)?;
         let answer = helper.exchange(0, &greeting, &[], |watch| {
             (watch.busy() > MOST_TIME_TO_START).then_some(Failure::Time(MOST_TIME_TO_START))
         })?;
@@ -100,15 +106,22 @@ impl Helper {
         files: &[BorrowedFd],
         exceeded: impl Fn(&Watch) -> Option<Failure>,
     ) -> Result<Message, Failure> {
-        let watch = &mut self.watch;
+        let Self { channel, owner, budget, watch, .. } = self;
         let mut failure = None;
-        let answer = self.channel.send(kind, body, files).and_then(|()| {
-            self.channel.receive(self.budget.memory_bytes, || {
-                watch.look();
-                failure = exceeded(watch);
-                failure.as_ref().map_or(Ok(()), |_| Err(ErrorKind::TimedOut.into()))
-            })
-        });
+        let mut look = || {
+            watch.look();
+            failure = exceeded(watch);
+            failure.as_ref().map_or(Ok(()), |_| Err(ErrorKind::TimedOut.into()))
+        };
+        let mut answer = channel
+            .send(kind, body, files)
+            .and_then(|()| channel.receive(budget.memory_bytes, &mut look));
+        while let Ok(Some(Message { kind: WANTED, body, .. })) = &answer {
+            let file = opened(body.clone(), *owner, &mut look);
+            let file: Vec<_> = file.iter().map(AsFd::as_fd).collect();
+            let sent = channel.send(FILE, &[], &file);
+            answer = sent.and_then(|()| channel.receive(budget.memory_bytes, &mut look));
+        }
         match answer {
             Ok(Some(message)) => {
                 watch.look();
@@ -162,6 +175,24 @@ impl Helper {
             (Some(signal), _) => Failure::Signal(signal),
             (None, Some(BROKEN)) => Failure::Broken,
             (None, _) => Failure::BadAnswer,
+        }
+    }
+}
+
+/// A file of /proc that a worker wants. Who opens it may wait for the process, so a thread does that, which ends with this process.
+fn opened(
+    path: Vec<u8>,
+    owner: Owner,
+    mut wait: impl FnMut() -> io::Result<()>,
+) -> Option<std::fs::File> {
+    let (says, hears) = mpsc::channel();
+    let open = move || says.send(wanted(&path, owner)).unwrap_or_default();
+    thread::Builder::new().spawn(open).ok()?;
+    loop {
+        match hears.recv_timeout(LOOK) {
+            Ok(file) => return file,
+            Err(mpsc::RecvTimeoutError::Timeout) => wait().ok()?,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return None,
         }
     }
 }

@@ -4,13 +4,15 @@ use crate::at_once::AT_ONCE;
 use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::helper::{Helper, Limits, Outcome};
-use crate::owner::{Account, Owner, ids_for};
-use crate::serve::{OPEN, Opened, READ, Role, own_bounds};
+use crate::owner::{Account, Owner, group_of_process, ids_for};
+use crate::serve::{OPEN, Opened, READ, Role, RootDirectory, own_bounds};
 use rustix::process::getuid;
 use std::collections::HashMap;
 use std::fs::File;
 use std::mem::take;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -40,7 +42,8 @@ struct Helpers {
     /// Budget of every input, as the user wants it.
     wanted: Option<Budget>,
     goes_on: bool,
-    by_owner: Mutex<HashMap<Owner, Apart>>,
+    /// By the owner, and the root directory that a profile tells.
+    by_owner: Mutex<HashMap<(Owner, RootDirectory), Apart>>,
     /// Time that inputs of others have taken.
     accounts: Mutex<HashMap<Account, Spent>>,
     /// The part of it that led to nothing.
@@ -70,6 +73,10 @@ struct Shared {
 
 struct Slot {
     owner: Owner,
+    /// Where a worker reads …
+    root: RootDirectory,
+    /// … and as which group.
+    group: Option<u32>,
     account: Account,
     budget: Budget,
     /// Those that read …
@@ -140,7 +147,7 @@ pub fn end_all() {
 pub fn end_of_user(user: u32) {
     let Some(helpers) = HELPERS.get() else { return };
     let by_owner = locked(&helpers.by_owner);
-    let its = by_owner.iter().filter(|(owner, _)| owner.user == user);
+    let its = by_owner.iter().filter(|((owner, _), _)| owner.user == user);
     let its: Vec<Apart> = its.map(|(_, apart)| apart.clone()).collect();
     drop(by_owner);
     its.iter().for_each(Apart::end_idle);
@@ -154,25 +161,34 @@ pub fn bounds(is_trusted: bool) -> Budget {
 
 /// Who reads what belongs to that owner. `None`: this process does.
 pub fn for_owner(owner: Owner) -> Option<Apart> {
-    found(owner, || Account::User(owner.user))
+    found(owner, RootDirectory::Own, || Account::User(owner.user))
 }
 
 /// The same of what belongs to the owner of a process.
 pub fn for_process(pid: u32) -> Option<Apart> {
     HELPERS.get()?;
     let owner = Owner::of_process(pid)?;
-    found(owner, || Account::of_process(pid, owner))
+    let apart = found(owner, RootDirectory::Own, || Account::of_process(pid, owner))?;
+    // The process that was here before may have ended.
+    locked(&apart.0.slot).see(pid);
+    Some(apart)
 }
 
-fn found(owner: Owner, account: impl FnOnce() -> Account) -> Option<Apart> {
+/// The same in a root directory that a profile of this owner tells.
+pub fn for_told_root(owner: Owner, path: &Path) -> Option<Apart> {
+    let told = RootDirectory::Told(path.as_os_str().as_bytes().to_vec());
+    found(owner, told, || Account::User(owner.user))
+}
+
+fn found(owner: Owner, root: RootDirectory, account: impl FnOnce() -> Account) -> Option<Apart> {
     let helpers = HELPERS.get()?;
     let is_trusted = owner.is_trusted();
     if is_trusted && helpers.wanted.is_none() {
         return None;
     }
     let mut by_owner = locked(&helpers.by_owner);
-    let new = || Apart::new(owner, account(), bounds(is_trusted));
-    Some(by_owner.entry(owner).or_insert_with(new).clone())
+    let new = || Apart::new(owner, root.clone(), account(), bounds(is_trusted));
+    Some(by_owner.entry((owner, root.clone())).or_insert_with(new).clone())
 }
 
 /// Returns the result of `act`, or fails if `act` waits too long for a process of others.
@@ -196,10 +212,12 @@ fn locked<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Apart {
-    fn new(owner: Owner, account: Account, budget: Budget) -> Self {
+    fn new(owner: Owner, root: RootDirectory, account: Account, budget: Budget) -> Self {
         let crew = |most| Crew { idle: Vec::new(), working: 0, most };
         let slot = Slot {
             owner,
+            root,
+            group: None,
             account,
             budget,
             readers: crew(MOST_READERS),
@@ -240,7 +258,8 @@ impl Apart {
             let mut slot = locked(&self.0.slot);
             (slot.admit()?, slot.openers.pop())
         };
-        let helper = kept.map_or_else(|| Helper::start(acting(), bounds(false)), Ok)?;
+        let start = || Helper::start(&acting(), self.owner(), bounds(false));
+        let helper = kept.map_or_else(start, Ok)?;
         let request = Request { kind: OPEN, body, files: &[] };
         // To open takes no time, unless the file system wants it to.
         let most = Limits { time: most.time.map(|time| time.min(most.idle)), ..most };
@@ -258,9 +277,10 @@ impl Apart {
         let time = if acts { admitted.time.map(|_| MOST_ACT) } else { admitted.time };
         let most = Limits { time, ..admitted };
         waited.crew(acts).working += 1;
-        let kept = waited.crew(acts).idle.pop().ok_or_else(|| (waited.role(acts), waited.budget));
+        let start = (waited.role(acts), waited.owner, waited.budget);
+        let kept = waited.crew(acts).idle.pop().ok_or(start);
         drop(waited);
-        let helper = kept.or_else(|(role, budget)| Helper::start(role, budget));
+        let helper = kept.or_else(|(role, owner, budget)| Helper::start(&role, owner, budget));
         let (answer, helper) = match helper {
             Ok(helper) => self.have_by(helper, request, most, acts),
             Err(failure) => (Err(failure), None),
@@ -373,7 +393,16 @@ impl Slot {
         }
         // Only root can become another user.
         let is_changed = getuid().is_root() && self.owner != Owner::of_user(0);
-        Role::Reads(is_changed.then(|| ids_for(self.owner)), self.budget.memory_bytes)
+        let ids = is_changed.then(|| ids_for(self.owner, self.group));
+        Role::Reads { root: self.root.clone(), ids, memory_bytes: self.budget.memory_bytes }
+    }
+
+    /// A process of the owner tells where the root directory is, and a group that reads the owner's files.
+    fn see(&mut self, pid: u32) {
+        self.group = self.group.or_else(|| group_of_process(pid));
+        if self.owner.is_elsewhere() {
+            self.root = RootDirectory::OfProcess(pid, self.owner);
+        }
     }
 }
 

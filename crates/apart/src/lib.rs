@@ -15,9 +15,10 @@ mod confine;
 mod failure;
 mod helper;
 mod helpers;
-#[expect(unsafe_code, reason = "two requests of ioctl")]
+#[expect(unsafe_code, reason = "two requests of ioctl, two IDs")]
 mod namespace;
 mod owner;
+pub mod proc;
 mod sealed;
 mod serve;
 mod watch;
@@ -26,7 +27,8 @@ pub use at_once::{each_at_once, on_all};
 pub use budget::Budget;
 pub use failure::{Failure, read_error, write_error};
 pub use helpers::{
-    Apart, Request, bounds, enable, end_all, end_of_user, for_owner, for_process, wait_for_process,
+    Apart, Request, bounds, enable, end_all, end_of_user, for_owner, for_process, for_told_root,
+    wait_for_process,
 };
 pub use owner::{NOBODY, Owner};
 pub use sealed::{sealed, unsealed};

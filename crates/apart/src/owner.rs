@@ -74,7 +74,8 @@ impl Owner {
         Some(owner)
     }
 
-    fn of_process_now(pid: u32) -> Option<Self> {
+    /// The same, asked of the kernel anew.
+    pub fn of_process_now(pid: u32) -> Option<Self> {
         let process = pid.to_string();
         let Rights { effective_user, capabilities } = Rights::of(&process)?;
         // Another user may not look at namespaces, and needs not: that user's own processes are theirs anywhere.
@@ -91,6 +92,11 @@ impl Owner {
         let mut hasher = DefaultHasher::new();
         place.hash(&mut hasher);
         Some(Self { user: effective_user, place: hasher.finish() | 1 })
+    }
+
+    /// Whether the owner's processes have namespaces or a root directory of their own.
+    pub fn is_elsewhere(self) -> bool {
+        self.place != 0
     }
 
     /// Whether it is root, or the user who runs this.
@@ -140,11 +146,22 @@ fn place_of(process: &str) -> [Option<OsString>; 3] {
         .map(|name| Some(read_link(format!("/proc/{process}/{name}")).ok()?.into_os_string()))
 }
 
-/// User and group of the helper that reads what belongs to `owner`: none of the owner's, because users may signal, renice and limit every process
-/// that is theirs, but a user who has no other process.
-pub fn ids_for(owner: Owner) -> Ids {
+/// User and group of the worker that reads what belongs to `owner`: none of the owner's, because users may signal, renice and limit every process
+/// that is theirs, but a user who has no other process. It opens files as the owner, and as this group if one is given.
+pub fn ids_for(owner: Owner, file_group: Option<u32>) -> Ids {
     let id = |map| id_within(owner.user, &read_to_string(map).unwrap_or_default());
-    Ids { user: id("/proc/self/uid_map"), group: id("/proc/self/gid_map") }
+    let (user, group) = (id("/proc/self/uid_map"), id("/proc/self/gid_map"));
+    Ids { user, group, file_user: owner.user, file_group: file_group.unwrap_or(group) }
+}
+
+/// The group of a process, if it has but one: a program that sets its group has the rights of a group that its user lacks.
+pub fn group_of_process(pid: u32) -> Option<u32> {
+    let status = read(format!("/proc/{pid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let line = status.lines().find_map(|line| line.strip_prefix("Gid:"))?;
+    let mut groups = line.split_whitespace().map(str::parse::<u32>);
+    let first = groups.next()?.ok()?;
+    groups.all(|other| other == Ok(first)).then_some(first)
 }
 
 /// One ID for each user, so that no helper is another's either. If the user namespace does not have this ID, returns the last one of the

@@ -3,13 +3,18 @@
 use crate::budget::Budget;
 use crate::channel::{Channel, Message};
 use crate::confine::{Ids, confine};
+use crate::owner::Owner;
+use crate::proc::keep_outside;
 use crate::sealed::unsealed;
 use borsh::{BorshDeserialize, BorshSerialize};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::dup;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, chroot, fchdir, getrlimit, setrlimit};
+use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{Read, stdin};
+use std::io::{self, Read, stdin};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::panic;
 use std::process::exit;
@@ -28,6 +33,10 @@ pub const ANSWER: u8 = 0;
 pub const REFUSAL: u8 = 1;
 /// Who kept a file for it has been ended.
 pub const GONE: u8 = 2;
+/// A worker's question for a file of /proc, before it answers …
+pub const WANTED: u8 = 3;
+/// … and the answer: the file, or none.
+pub const FILE: u8 = 4;
 /// Largest body of a request, in bytes.
 const MOST_REQUEST_BYTES: u64 = 1 << 30;
 /// Bytes of a file that are read at once, at most.
@@ -66,7 +75,9 @@ pub fn serve_if_asked(
     }
     panic::set_hook(Box::new(|_| exit(BROKEN)));
     if let Ok(socket) = dup(stdin()) {
-        serve(&Channel(UnixStream::from(socket)), handlers, acts, open);
+        // For as long as this process exists.
+        let channel = Box::leak(Box::new(Channel(UnixStream::from(socket))));
+        serve(channel, handlers, acts, open);
     }
     true
 }
@@ -76,17 +87,50 @@ pub fn own_bounds() -> Option<Budget> {
     OWN_BOUNDS.get().copied()
 }
 
+/// Root directory that a worker enters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, BorshSerialize, BorshDeserialize)]
+pub enum RootDirectory {
+    /// The one that it has.
+    #[default]
+    Own,
+    /// That of a process of this owner.
+    OfProcess(u32, Owner),
+    /// The one at a path that a profile tells, without links.
+    Told(Vec<u8>),
+}
+
+impl RootDirectory {
+    fn enter(&self) -> io::Result<()> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = match self {
+            Self::Own => return Ok(()),
+            Self::OfProcess(pid, owner) => {
+                let root = openat(CWD, format!("/proc/{pid}/root"), flags, Mode::empty())?;
+                // Afterwards: it is the root directory that the process had.
+                let is_its = Owner::of_process_now(*pid) == Some(*owner);
+                is_its.then_some(root).ok_or(io::ErrorKind::NotFound)?
+            }
+            Self::Told(path) => {
+                let links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+                openat2(CWD, OsStr::from_bytes(path), flags, Mode::empty(), links)?
+            }
+        };
+        fchdir(directory)?;
+        Ok(chroot(".")?)
+    }
+}
+
 /// Purpose of a helper, the first message to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum Role {
-    /// It reads what may be hostile: without rights, and as this user if there is one, within so many bytes.
-    Reads(Option<Ids>, u64),
+    /// It reads what may be hostile: without rights, in this directory, and as this user if there is one, within so many bytes.
+    Reads { root: RootDirectory, ids: Option<Ids>, memory_bytes: u64 },
     /// It acts on processes, with the rights of its asker, so that the asker need not wait for it. Inputs cost what the user wants them to.
     Acts(Option<Budget>),
 }
 
 fn serve(
-    channel: &Channel,
+    channel: &'static Channel,
     handlers: &mut [&mut dyn Handler],
     acts: impl FnOnce(Option<Budget>),
     open: fn(&[u8]) -> Option<Opened>,
@@ -99,8 +143,10 @@ fn serve(
     );
     let first = channel.receive(MOST_REQUEST_BYTES, never).ok()??;
     match borsh::from_slice(&first.body).ok()? {
-        Role::Reads(ids, memory_bytes) => {
-            if let Err(why) = confine(ids, memory_bytes) {
+        Role::Reads { root, ids, memory_bytes } => {
+            let entered = keep_outside(channel).and_then(|()| root.enter());
+            let entered = entered.map_err(|error| format!("root directory: {error}"));
+            if let Err(why) = entered.and_then(|()| confine(ids, memory_bytes)) {
                 return channel.send(REFUSAL, why.as_bytes(), &[]).ok();
             }
             let _ = OWN_BOUNDS.set(Budget { memory_bytes, time: None });
@@ -159,9 +205,14 @@ mod tests {
 
     #[test]
     fn a_greeting_tells_whom_to_become() {
-        let ids = Ids { user: 1501, group: 100 };
+        let ids = Ids { user: 1501, group: 100, file_user: 1, file_group: 2 };
         let budget = Budget { memory_bytes: 7, time: Some(Duration::from_secs(9)) };
-        let reads = [None, Some(ids)].map(|ids| Role::Reads(ids, 512 << 20));
+        let root = RootDirectory::OfProcess(7, Owner::of_user(1));
+        let reads = [None, Some(ids)].map(|ids| Role::Reads {
+            root: root.clone(),
+            ids,
+            memory_bytes: 512 << 20,
+        });
         let acts = [None, Some(budget), Some(Budget { time: None, ..budget })].map(Role::Acts);
         for role in reads.into_iter().chain(acts) {
             let greeting = borsh::to_vec(&role).unwrap();

@@ -3,7 +3,8 @@
 //! A helper is this very program: it runs the one test whose name has its argument in it.
 
 use ramson_apart::{
-    Apart, Budget, Failure, Handler, Opened, Owner, Request, bounds, for_owner, serve_if_asked,
+    Apart, Budget, Failure, Handler, Opened, Owner, Request, bounds, for_owner, for_process, proc,
+    serve_if_asked,
 };
 use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::process::{Pid, getpid, test_kill_process};
@@ -12,7 +13,7 @@ use std::hint::black_box;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,7 @@ const PANIC: u8 = 4;
 const WAIT: u8 = 5;
 const FORBIDDEN: u8 = 6;
 const NONE: u8 = 7;
+const LOOK: u8 = 8;
 
 const MEMORY_BYTES: u64 = 64 << 20;
 const TIME: Duration = Duration::from_secs(6);
@@ -31,7 +33,7 @@ struct Test;
 
 impl Handler for Test {
     fn kinds(&self) -> &'static [u8] {
-        &[ECHO, ALLOCATE, PANIC, WAIT, FORBIDDEN]
+        &[ECHO, ALLOCATE, PANIC, WAIT, FORBIDDEN, LOOK]
     }
 
     fn answer(&mut self, kind: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>> {
@@ -49,6 +51,7 @@ impl Handler for Test {
                 hears.read_exact(&mut [0]).ok()?;
                 Some(Vec::new())
             }
+            LOOK => Some(seen(str::from_utf8(body).ok()?).into_bytes()),
             FORBIDDEN => Some(forbidden(body).concat().into_bytes()),
             _ => None,
         }
@@ -65,8 +68,10 @@ fn forbidden(body: &[u8]) -> Vec<String> {
     };
     let signal = |to: Option<Pid>| Ok(to.map_or(Ok(()), test_kill_process)?);
     let socket = |family| Ok(socket(family, SocketType::STREAM, None).map(drop)?);
-    let results: [(&str, io::Result<()>); 9] = [
-        ("open", File::open("/dev/null").map(drop)),
+    let write = || File::options().write(true).open("/dev/null");
+    let results: [(&str, io::Result<()>); 10] = [
+        ("write", write().map(drop)),
+        ("create", File::create("/dev/shm/ramson-test").map(drop)),
         ("TCP", socket(AddressFamily::INET)),
         ("TCP over IPv6", socket(AddressFamily::INET6)),
         ("Unix socket", socket(AddressFamily::UNIX)),
@@ -81,6 +86,69 @@ fn forbidden(body: &[u8]) -> Vec<String> {
             format!("{what}: {:?}\n", result.err().and_then(|error| error.raw_os_error()))
         })
         .to_vec()
+}
+
+/// What a worker sees of each of these paths; those of /proc begin with a process ID.
+fn seen(paths: &str) -> String {
+    let see = |path: &str| {
+        let file = if path.starts_with('/') { File::open(path) } else { proc::open(path) };
+        let text = file.and_then(io::read_to_string);
+        text.map_err(|error| error.kind()).map_or_else(|kind| format!("{kind:?}"), |text| text)
+    };
+    paths.lines().map(|path| format!("{}\n", see(path).trim())).collect()
+}
+
+/// A process of user 20,020 with mounts of its own, a file of that user's in them, and a process of root's.
+struct Elsewhere {
+    process: Child,
+    root: Child,
+    file: std::path::PathBuf,
+}
+
+impl Elsewhere {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap().keep();
+        let script = "mount -t tmpfs none \"$0\" && echo theirs >\"$0\"/file && chmod 600 \"$0\"/file && chown 20020 \"$0\"/file \
+                      && exec setpriv --reuid=20020 --regid=20020 --clear-groups cat";
+        let start = |program: &str, arguments: &[&std::ffi::OsStr]| {
+            let mut command = Command::new(program);
+            command.args(arguments).stdin(Stdio::piped());
+            let child = command.spawn().unwrap();
+            while !std::fs::read(format!("/proc/{}/comm", child.id())).unwrap().starts_with(b"cat") {}
+            child
+        };
+        let arguments = ["--mount", "sh", "-c", script].map(std::ffi::OsStr::new);
+        let process = start("unshare", &[&arguments[..], &[folder.as_os_str()]].concat());
+        Self { process, root: start("cat", &[]), file: folder.join("file") }
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        for child in [&mut self.process, &mut self.root] {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+        std::fs::remove_dir(self.file.parent().unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn worker_reads_as_its_owner() {
+    helper(20_020);
+    let elsewhere = Elsewhere::start();
+    let (pid, root) = (elsewhere.process.id(), elsewhere.root.id());
+    let worker = for_process(pid).unwrap();
+    let file = elsewhere.file.display();
+    let asked = format!("{file}\n/etc/shadow\n{pid}/comm\n{pid}/environ\n{root}/comm\n{root}/environ\n");
+    let said = String::from_utf8(ask(&worker, LOOK, asked.as_bytes()).unwrap()).unwrap();
+    let said: Vec<&str> = said.lines().collect();
+    let [its, shadow, comm, environ, other_comm, other] = said[..] else { panic!("{said:?}") };
+    assert_eq!([its, shadow, comm], ["theirs", "PermissionDenied", "cat"]);
+    assert!(environ.contains("PATH="), "{environ}");
+    assert_eq!([other_comm, other], ["cat", "PermissionDenied"]);
+    // The file is not in our mounts.
+    assert!(!elsewhere.file.exists());
 }
 
 #[test]
@@ -166,7 +234,7 @@ fn helper_cannot_reach_outside() {
     let own_id = std::process::id().to_string();
     let said = String::from_utf8(ask(&helper(20_007), FORBIDDEN, own_id.as_bytes()).unwrap());
     let said = said.unwrap();
-    assert_eq!(said.lines().count(), 9, "{said}");
+    assert_eq!(said.lines().count(), 10, "{said}");
     let refused = format!(": {:?}", Some(libc::EPERM));
     assert!(said.lines().all(|line| line.ends_with(&refused)), "{said}");
 }
