@@ -1,8 +1,8 @@
 //! Biases of the mappings in another tool's profile: the addresses at which their files begin.
 
-use ramson_paths::{Links, Owner, Root};
-use ramson_profile::{Mapping, Profile};
-use ramson_symbols::address_of_offset;
+use ramson_paths::Owner;
+use ramson_profile::Profile;
+use ramson_symbols::{address_of_offset, address_of_offset_in};
 use std::collections::HashSet;
 use std::path::{Path, absolute};
 
@@ -12,29 +12,22 @@ use std::path::{Path, absolute};
 pub fn find_biases(profile: &mut Profile, sysroot: Option<&Path>, owner: Owner) {
     let unnamed = profile.locations.iter().filter(|location| location.lines.is_empty());
     let asked: HashSet<usize> = unnamed.filter_map(|location| location.mapping).collect();
-    let sysroot = sysroot.and_then(|path| Root::at(path).ok());
-    let here = Root::own(Some(owner)).ok();
     for index in asked {
         let mapping = &mut profile.mappings[index];
         let path = Path::new(&mapping.path);
-        let copy = sysroot.as_ref().and_then(|root| bias_of(mapping, root, path));
-        let of_here = || bias_of(mapping, here.as_ref()?, &absolute(path).ok()?);
-        if let Some(bias) = copy.or_else(of_here) {
-            mapping.bias = bias;
+        let offset = mapping.file_offset;
+        let copy = sysroot.and_then(|root| address_of_offset_in(root, path, offset));
+        let of_here = || address_of_offset(&absolute(path).ok()?, offset, owner);
+        if let Some(mapped) = copy.or_else(of_here) {
+            mapping.bias = mapping.start.wrapping_sub(mapped);
         }
     }
-}
-
-fn bias_of(mapping: &Mapping, root: &Root, path: &Path) -> Option<u64> {
-    let binary = root.open(path, Links::WithinRoot).ok()?;
-    let mapped = address_of_offset(&binary, mapping.file_offset)?;
-    Some(mapping.start.wrapping_sub(mapped))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ramson_profile::{Location, LookupAddress};
+    use ramson_profile::{Location, LookupAddress, Mapping};
     use std::fs::{canonicalize, metadata};
 
     #[test]

@@ -92,6 +92,7 @@ impl Search {
             carried,
             cache_dir: places::symbol_cache(),
             is_for_all: self.is_for_owner && is_of_other_user,
+            is_without_lines: false,
         }))
     }
 

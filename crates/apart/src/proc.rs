@@ -67,13 +67,13 @@ pub fn names(path: &str) -> Vec<OsString> {
     names.filter(|name| name != "." && name != "..").collect()
 }
 
-/// Opens for reading what a descriptor of this process only refers to.
-pub fn open_again(found: impl AsFd, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-    open_at(&own_link(found), flags | OFlags::CLOEXEC)
+/// Opens for reading what a descriptor of this process only refers to. It waits for no lease.
+pub fn open_again(found: &impl AsFd) -> rustix::io::Result<OwnedFd> {
+    open_at(&own_link(found), READ | OFlags::NONBLOCK | OFlags::NOCTTY)
 }
 
 /// The kernel's name for what one of this process's descriptors refers to.
-pub fn name_of(descriptor: impl AsFd) -> io::Result<PathBuf> {
+pub fn name_of(descriptor: &impl AsFd) -> io::Result<PathBuf> {
     link(&own_link(descriptor))
 }
 
@@ -82,7 +82,7 @@ pub fn is_inside() -> bool {
     OUTSIDE.get().is_some()
 }
 
-fn own_link(descriptor: impl AsFd) -> String {
+fn own_link(descriptor: &impl AsFd) -> String {
     use std::os::fd::AsRawFd;
     format!("self/fd/{}", descriptor.as_fd().as_raw_fd())
 }

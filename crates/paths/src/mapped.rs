@@ -3,11 +3,11 @@
 use crate::apart::{self, Base, What};
 use crate::regular::{Facts, OVERLAY, Refusal, RegularFile, file_system_of, open_regular};
 use crate::root::Links;
-use ramson_apart::for_process;
-use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use ramson_apart::{for_process, proc};
+use rustix::fs::fstat;
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, read_dir, read_link};
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ pub fn executable_of(pid: u32) -> Result<RegularFile, Refusal> {
 }
 
 pub(crate) fn executable_here(pid: u32) -> Result<RegularFile, Refusal> {
-    open_link(format!("/proc/{pid}/exe").as_ref())
+    open_link(&format!("{pid}/exe"))
 }
 
 /// A file that a process has mapped, by the kernel's own link.
@@ -127,17 +127,21 @@ impl MappedLink {
 /// The executable of process `pid`, then what else it has mapped, once for each mapping. The kernel lets only root look at more than the
 /// executable.
 pub fn mapped_links(pid: u32) -> Vec<MappedLink> {
-    let folder = format!("/proc/{pid}/map_files");
-    let entries = read_dir(&folder).ok().into_iter().flatten();
-    let links = entries.take(MAX_MAPPINGS).flatten().map(|entry| Some(entry.file_name()));
-    let named = std::iter::once(None).chain(links).filter_map(|link| {
-        let path = link
-            .as_ref()
-            .map_or(format!("/proc/{pid}/exe").into(), |link| Path::new(&folder).join(link));
-        Some(MappedLink { pid, name: read_link(path).ok()?, link })
+    let executable = proc::link(&format!("{pid}/exe")).ok();
+    let executable = executable.map(|name| MappedLink { pid, name, link: None });
+    let maps = proc::open(&format!("{pid}/maps")).map(BufReader::new);
+    let lines = maps.into_iter().flat_map(|maps| maps.split(b'\n').map_while(Result::ok));
+    let mapped = lines.take(MAX_MAPPINGS).filter_map(|line| {
+        let mut words = line.splitn(6, |&byte| byte == b' ');
+        let (start, end) = str::from_utf8(words.next()?).ok()?.split_once('-')?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        let link = format!("{:x}-{:x}", number(start)?, number(end)?);
+        let name = OsStr::from_bytes(words.nth(4)?.trim_ascii_start());
+        let is_file = name.as_bytes().starts_with(b"/");
+        is_file.then(|| MappedLink { pid, name: name.into(), link: Some(link.into()) })
     });
     let mut bytes = 0;
-    let named = named.take_while(|link| {
+    let named = executable.into_iter().chain(mapped).take_while(|link| {
         bytes += link.name.as_os_str().len();
         bytes <= MOST_NAME_BYTES
     });
@@ -146,12 +150,12 @@ pub fn mapped_links(pid: u32) -> Vec<MappedLink> {
 
 /// Opens the file that a link in map_files leads to.
 pub(crate) fn link_here(pid: u32, link: &OsStr) -> Result<RegularFile, Refusal> {
-    open_link(&Path::new(&format!("/proc/{pid}/map_files")).join(link))
+    open_link(&format!("{pid}/map_files/{}", link.display()))
 }
 
-/// Opens the file that a link of `/proc/PID` leads to.
-fn open_link(link: &Path) -> Result<RegularFile, Refusal> {
-    open_regular(openat(CWD, link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+/// Opens the file that a link of /proc leads to.
+fn open_link(link: &str) -> Result<RegularFile, Refusal> {
+    open_regular(proc::look(link).map_err(Refusal::from_io)?)
 }
 
 #[cfg(test)]

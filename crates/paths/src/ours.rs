@@ -1,36 +1,58 @@
-//! Which files are root's, whatever a file system says: those on a path where nobody else can put anything.
+//! Files that are root's whatever a file system says: those on a path where nobody else can put anything.
 
-use crate::regular::Facts;
+use crate::directory::open_at;
+use crate::regular::{Facts, Refusal};
 use ramson_apart::Owner;
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, StatVfsMountFlags, fstat, fstatvfs, openat};
-use std::path::{Component, Path};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
+use rustix::io::Errno;
+use std::fs::read_to_string;
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
 
-/// Whether our own mounts show this very file at `path`, and only root and the user who runs this decide what is there.
-///
-/// A file system that another user has mounted is at another path, or allows no set-user-ID programs (`nosuid`), such as a medium or a file system in user
-/// space: the owners of its files are only said.
+/// Whether this very file is at `path`, and only root and the user who runs this decide what is there.
 pub(crate) fn is_ours(path: &Path, facts: &Facts) -> bool {
-    let mut names = path.components();
-    if names.next() != Some(Component::RootDir) || !facts.is_trusted() {
-        return false;
-    }
+    let stat = find(path).and_then(|found| Ok(fstat(found)?));
+    stat.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (facts.device, facts.inode))
+}
+
+/// Finds what is at `path`, if only root and the user who runs this decide what is there.
+///
+/// No file system of another user's is asked: one that a user has mounted allows no set-user-ID programs (`nosuid`), or is of FUSE.
+pub(crate) fn find(path: &Path) -> Result<OwnedFd, Refusal> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let Ok(mut found) = openat(CWD, "/", flags, Mode::empty()) else { return false };
-    let mut names = names.peekable();
-    while let Some(Component::Normal(name)) = names.next() {
-        let Ok(next) = openat(&found, name, flags, Mode::empty()) else { return false };
-        let Ok(stat) = fstat(&next) else { return false };
-        if !is_safe(&stat) {
-            return false;
-        }
-        found = next;
-        if names.peek().is_none() {
-            let is_it = (stat.st_dev, stat.st_ino) == (facts.device, facts.inode);
-            let mount = fstatvfs(&found).map(|mount| mount.f_flag);
-            return is_it && mount.is_ok_and(|flags| !flags.contains(StatVfsMountFlags::NOSUID));
+    let mut found = openat(CWD, "/", flags, Mode::empty())?;
+    let mut names = path.components();
+    if names.next() != Some(Component::RootDir) {
+        return Err(Refusal::Missing);
+    }
+    let mut at = PathBuf::from("/");
+    for name in names {
+        let Component::Normal(name) = name else { return Err(Refusal::Link) };
+        at.push(name);
+        found = match openat2(&found, name, flags, Mode::empty(), ResolveFlags::NO_XDEV) {
+            Err(Errno::XDEV) if !is_roots_mount(&at) => return Err(Refusal::Mount),
+            Err(Errno::XDEV | Errno::NOSYS | Errno::PERM) => {
+                open_at(&found, name.as_ref(), flags, true)?
+            }
+            opened => opened?,
+        };
+        if !is_safe(&fstat(&found)?) {
+            return Err(Refusal::Link);
         }
     }
-    false
+    Ok(found)
+}
+
+/// Whether what is mounted there is root's, by our own list of mounts: a later mount hides an earlier one.
+fn is_roots_mount(place: &Path) -> bool {
+    let mounts = read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let mount = fields.filter(|fields| fields.get(4).is_some_and(|at| Path::new(at) == place)).last();
+    mount.is_some_and(|fields| {
+        let kind = fields.iter().skip_while(|field| **field != "-").nth(1);
+        let has_option = |field: Option<&&str>| field.is_some_and(|all| all.split(',').any(|it| it == "nosuid"));
+        kind.is_some_and(|kind| !kind.starts_with("fuse")) && !has_option(fields.get(5))
+    })
 }
 
 /// A directory or a file into which nobody else may write.

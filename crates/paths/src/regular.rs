@@ -4,14 +4,14 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use pathrs::HandleRef;
 use pathrs::error::{Error, ErrorKind};
 use pathrs::flags::OpenFlags;
-use ramson_apart::{Failure, Owner, for_owner, read_error, write_error};
+use ramson_apart::{Failure, Owner, for_owner, proc, read_error, write_error};
 use rustix::fs::{
     AtFlags, FileType, MemfdFlags, Stat, StatxFlags, fstat, fstatfs, memfd_create, statx,
 };
 use std::fmt;
-use std::fs::{File, read_link};
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, fchown};
 use std::path::PathBuf;
 
@@ -221,6 +221,13 @@ impl From<Refusal> for io::Error {
     }
 }
 
+impl Refusal {
+    /// Why the kernel refused.
+    pub(crate) fn from_io(error: io::Error) -> Self {
+        rustix::io::Errno::from_io_error(&error).map_or(Self::Io(error), Self::from)
+    }
+}
+
 impl From<rustix::io::Errno> for Refusal {
     fn from(error: rustix::io::Errno) -> Self {
         match error {
@@ -253,10 +260,14 @@ fn nanoseconds(seconds: i64, rest: u64) -> i128 {
 /// Opens for reading what an O_PATH descriptor refers to, if that is a regular file that is stored.
 pub(crate) fn open_regular(path_only: impl AsFd) -> Result<RegularFile, Refusal> {
     let facts = look_at(path_only.as_fd())?;
-    // Without O_NONBLOCK a lease that the owner holds would delay the open.
-    let flags =
-        OpenFlags::O_RDONLY | OpenFlags::O_NONBLOCK | OpenFlags::O_NOCTTY | OpenFlags::O_CLOEXEC;
-    let file = HandleRef::from_fd(path_only.as_fd()).reopen(flags)?;
+    let file = if proc::is_inside() {
+        proc::open_again(&path_only)?.into()
+    } else {
+        // Without O_NONBLOCK a lease that the owner holds would delay the open.
+        let flags = OpenFlags::O_RDONLY | OpenFlags::O_NONBLOCK;
+        let flags = flags | OpenFlags::O_NOCTTY | OpenFlags::O_CLOEXEC;
+        HandleRef::from_fd(path_only.as_fd()).reopen(flags)?
+    };
     Ok(RegularFile { facts, path: descriptor_path(&file), file })
 }
 
@@ -289,7 +300,7 @@ fn created_ns(file: impl AsFd) -> i128 {
 /// Returns the kernel's path of the file that one of our descriptors refers to.
 pub(crate) fn descriptor_path(descriptor: impl AsFd) -> Option<PathBuf> {
     // To read a link of /proc's asks no file system.
-    read_link(format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd())).ok()
+    proc::name_of(&descriptor).ok()
 }
 
 /// Whether its file system stores no bytes.

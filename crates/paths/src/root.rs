@@ -2,13 +2,15 @@
 
 use crate::apart::{self, Base, What};
 use crate::directory::open_at;
+use crate::ours;
 use crate::regular::{Facts, Refusal, RegularFile, descriptor_path, look_at, open_regular};
 use borsh::{BorshDeserialize, BorshSerialize};
 use pathrs::flags::ResolverFlags;
-use ramson_apart::{Apart, Owner, for_owner, for_process};
+use ramson_apart::{Apart, Owner, for_owner, for_process, proc};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, fstat, makedev, openat, statx};
 use std::ffi::OsStr;
 use std::fs::read_link;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -38,6 +40,10 @@ pub struct Root(Place);
 enum Place {
     /// Open.
     Here(pathrs::Root),
+    /// The one that this worker has entered.
+    Inside,
+    /// Ours, for paths that strangers name: as far as nobody else decides what is there.
+    Ours,
     /// Looked into by a process of its own, for another user's sake.
     Apart(Base, Apart),
 }
@@ -45,6 +51,9 @@ enum Place {
 impl Root {
     /// A directory that the caller chose, such as `/` or a sysroot. Its own path is not checked.
     pub fn at(path: &Path) -> Result<Self, Refusal> {
+        if proc::is_inside() {
+            return Ok(Self(Place::Inside));
+        }
         // The root itself may be a link, also one of /proc/PID.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = openat(CWD, path, flags, Mode::empty())?;
@@ -66,8 +75,14 @@ impl Root {
         Self::found(Base::Told(apart::bytes(path)), told_by.and_then(for_owner))
     }
 
+    /// Our own, for paths that strangers name: only what is root's on the whole way is found.
+    pub fn ours() -> Self {
+        Self(Place::Ours)
+    }
+
     fn found(base: Base, by: Option<Apart>) -> Result<Self, Refusal> {
         match by {
+            None if proc::is_inside() => Ok(Self(Place::Inside)),
             Some(by) => Ok(Self(Place::Apart(base, by))),
             None => base.root_here(),
         }
@@ -85,11 +100,12 @@ impl Root {
 
     /// Which directory it is.
     pub fn identity(&self) -> Result<RootIdentity, Refusal> {
-        let root = match &self.0 {
-            Place::Here(root) => root,
+        let wanted = StatxFlags::BTIME | StatxFlags::INO;
+        let facts = match &self.0 {
+            Place::Here(root) => statx(root, "", AtFlags::EMPTY_PATH, wanted)?,
+            Place::Inside | Place::Ours => statx(CWD, "/", AtFlags::empty(), wanted)?,
             Place::Apart(base, by) => return apart::identity(by, base),
         };
-        let facts = statx(root, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME | StatxFlags::INO)?;
         let born = facts.stx_btime;
         let birth_ns = born.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000);
         Ok(RootIdentity {
@@ -104,7 +120,7 @@ impl Root {
         match &self.0 {
             Place::Here(root) => descriptor_path(root),
             Place::Apart(Base::Process(pid), _) => read_link(link_of(*pid)).ok(),
-            Place::Apart(Base::Own, _) => Some("/".into()),
+            Place::Inside | Place::Ours | Place::Apart(Base::Own, _) => Some("/".into()),
             Place::Apart(Base::Told(path), _) => Some(OsStr::from_bytes(path).into()),
         }
     }
@@ -112,23 +128,20 @@ impl Root {
     /// The regular file at `path`, which is taken as absolute here.
     pub fn open(&self, path: &Path, links: Links) -> Result<RegularFile, Refusal> {
         match &self.0 {
-            Place::Here(root) => open_regular(resolved(root, path, links)?),
             Place::Apart(base, by) => apart::open(by, base, What::Open(apart::bytes(path), links)),
+            place => open_regular(place.find(path, links)?),
         }
     }
 
     /// The same, if it is there itself: no link of that name, and nothing that is mounted on it. In a directory where every user may put
     /// something, such a link or mount could be another user's, and claim to be anyone's.
     pub fn open_itself(&self, path: &Path) -> Result<RegularFile, Refusal> {
-        let root = match &self.0 {
-            Place::Here(root) => root,
-            Place::Apart(base, by) => {
-                return apart::open(by, base, What::OpenItself(apart::bytes(path)));
-            }
-        };
+        if let Place::Apart(base, by) = &self.0 {
+            return apart::open(by, base, What::OpenItself(apart::bytes(path)));
+        }
         let parent = path.parent().ok_or(Refusal::Missing)?;
         let name = path.file_name().ok_or(Refusal::Missing)?;
-        let folder = resolved(root, parent, Links::WithinRoot)?;
+        let folder = self.0.find(parent, Links::WithinRoot)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         open_regular(open_at(&folder, name.as_ref(), flags, false)?)
     }
@@ -136,8 +149,8 @@ impl Root {
     /// Returns the facts about the regular file at `path`, which is not opened.
     pub fn look(&self, path: &Path, links: Links) -> Result<Facts, Refusal> {
         match &self.0 {
-            Place::Here(root) => look_at(resolved(root, path, links)?),
             Place::Apart(base, by) => apart::look(by, base, path, links),
+            place => look_at(place.find(path, links)?),
         }
     }
 
@@ -157,16 +170,31 @@ impl Root {
 
     /// Whether every user may search every directory on the way to `path`.
     pub(crate) fn is_searchable_to(&self, path: &Path) -> bool {
-        let root = match &self.0 {
-            Place::Here(root) => root,
-            Place::Apart(base, by) => return apart::is_searchable_to(by, base, path),
-        };
+        if let Place::Apart(base, by) = &self.0 {
+            return apart::is_searchable_to(by, base, path);
+        }
         let is_searchable = |folder: &Path| {
-            let folder = resolved(root, folder, Links::Refused).ok();
+            let folder = self.0.find(folder, Links::Refused).ok();
             let stat = folder.and_then(|folder| fstat(&folder).ok());
             stat.is_some_and(|stat| stat.st_mode & 0o001 != 0)
         };
         path.ancestors().skip(1).all(is_searchable)
+    }
+}
+
+impl Place {
+    /// Finds what is at `path`, without opening it.
+    fn find(&self, path: &Path, links: Links) -> Result<OwnedFd, Refusal> {
+        match self {
+            Self::Here(root) => Ok(resolved(root, path, links)?.into()),
+            // The kernel itself keeps links within the root directory.
+            Self::Inside => {
+                let flags = OFlags::PATH | OFlags::CLOEXEC;
+                Ok(openat(CWD, Path::new("/").join(path), flags, Mode::empty())?)
+            }
+            Self::Ours => ours::find(path),
+            Self::Apart(..) => Err(Refusal::Missing),
+        }
     }
 }
 

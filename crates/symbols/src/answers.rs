@@ -8,7 +8,7 @@ use borsh::{BorshDeserialize, BorshSerialize};
 
 use crate::elf::Identity;
 use crate::frame::{Frame, SymbolSource};
-use crate::identified::DebugLink;
+use crate::links::DebugLink;
 use crate::rooted::RootedPath;
 
 /// A binary with more asked addresses than this gets no further answers; no profile comes near.

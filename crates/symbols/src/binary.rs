@@ -1,7 +1,9 @@
 //! A binary as the profile names it, and its build ID.
 
+use borsh::{BorshDeserialize, BorshSerialize};
+
 /// The binary as the profile names it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, BorshSerialize, BorshDeserialize)]
 pub struct Binary {
     /// Path as the process saw it; `[vdso]` and the like for the kernel's; may end in ` (deleted)`.
     pub path: String,

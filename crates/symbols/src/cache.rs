@@ -13,7 +13,7 @@ use ramson_paths::{Links, RegularFile, Root};
 use crate::answers::{Answers, Origin};
 use crate::folder::{Folder, touch};
 
-const MAGIC: &[u8; 12] = b"rmsymbol\x06\0\0\0";
+const MAGIC: &[u8; 12] = b"rmsymbol\x07\0\0\0";
 const CRATE_VERSION: &str = env!("CARGO_PKG_VERSION");
 const MAX_FILE_BYTES: usize = 64 << 20;
 

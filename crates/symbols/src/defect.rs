@@ -3,10 +3,13 @@
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::Failure;
 
+use crate::rooted::{read_option, read_path, write_buf, write_option};
+
 /// Why frames of a binary have no name, or names without lines. Displays as one line: object, finding, next step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum SymbolDefect {
     /// There is no file at the binary's path, and no debug file by its build ID.
     BinaryMissing {
@@ -18,12 +21,14 @@ pub enum SymbolDefect {
     /// The file at the binary's path is another build; it was not used.
     BuildIdDiffers {
         /// The file that was looked at.
+        #[borsh(serialize_with = "write_buf", deserialize_with = "read_path")]
         path: PathBuf,
         /// The profile's build ID.
         wanted: String,
         /// The file's; empty if it has none.
         found: String,
         /// A debug file of the wanted build that names came from, if there was one.
+        #[borsh(serialize_with = "write_option", deserialize_with = "read_option")]
         used: Option<PathBuf>,
     },
     /// No function names, or only those that the binary exports.
@@ -57,8 +62,10 @@ pub enum SymbolDefect {
     /// inlined calls are missing.
     SupplementMissing {
         /// The debug file that refers to it.
+        #[borsh(serialize_with = "write_buf", deserialize_with = "read_path")]
         path: PathBuf,
         /// As the debug file names it.
+        #[borsh(serialize_with = "write_buf", deserialize_with = "read_path")]
         supplement: PathBuf,
         /// Build ID of the supplement; empty for a `.dwo` file.
         build_id: String,
@@ -66,6 +73,7 @@ pub enum SymbolDefect {
     /// The file is damaged, cut, or not ours to read.
     Unreadable {
         /// The file that was looked at.
+        #[borsh(serialize_with = "write_buf", deserialize_with = "read_path")]
         path: PathBuf,
         /// The fault of the file.
         reason: String,
@@ -73,6 +81,7 @@ pub enum SymbolDefect {
     /// The file was to be read in a process of its own, which gave no answer.
     NotRead {
         /// The file.
+        #[borsh(serialize_with = "write_buf", deserialize_with = "read_path")]
         path: PathBuf,
         /// Why.
         failure: Failure,
@@ -94,6 +103,7 @@ pub enum SymbolDefect {
     /// A map of code compiled at run time is there, but is not to be used.
     PerfMapRefused {
         /// `perf-PID.map`.
+        #[borsh(serialize_with = "write_buf", deserialize_with = "read_path")]
         path: PathBuf,
         /// Why not.
         reason: String,
@@ -117,14 +127,17 @@ pub enum SymbolDefect {
 }
 
 /// The root directory of a process that has ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum LostRoot {
     /// Is still there, or ours.
     Present,
     /// Another one than ours, which is not found any more; where it was, if that is known.
-    Gone(Option<PathBuf>),
+    Gone(
+        #[borsh(serialize_with = "write_option", deserialize_with = "read_option")]
+        Option<PathBuf>,
+    ),
     /// Another one is at its path.
-    Replaced(PathBuf),
+    Replaced(#[borsh(serialize_with = "write_buf", deserialize_with = "read_path")] PathBuf),
 }
 
 impl fmt::Display for SymbolDefect {

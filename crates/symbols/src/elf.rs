@@ -15,11 +15,11 @@ use libdeflater::DecompressionError;
 use object::read::elf::{CompressionHeader, FileHeader, SectionHeader};
 use object::read::{ReadCache, ReadRef};
 use object::{CompressedData, CompressedFileRange, CompressionFormat, Endianness, elf};
+use ramson_apart::{Owner, for_owner};
 use ramson_paths::{Facts, Refusal, RegularFile};
 
 use crate::budget::Budget;
 use crate::build_id::build_id;
-use crate::identified::Identified;
 use crate::rooted::{Readers, RootedPath};
 
 /// Bytes of a section's name that are kept: no section that is used has a longer name.
@@ -55,6 +55,8 @@ impl From<Facts> for Identity {
 pub(crate) enum OpenError {
     Missing,
     Unreadable(String),
+    /// It is this owner's, whose worker has to read it.
+    Theirs(Owner),
 }
 
 impl From<Refusal> for OpenError {
@@ -87,8 +89,6 @@ pub(crate) struct ElfFile {
     unread_bytes: AtomicU64,
     pub file: File,
     sections: OnceLock<Result<Sections, String>>,
-    /// The helper's account of the file, if it is not to be read here.
-    pub apart: Option<Box<Identified>>,
 }
 
 impl ElfFile {
@@ -109,25 +109,12 @@ impl ElfFile {
         Self::of(opened, place.shown(), place.parent())
     }
 
-    /// One that another process has opened for this one, and whether it trusts it.
-    pub fn given(file: File, path: PathBuf, is_trusted: bool) -> Result<Self, String> {
-        let opened = RegularFile::given(file).map_err(|error| error.to_string())?;
-        let folder = RootedPath::here(&path).parent();
-        let found = Self::of(opened, path, folder).map_err(|error| match error {
-            OpenError::Missing => "not there".to_owned(),
-            OpenError::Unreadable(reason) => reason,
-        })?;
-        Ok(Self { is_trusted, budget: Budget::of(is_trusted), ..found })
-    }
-
     fn of(opened: RegularFile, path: PathBuf, folder: RootedPath) -> Result<Self, OpenError> {
         let RegularFile { file, facts, .. } = opened;
-        let apart = Identified::by_owner(&file, facts.owner).transpose();
-        let apart = apart.map_err(OpenError::Unreadable)?.map(Box::new);
-        let build_id = match &apart {
-            Some(identified) => identified.build_id.clone(),
-            None => hex(&build_id(&file).map_err(OpenError::Unreadable)?),
-        };
+        if for_owner(facts.owner).is_some() {
+            return Err(OpenError::Theirs(facts.owner));
+        }
+        let build_id = hex(&build_id(&file).map_err(OpenError::Unreadable)?);
         let is_trusted = facts.is_trusted();
         Ok(Self {
             path,
@@ -141,7 +128,6 @@ impl ElfFile {
             unread_bytes: AtomicU64::new(facts.bytes.saturating_add(READ_AGAIN_BYTES)),
             file,
             sections: OnceLock::new(),
-            apart,
         })
     }
 
@@ -160,7 +146,6 @@ impl ElfFile {
             unread_bytes: AtomicU64::new(size_bytes + READ_AGAIN_BYTES),
             file,
             sections: OnceLock::new(),
-            apart: None,
         })
     }
 
@@ -178,25 +163,16 @@ impl ElfFile {
 
     /// Why its sections cannot be read, if they cannot.
     pub fn damage(&self) -> Option<String> {
-        match &self.apart {
-            Some(identified) => identified.damage.clone(),
-            None => self.sections().err(),
-        }
+        self.sections().err()
     }
 
     /// Whether it has debug information.
     pub fn has_lines(&self) -> bool {
-        match &self.apart {
-            Some(identified) => identified.has_lines,
-            None => self.section(".debug_info").is_some(),
-        }
+        self.section(".debug_info").is_some()
     }
 
     /// The section headers, which are read once.
     pub fn sections(&self) -> Result<&Sections, String> {
-        if self.apart.is_some() {
-            return Err("not to be read here".to_owned());
-        }
         let read = || match class_of(&self.file) {
             Some(elf::ELFCLASS64) => sections_of::<elf::FileHeader64<Endianness>>(&self.file),
             Some(elf::ELFCLASS32) => sections_of::<elf::FileHeader32<Endianness>>(&self.file),
@@ -251,9 +227,6 @@ impl ElfFile {
 
     /// CRC-32 of the whole file, as `.gnu_debuglink` wants it; `None` if that is too much to read.
     pub fn crc32(&self) -> Option<u32> {
-        if let Some(identified) = &self.apart {
-            return identified.crc32(&self.file);
-        }
         if self.identity.size_bytes > MAX_CRC_BYTES
             || self.budget.take(self.identity.size_bytes).is_err()
         {

@@ -14,28 +14,12 @@ use crate::lines::Lines;
 use crate::mini_debug_file::mini_debug_file;
 use crate::names::Names;
 use crate::rooted::RootedPath;
+use crate::sources::Found;
 use crate::split::Split;
 use crate::worker::{Worker, threads};
 
 /// Addresses that one thread names at a time where there is only a symbol table.
 const NAMES_PER_GROUP: usize = 1 << 10;
-
-/// Source of a binary's files, apart from the binary itself.
-pub(crate) trait Files {
-    /// The next debug file, best first.
-    fn next_debug_file(&mut self) -> Option<ElfFile>;
-
-    /// The file to which `dwz` moved parts of `file`.
-    fn supplement(&mut self, file: &ElfFile) -> Result<Option<ElfFile>, SymbolDefect>;
-
-    /// The parts that the compiler left outside `file`.
-    fn split(&mut self, file: &ElfFile) -> Split;
-
-    /// Whether its debug information is to be read.
-    fn has_lines(&self, file: &ElfFile) -> bool {
-        file.has_lines()
-    }
-}
 
 /// Sources that can name addresses of one binary.
 #[derive(Default)]
@@ -59,7 +43,7 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Opens the best sources among `file` and `files`: DWARF of the binary itself, else of a debug file; names from either.
-    pub fn open(files: &mut impl Files, file: Option<&ElfFile>) -> Self {
+    pub fn open(files: &mut Found, file: Option<&ElfFile>) -> Self {
         let mut engine = Self::default();
         let file = file.filter(|file| engine.has_sections(file));
         if let Some(file) = file {
@@ -98,13 +82,13 @@ impl Engine {
         self.budget = Some(file.budget.clone());
     }
 
-    fn open_lines(&mut self, files: &mut impl Files, file: &ElfFile) {
+    fn open_lines(&mut self, files: &mut Found, file: &ElfFile) {
         if !files.has_lines(file) {
             return;
         }
         let supplement = files.supplement(file);
         let found = supplement.as_ref().ok().and_then(Option::as_ref);
-        match Lines::open(file, found, files.split(file)) {
+        match Lines::open(file, found, Split::of(file)) {
             Ok(lines) => {
                 self.lines = Some(lines);
                 self.is_strange |= !file.is_trusted || found.is_some_and(|file| !file.is_trusted);

@@ -1,19 +1,19 @@
 //! Search for a binary and its debug file. If the profile has a build ID, a file is used only if its build ID is the same.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use ramson_apart::{Owner, wait_for_process};
+use ramson_apart::Owner;
 use ramson_paths::{Facts, mapped_links};
 
 use crate::binary::{Binary, is_build_id};
 use crate::debuginfod::Servers;
 use crate::defect::SymbolDefect;
 use crate::elf::{ElfFile, Identity, OpenError};
-use crate::identified::DebugLink;
-use crate::links::supplement_link;
+use crate::links::{DebugLink, supplement_link};
 use crate::rooted::{NotedRoot, Readers, RootedPath};
 
 /// Folder in which distributions put separate debug files.
@@ -33,9 +33,21 @@ pub(crate) struct Folders {
     pub readers: Readers,
     /// The user whose programs and profiles name what is looked for.
     pub named_by: Owner,
+    /// Debug information is too much to read.
+    pub is_without_lines: bool,
+    /// The owner of a file that was found and is not to be read here.
+    pub theirs: Cell<Option<Owner>>,
 }
 
 impl Folders {
+    fn open(&self, place: &RootedPath) -> Result<ElfFile, OpenError> {
+        let opened = ElfFile::open(place, self.readers);
+        if let Err(OpenError::Theirs(owner)) = &opened {
+            self.theirs.set(Some(*owner));
+        }
+        opened
+    }
+
     /// Each folder with debug files as a root of its own, then by its path, as links in it may lead out of it.
     fn debug_folders(&self) -> impl Iterator<Item = RootedPath> {
         let roots = |path: &PathBuf| {
@@ -90,6 +102,7 @@ pub(crate) fn locate(
     let mut differs = None;
     let mut unreadable = None;
     let mut strange = None;
+    let mut is_theirs = false;
     let wanted = binary.build_id.clone();
     // Without a build ID, nothing tells whether the file at this name now is still the same.
     if wanted.is_empty()
@@ -99,7 +112,7 @@ pub(crate) fn locate(
         return Ok(file);
     }
     for place in binary_paths(binary, folders) {
-        match ElfFile::open(&place, folders.readers) {
+        match folders.open(&place) {
             Ok(file) if wanted.is_empty() || file.build_id == wanted && file.is_chosen() => {
                 return Ok(file);
             }
@@ -111,14 +124,15 @@ pub(crate) fn locate(
                 differs.get_or_insert(defect);
             }
             Err(OpenError::Missing) => {}
+            Err(OpenError::Theirs(_)) => is_theirs = true,
             Err(OpenError::Unreadable(reason)) => {
                 unreadable.get_or_insert(SymbolDefect::Unreadable { path: place.shown(), reason });
             }
         }
     }
     let earlier = earlier
-        .filter(|_| strange.is_some())
-        .and_then(|place| ElfFile::open(place, folders.readers).ok())
+        .filter(|_| strange.is_some() || is_theirs)
+        .and_then(|place| folders.open(place).ok())
         .filter(|file| file.build_id == wanted && file.is_chosen());
     let missing = SymbolDefect::BinaryMissing { path: binary.path.clone(), build_id: wanted };
     earlier
@@ -180,8 +194,7 @@ fn mapped(
 ) -> impl Iterator<Item = ElfFile> {
     let path = Path::new(plain_path(binary));
     let links = binary.pid.into_iter().flat_map(|pid| {
-        let links = wait_for_process(pid, move || mapped_links(pid)).unwrap_or_default();
-        links.into_iter().map(move |link| (pid, link))
+        mapped_links(pid).into_iter().map(move |link| (pid, link))
     });
     links.filter(move |(_, link)| is_wanted(&link.name)).filter_map(move |(pid, link)| {
         ElfFile::mapped(link.open().ok()?, &RootedPath::in_process(pid, path)).ok()
@@ -258,10 +271,10 @@ fn by_build_id(root: &RootedPath, build_id: &str) -> Option<RootedPath> {
 pub(crate) fn open_debug_file(
     place: &Place,
     build_id: &str,
-    readers: Readers,
+    folders: &Folders,
     may_be_used: fn(&ElfFile) -> bool,
 ) -> Option<ElfFile> {
-    let file = ElfFile::open(&place.at, readers).ok().filter(may_be_used)?;
+    let file = folders.open(&place.at).ok().filter(may_be_used)?;
     let is_it = match place.crc32 {
         Some(crc32) => file.build_id == build_id && file.crc32() == Some(crc32),
         None => file.build_id == build_id,
@@ -288,7 +301,7 @@ pub(crate) fn supplement(
         .flatten()
         .map(|path| RootedPath::here(&path));
     for path in paths.into_iter().chain(fetched) {
-        if let Ok(mut found) = ElfFile::open(&path, folders.readers)
+        if let Ok(mut found) = folders.open(&path)
             && found.build_id == build_id
             && (found.is_chosen() || !file.is_trusted)
             && found.damage().is_none()

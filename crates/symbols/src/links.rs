@@ -1,15 +1,28 @@
 //! Links from a file to the rest of its debug information.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use object::Endianness;
 
 use crate::elf::{ElfFile, hex};
-use crate::identified::DebugLink;
+
+/// Link to a separate debug file.
+#[derive(Clone, BorshSerialize, BorshDeserialize)]
+pub(crate) struct DebugLink {
+    /// A file name without a directory.
+    pub name: Vec<u8>,
+    pub crc32: u32,
+}
+
+impl DebugLink {
+    /// Whether it names a file in any directory.
+    pub fn is_name(&self) -> bool {
+        let name = &self.name[..];
+        !name.is_empty() && !name.contains(&b'/') && name != b"." && name != b".."
+    }
+}
 
 /// `.gnu_debuglink`: a name, padding to four bytes, a CRC.
 pub(crate) fn debug_link(file: &ElfFile) -> Option<DebugLink> {
-    if let Some(identified) = &file.apart {
-        return identified.link.clone().filter(DebugLink::is_name);
-    }
     let content = file.read(file.section(".gnu_debuglink")?).ok()?;
     let name = content.split(|&byte| byte == 0).next()?;
     let crc_offset = (name.len() + 1).next_multiple_of(4);
@@ -23,9 +36,6 @@ pub(crate) fn debug_link(file: &ElfFile) -> Option<DebugLink> {
 
 /// `.gnu_debugaltlink`: the path and build ID (hex) of the file with the parts that `dwz` found to be common.
 pub(crate) fn supplement_link(file: &ElfFile) -> Option<(Vec<u8>, String)> {
-    if let Some(identified) = &file.apart {
-        return identified.supplement.clone();
-    }
     let content = file.read(file.section(".gnu_debugaltlink")?).ok()?;
     let end = content.iter().position(|&byte| byte == 0)?;
     Some((content[..end].to_owned(), hex(&content[end + 1..])))

@@ -3,52 +3,26 @@
 //! end or when jcmd asks.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::fd::AsFd;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use ramson_apart::{Apart, Failure, Owner, Request, for_owner};
-use ramson_paths::{Facts, Refusal, RegularFile};
 
 use crate::address::RuntimeAddress;
-use crate::defect::SymbolDefect;
-use crate::rooted::{NotedRoot, RootedPath};
 
 /// A larger file is refused; a line takes about 60 bytes.
-const MAX_BYTES: u64 = 1 << 30;
+pub(crate) const MAX_BYTES: u64 = 1 << 30;
 /// The same of one that belongs to neither root nor the caller.
-const MAX_STRANGER_BYTES: u64 = 64 << 20;
+pub(crate) const MAX_STRANGER_BYTES: u64 = 64 << 20;
 /// Further lines are not read.
 const MAX_FUNCTIONS: usize = 4 << 20;
 /// A longer name is cut: no runtime's name is that long.
-const MAX_NAME_BYTES: usize = 4 << 10;
+pub(crate) const MAX_NAME_BYTES: usize = 4 << 10;
 /// No function has so much code: two threads wrote into one line, as those of old versions of node do.
 const MAX_CODE_BYTES: u64 = 1 << 30;
 /// A byte that is not text becomes a character of so many bytes.
-const REPLACED: usize = 3;
-pub(crate) const COMPILED_NAMES: u8 = 0x13;
-
-/// The process that wrote the map, as its profile and the kernel know it.
-#[derive(Clone, Debug)]
-pub struct JitProcess {
-    /// Its number here, if it still runs.
-    pub running: Option<u32>,
-    /// Its number in its own PID namespace, by which it names the file.
-    pub own_pid: u32,
-    /// Its user: only it and root may tell names.
-    pub owner: Owner,
-    /// Its root directory, if it has ended and had another than ours.
-    pub root: Option<NotedRoot>,
-    /// When it was first known to run; an older map is of an earlier process with this number.
-    pub start: SystemTime,
-    /// When it was last known to run; a map made later is of a later process. Not looked at while it runs.
-    pub last: SystemTime,
-}
+pub(crate) const REPLACED: usize = 3;
 
 /// Names by runtime address. Takes the file's size, and some 40 bytes for each function.
 #[derive(Default)]
@@ -66,27 +40,6 @@ struct Function {
     name_bytes: u32,
 }
 
-/// The names at these addresses by the map of this process. `Ok(None)`: it wrote none.
-pub fn compiled_names(
-    process: &JitProcess,
-    addresses: &[RuntimeAddress],
-) -> Result<Option<CompiledNames>, SymbolDefect> {
-    let mut refusal = None;
-    for place in places(process) {
-        match read(&place, process, addresses) {
-            Ok(None) => {}
-            Ok(names) => return Ok(names),
-            Err(reason) => {
-                refusal = Some(SymbolDefect::PerfMapRefused { path: place.shown(), reason });
-            }
-        }
-    }
-    refusal.map_or(Ok(None), Err)
-}
-
-/// Names by address; of those that have one.
-pub type CompiledNames = HashMap<RuntimeAddress, Arc<str>>;
-
 impl PerfMap {
     /// From the file, which has at most so many bytes.
     pub(crate) fn read(file: File, most_bytes: u64) -> io::Result<Self> {
@@ -94,13 +47,6 @@ impl PerfMap {
         let mut content = Vec::with_capacity(length as usize);
         file.take(most_bytes).read_to_end(&mut content)?;
         Ok(Self::parse(content))
-    }
-
-    /// The name at each address, or an empty one, by a stranger's file; called in the helper that reads the file.
-    pub(crate) fn names(file: File, addresses: &[u64]) -> Option<Vec<String>> {
-        let map = Self::read(file, MAX_STRANGER_BYTES).ok()?;
-        let name = |&address| map.find(RuntimeAddress(address)).unwrap_or_default().into_owned();
-        Some(addresses.iter().map(name).collect())
     }
 
     /// From the content of a map, which has less than 4 GiB. The later of two functions at one address stands, because
@@ -160,77 +106,6 @@ fn function(content: &[u8], line: Range<usize>) -> Option<(u64, Function)> {
     let is_boundary = |&at: &usize| at == name.len() || name[at] & 0xc0 != 0x80;
     let most = (0..=name.len().min(MAX_NAME_BYTES)).rev().find(is_boundary)?;
     (most > 0).then_some((start, Function { end, name_offset, name_bytes: most as u32 }))
-}
-
-fn places(process: &JitProcess) -> Vec<RootedPath> {
-    let map_of = |pid: u32| PathBuf::from(format!("/tmp/perf-{pid}.map"));
-    let own = map_of(process.own_pid);
-    let user = process.owner;
-    match (process.running, &process.root) {
-        // In its own mount namespace, by its own number; else the runtime's host wrote it here.
-        (Some(pid), _) => {
-            vec![RootedPath::in_process(pid, &own), RootedPath::named(user, &map_of(pid))]
-        }
-        (None, Some(root)) => vec![RootedPath::told(root, &own)],
-        (None, None) => vec![RootedPath::named(user, &own)],
-    }
-}
-
-/// Names at `addresses` by the map at `place`. `Ok(None)`: no map of this very process is there; `Err`: why the map is not used.
-fn read(
-    place: &RootedPath,
-    process: &JitProcess,
-    addresses: &[RuntimeAddress],
-) -> Result<Option<CompiledNames>, String> {
-    let RegularFile { file, facts, .. } = match place.open_itself() {
-        Ok(found) => found,
-        Err(Refusal::Missing) => return Ok(None),
-        Err(refusal) => return Err(refusal.to_string()),
-    };
-    if ![process.owner.user, 0].contains(&facts.owner.user) {
-        return Err(format!("it belongs to {}, not to the program's user", facts.owner));
-    }
-    if !is_of_its_life(&facts, process) {
-        return Ok(None);
-    }
-    let most = if facts.is_trusted() { MAX_BYTES } else { MAX_STRANGER_BYTES };
-    if facts.bytes > most {
-        return Err(format!("it is larger than {} MiB", most >> 20));
-    }
-    let names: Vec<String> = match for_owner(facts.owner) {
-        Some(by) => names_apart(&by, &file, addresses).map_err(|failure| failure.to_string())?,
-        None => {
-            let map = PerfMap::read(file, most).map_err(|error| error.to_string())?;
-            let name = |&address| map.find(address).unwrap_or_default().into_owned();
-            addresses.iter().map(name).collect()
-        }
-    };
-    let named = addresses.iter().copied().zip(names).filter(|(_, name)| !name.is_empty());
-    Ok(Some(named.map(|(address, name)| (address, name.into())).collect()))
-}
-
-/// As `PerfMap::names` has them.
-fn names_apart(
-    by: &Apart,
-    file: &File,
-    addresses: &[RuntimeAddress],
-) -> Result<Vec<String>, Failure> {
-    let wanted: Vec<u64> = addresses.iter().map(|address| address.0).collect();
-    let body = borsh::to_vec(&wanted).map_err(|_| Failure::BadAnswer)?;
-    let answer = by.ask(&Request { kind: COMPILED_NAMES, body: &body, files: &[file.as_fd()] })?;
-    let names: Option<Vec<String>> = borsh::from_slice(&answer).map_err(|_| Failure::BadAnswer)?;
-    let is_name = |name: &String| name.len() <= MAX_NAME_BYTES * REPLACED;
-    let names = names.filter(|names| names.len() == wanted.len() && names.iter().all(is_name));
-    names.ok_or(Failure::BadAnswer)
-}
-
-/// Process numbers come again, and maps stay behind.
-fn is_of_its_life(facts: &Facts, process: &JitProcess) -> bool {
-    let since_1970 = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let ns = |at| since_1970(at).as_nanos() as i128;
-    let is_old = facts.modified_ns < ns(process.start);
-    let is_later = process.running.is_none() && facts.created_ns > ns(process.last);
-    !is_old && !is_later
 }
 
 #[cfg(test)]
@@ -317,27 +192,5 @@ mod tests {
         let long = format!("10 4 {}\n", "é".repeat(MAX_NAME_BYTES));
         let map = PerfMap::parse(long.into());
         assert_eq!(map.find(RuntimeAddress(0x10)).unwrap().len(), MAX_NAME_BYTES);
-    }
-
-    #[test]
-    fn strangers_large_map_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("perf-1.map");
-        std::fs::write(&path, "10 4 a\n").unwrap();
-        let file = File::options().write(true).open(&path).unwrap();
-        file.set_len(MAX_STRANGER_BYTES + 1).unwrap();
-        let process = |uid| JitProcess {
-            running: None,
-            own_pid: 1,
-            owner: Owner::of_user(uid),
-            root: None,
-            start: SystemTime::UNIX_EPOCH,
-            last: SystemTime::now() + std::time::Duration::from_secs(60),
-        };
-        let read = |uid| read(&RootedPath::here(&path), &process(uid), &[RuntimeAddress(0x10)]);
-        let names = read(rustix::process::geteuid().as_raw()).unwrap().unwrap();
-        assert_eq!(&*names[&RuntimeAddress(0x10)], "a");
-        std::os::unix::fs::chown(&path, Some(1501), None).expect("this test runs as root");
-        assert_eq!(read(1501).err().as_deref(), Some("it is larger than 64 MiB"));
     }
 }

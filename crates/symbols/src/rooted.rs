@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use borsh::{BorshDeserialize, BorshSerialize};
-use ramson_apart::{NOBODY, Owner};
+use ramson_apart::{NOBODY, Owner, for_owner};
 use ramson_paths::{Facts, Links, Refusal, RegularFile, Root};
 
 /// Who must be able to read a file that is used.
@@ -20,9 +20,10 @@ pub(crate) enum Readers {
 }
 
 /// The root directory of a process that has ended, as its profile tells it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, BorshSerialize, BorshDeserialize)]
 pub struct NotedRoot {
     /// From our own root directory.
+    #[borsh(serialize_with = "write_buf", deserialize_with = "read_path")]
     pub path: PathBuf,
     /// Who owns the profile, if that is known.
     pub owner: Option<Owner>,
@@ -41,8 +42,8 @@ pub(crate) struct RootedPath {
 enum Base {
     /// Ours, for a path of our own.
     Own,
-    /// Ours, for a path that a program, a profile or a file of this user names.
-    OwnFor(Owner),
+    /// Ours, for a path that a program or a profile of another user names: only what is root's on the whole way is found.
+    Ours,
     /// The root directory of a process.
     Process(u32),
     /// One that a profile of user `by` tells.
@@ -63,7 +64,8 @@ impl RootedPath {
 
     /// The same, as a program, a profile or a file of `user` names it.
     pub fn named(user: Owner, path: &Path) -> Self {
-        Self { base: Base::OwnFor(user), inner: absolute(path) }
+        let base = if for_owner(user).is_some() { Base::Ours } else { Base::Own };
+        Self { base, inner: absolute(path) }
     }
 
     /// As process `pid` sees it.
@@ -126,7 +128,7 @@ impl RootedPath {
     fn root(&self) -> Result<Root, Refusal> {
         match &self.base {
             Base::Own => Root::at(Path::new("/")),
-            Base::OwnFor(user) => Root::own(Some(*user)),
+            Base::Ours => Ok(Root::ours()),
             Base::Process(pid) => Root::of_process(*pid),
             Base::Told { root, by } => Root::told(root, Some(*by)),
             Base::Chosen(root) => Root::at(root),
@@ -155,11 +157,7 @@ impl RootedPath {
     /// Opens the file. `Ok(None)`: not every user may read it.
     pub fn open_to_all(&self) -> Result<Option<RegularFile>, Refusal> {
         let opened = self.open()?;
-        let named_by = match self.base {
-            Base::OwnFor(user) | Base::Told { by: user, .. } => Some(user),
-            _ => None,
-        };
-        Ok(Root::own(named_by)?.is_open_to_all(&opened).then_some(opened))
+        Ok(Root::at(Path::new("/"))?.is_open_to_all(&opened).then_some(opened))
     }
 
     /// Facts of the file, if it is a regular file.
@@ -176,7 +174,7 @@ impl RootedPath {
     /// For messages.
     pub fn shown(&self) -> PathBuf {
         let root = match &self.base {
-            Base::Own | Base::OwnFor(_) => "/".into(),
+            Base::Own | Base::Ours => "/".into(),
             Base::Process(pid) => format!("/proc/{pid}/root").into(),
             Base::Told { root, .. } | Base::Chosen(root) => root.clone(),
         };
@@ -192,6 +190,31 @@ pub(crate) fn write_path(path: &Path, out: &mut impl Write) -> io::Result<()> {
     path.as_os_str().as_bytes().serialize(out)
 }
 
+/// The same of a field.
+#[expect(clippy::ptr_arg, reason = "it is called with the field's type")]
+pub(crate) fn write_buf(path: &PathBuf, out: &mut impl Write) -> io::Result<()> {
+    write_path(path, out)
+}
+
 pub(crate) fn read_path(input: &mut impl Read) -> io::Result<PathBuf> {
     Vec::deserialize_reader(input).map(|bytes| OsString::from_vec(bytes).into())
+}
+
+pub(crate) fn write_paths(paths: &[PathBuf], out: &mut impl Write) -> io::Result<()> {
+    let paths: Vec<&[u8]> = paths.iter().map(|path| path.as_os_str().as_bytes()).collect();
+    paths.serialize(out)
+}
+
+pub(crate) fn read_paths(input: &mut impl Read) -> io::Result<Vec<PathBuf>> {
+    let paths = Vec::<Vec<u8>>::deserialize_reader(input)?;
+    Ok(paths.into_iter().map(|bytes| OsString::from_vec(bytes).into()).collect())
+}
+
+#[expect(clippy::ref_option, reason = "it is called with the field's type")]
+pub(crate) fn write_option(path: &Option<PathBuf>, out: &mut impl Write) -> io::Result<()> {
+    write_paths(path.as_slice(), out)
+}
+
+pub(crate) fn read_option(input: &mut impl Read) -> io::Result<Option<PathBuf>> {
+    Ok(read_paths(input)?.pop())
 }

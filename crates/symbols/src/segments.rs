@@ -1,31 +1,56 @@
 //! Addresses at which the loader maps a file's bytes.
 
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, elf};
-use ramson_apart::{Request, for_owner};
-use ramson_paths::RegularFile;
+use ramson_apart::{Owner, for_owner};
+use ramson_paths::{Links, Root};
 
 use crate::elf::{class_of, program_headers};
+use crate::owners;
+use crate::rooted::{read_path, write_buf};
 
 const PAGE: u64 = 1 << 12;
 
-pub(crate) const ADDRESS: u8 = 0x14;
-
-/// The address, as linked, at which an ELF file is mapped from this offset on.
-pub fn address_of_offset(opened: &RegularFile, offset: u64) -> Option<u64> {
-    let RegularFile { file, facts, .. } = opened;
-    let Some(by) = for_owner(facts.owner) else { return address_in_file(file, offset) };
-    let body = borsh::to_vec(&offset).ok()?;
-    let answer = by.ask(&Request { kind: ADDRESS, body: &body, files: &[file.as_fd()] }).ok()?;
-    borsh::from_slice(&answer).ok()?
+/// A place in a file.
+#[derive(BorshSerialize, BorshDeserialize)]
+pub(crate) struct Offset {
+    #[borsh(serialize_with = "write_buf", deserialize_with = "read_path")]
+    path: PathBuf,
+    offset: u64,
 }
 
-/// The same of a file that this process reads.
-pub(crate) fn address_in_file(file: &File, offset: u64) -> Option<u64> {
+/// The address, as linked, at which the ELF file at `path` is mapped from this offset on. A profile of `named_by` names the path.
+pub fn address_of_offset(path: &Path, offset: u64, named_by: Owner) -> Option<u64> {
+    let question = Offset { path: path.to_owned(), offset };
+    let Some(by) = for_owner(named_by) else { return address(&question) };
+    address_below(&Root::ours(), &question).or_else(|| owners::address(&by, &question))
+}
+
+/// The same of a file in a directory that the user named.
+pub fn address_of_offset_in(directory: &Path, path: &Path, offset: u64) -> Option<u64> {
+    let path = directory.join(path.strip_prefix("/").unwrap_or(path));
+    address(&Offset { path, offset })
+}
+
+/// The same in this process's root directory.
+pub(crate) fn address(question: &Offset) -> Option<u64> {
+    address_below(&Root::at(Path::new("/")).ok()?, question)
+}
+
+fn address_below(root: &Root, question: &Offset) -> Option<u64> {
+    let opened = root.open(&question.path, Links::WithinRoot).ok()?;
+    match for_owner(opened.facts.owner) {
+        Some(by) => owners::address(&by, question),
+        None => address_in_file(&opened.file, question.offset),
+    }
+}
+
+fn address_in_file(file: &File, offset: u64) -> Option<u64> {
     match class_of(file)? {
         elf::ELFCLASS64 => address_in::<elf::FileHeader64<Endianness>>(file, offset),
         elf::ELFCLASS32 => address_in::<elf::FileHeader32<Endianness>>(file, offset),

@@ -1,7 +1,6 @@
 //! Debug information that the compiler left outside the program (`-gsplit-dwarf`): all of it in a package
 //! `PROGRAM.dwp`, or one `.dwo` file per unit, where it was compiled.
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::os::unix::ffi::OsStrExt;
@@ -21,12 +20,13 @@ use crate::rooted::{Readers, RootedPath};
 /// Lists of units are short if there are this many.
 const UNIT_LISTS: usize = 1 << 10;
 /// Further parts that are not there are not told.
-pub(crate) const MOST_MISSING: usize = 64;
+const MOST_MISSING: usize = 64;
 
 /// Finds the outside parts of one file with DWARF, for any number of threads. Nothing is opened before the first request,
 /// and nothing closed after: threads refer to it.
 pub(crate) struct Split {
-    places: Places,
+    /// Place of the package; others have the names that the debug information tells.
+    package_place: RootedPath,
     /// Its parts must then not be a stranger's either.
     is_of_trusted_file: bool,
     readers: Readers,
@@ -40,21 +40,6 @@ pub(crate) struct Split {
     size_bytes: AtomicU64,
 }
 
-/// Places of the parts.
-enum Places {
-    /// The package; others by the names that the debug information has.
-    Named(RootedPath),
-    /// They were given, and no others can be opened.
-    Given(Box<Parts>),
-}
-
-/// Files that another process has opened.
-#[derive(Default)]
-pub(crate) struct Parts {
-    pub package: Option<ElfFile>,
-    pub units: HashMap<PathBuf, ElfFile>,
-}
-
 /// A `.dwo` file.
 struct Unit {
     path: PathBuf,
@@ -64,17 +49,10 @@ struct Unit {
 
 impl Split {
     pub fn of(file: &ElfFile) -> Self {
-        Self::new(file, Places::Named(package_place(file)))
-    }
-
-    /// The same of parts that were given.
-    pub fn given(file: &ElfFile, parts: Parts) -> Self {
-        Self::new(file, Places::Given(Box::new(parts)))
-    }
-
-    fn new(file: &ElfFile, places: Places) -> Self {
+        let name = file.path.file_name().unwrap_or_default();
+        let place = file.place.clone().unwrap_or_else(|| file.folder.join(name.as_ref()));
         Self {
-            places,
+            package_place: place.with_suffix(".dwp"),
             is_of_trusted_file: file.is_trusted,
             readers: file.readers,
             budget: file.budget.clone(),
@@ -141,20 +119,14 @@ impl Split {
             let sections = DwarfPackageSections::load(self.loader(file)).ok()?;
             Some((sections, endian(file).ok()?))
         };
-        match &self.places {
-            Places::Named(place) => load(&self.open(place)?),
-            Places::Given(parts) => load(parts.package.as_ref()?),
-        }
+        load(&self.open(&self.package_place)?)
     }
 
     fn open_unit(&self, path: &Path) -> Option<(DwarfSections<Vec<u8>>, RunTimeEndian)> {
         let load = |file: &ElfFile| {
             Some((DwarfSections::load(self.loader(file)).ok()?, endian(file).ok()?))
         };
-        match &self.places {
-            Places::Named(_) => load(&self.open(&RootedPath::here(path))?),
-            Places::Given(parts) => load(parts.units.get(path)?),
-        }
+        load(&self.open(&RootedPath::here(path))?)
     }
 
     fn open(&self, place: &RootedPath) -> Option<ElfFile> {
@@ -173,11 +145,4 @@ impl Split {
             Ok(content)
         }
     }
-}
-
-/// Path of the package of `file`'s parts, whether or not there is one.
-pub(crate) fn package_place(file: &ElfFile) -> RootedPath {
-    let name = file.path.file_name().unwrap_or_default();
-    let place = file.place.clone().unwrap_or_else(|| file.folder.join(name.as_ref()));
-    place.with_suffix(".dwp")
 }

@@ -1,11 +1,12 @@
 //! Names the addresses of many binaries: by what the profile carries, then by what is known from
 //! before, then by the files.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ramson_apart::{NOBODY, Owner};
+use ramson_apart::{Apart, NOBODY, Owner, for_owner, for_process, for_told_root};
 
 use crate::address::{CodeAddress, FileAddress, RuntimeAddress};
 use crate::answers::{Answers, Origin};
@@ -14,12 +15,14 @@ use crate::cache::Cache;
 use crate::debuginfod::{ServerOptions, Servers};
 use crate::defect::SymbolDefect;
 use crate::elf::{ElfFile, Identity};
+use crate::engine::Engine;
 use crate::find::{Folders, Place, Search, debug_places, locate, present};
 use crate::frame::{Frame, SymbolSource};
 use crate::links::debug_link;
 use crate::names_block::CarriedNames;
+use crate::owners::{Question, Reply};
 use crate::rooted::{NotedRoot, Readers, RootedPath};
-use crate::sources::Sources;
+use crate::sources;
 
 /// Sections of binaries that were not used lately are dropped beyond this.
 const MAX_OPEN_BYTES: u64 = 2 << 30;
@@ -55,18 +58,24 @@ pub struct Options {
     pub carried: Option<Arc<CarriedNames>>,
     /// Folder for answers that are kept from run to run; `None`: keep none.
     pub cache_dir: Option<PathBuf>,
-    /// Take names only from files that every user may read, as the names will be read by others than the user who runs this. Neither the
-    /// cache nor the process itself is asked then.
+    /// Take names only from files that every user or the owner may read, as the names will be read by others than the user who runs this. Neither
+    /// the cache nor the process itself is asked then.
     pub is_for_all: bool,
+    /// Read no debug information, which was too much.
+    pub is_without_lines: bool,
 }
 
 /// Finds names for addresses. Keeps binaries open, so use one for a whole report; it can be sent to other threads.
 pub struct Symbolizer {
     folders: Folders,
+    /// The root directory of a process of another user that has ended.
+    told: Option<NotedRoot>,
     servers: Option<Servers>,
     carried: Option<Arc<CarriedNames>>,
     cache: Option<Cache>,
     known: HashMap<Binary, Known>,
+    /// Answers of owners' workers.
+    told_names: HashMap<Binary, Reply>,
     calls: u64,
 }
 
@@ -75,7 +84,7 @@ pub struct Symbolizer {
 struct Known {
     origin: Origin,
     answers: Answers,
-    sources: Option<Sources>,
+    sources: Option<Engine>,
     /// Part that the sources could not read, if they were opened.
     damage: Option<SymbolDefect>,
     unsaved: usize,
@@ -94,13 +103,19 @@ impl Symbolizer {
             carried,
             cache_dir,
             is_for_all,
+            is_without_lines,
         } = options;
         let readers = if is_for_all { Readers::All } else { Readers::Caller };
         let named_by = named_by.unwrap_or(NOBODY);
-        let folders = Folders { debug_paths, sysroot, root, readers, named_by };
+        let is_others = |root: &NotedRoot| for_owner(root.owner.unwrap_or(NOBODY)).is_some();
+        let (told, root) = if root.as_ref().is_some_and(is_others) { (root, None) } else { (None, root) };
+        let theirs = Cell::default();
+        let folders =
+            Folders { debug_paths, sysroot, root, readers, named_by, is_without_lines, theirs };
         let servers = servers.map(Servers::new);
         let cache = cache_dir.filter(|_| !is_for_all).map(Cache::new);
-        Self { folders, servers, carried, cache, known: HashMap::new(), calls: 0 }
+        let (known, told_names) = (HashMap::new(), HashMap::new());
+        Self { folders, told, servers, carried, cache, known, told_names, calls: 0 }
     }
 
     /// The servers that failed since the last call; they are not asked again.
@@ -142,7 +157,76 @@ impl Symbolizer {
     fn look_up(&mut self, binary: &Binary, addresses: &[FileAddress]) -> Symbolized {
         // A file that a process has mapped has no path to judge by.
         let pid = binary.pid.filter(|_| self.folders.readers == Readers::Caller);
-        let binary = &Binary { pid, ..binary.clone() };
+        let binary = Binary { pid, ..binary.clone() };
+        let Some(by) = self.owner_of(&binary) else {
+            let found = self.look_up_here(&binary, addresses);
+            return match self.folders.theirs.take().and_then(for_owner) {
+                Some(by) => self.ask(&by, &Binary { pid: None, ..binary }, found, addresses),
+                None => found,
+            };
+        };
+        let here = Binary { pid: None, ..binary.clone() };
+        // Without a build ID, a file of this name proves nothing.
+        let found = if here.build_id.is_empty() && self.folders.sysroot.is_none() {
+            let frames = vec![Vec::new(); addresses.len()];
+            Symbolized { frames, source: SymbolSource::None, defect: None }
+        } else {
+            self.look_up_here(&here, addresses)
+        };
+        self.ask(&by, &binary, found, addresses)
+    }
+
+    /// Who reads what belongs to the owner of a binary's process or profile. `None`: this process does.
+    fn owner_of(&self, binary: &Binary) -> Option<Apart> {
+        match (binary.pid, &self.told) {
+            (Some(pid), _) => for_process(pid),
+            (None, Some(root)) => for_told_root(root.owner.unwrap_or(NOBODY), &root.path),
+            (None, None) => for_owner(self.folders.named_by),
+        }
+    }
+
+    /// Adds the names that an owner's worker finds to those that were found here, unless these are whole.
+    fn ask(
+        &mut self,
+        by: &Apart,
+        binary: &Binary,
+        found: Symbolized,
+        addresses: &[FileAddress],
+    ) -> Symbolized {
+        let is_whole = matches!(found.source, SymbolSource::Dwarf | SymbolSource::Symtab);
+        if is_whole && found.frames.iter().any(|frames| !frames.is_empty()) {
+            return found;
+        }
+        if self.told_names.len() > MAX_KNOWN {
+            self.told_names.clear();
+        }
+        let known = self.told_names.entry(binary.clone()).or_default();
+        let unknown = |address: &&FileAddress| !known.answers.by_address.contains_key(&address.0);
+        let unknown: Vec<FileAddress> = addresses.iter().filter(unknown).copied().collect();
+        if !unknown.is_empty() {
+            let question = Question {
+                debug_paths: self.folders.debug_paths.clone(),
+                sysroot: self.folders.sysroot.iter().cloned().collect(),
+                named_by: self.folders.named_by,
+                binary: binary.clone(),
+                is_without_lines: false,
+                addresses: unknown.iter().map(|address| address.0).collect(),
+            };
+            known.extend(&question.ask(by), &unknown);
+        }
+        if known.source == SymbolSource::None && found.source != SymbolSource::None {
+            return found;
+        }
+        let pairs = addresses.iter().zip(found.frames);
+        let frames = pairs.map(|(address, here)| {
+            let theirs = known.frames_at(address);
+            if theirs.is_empty() { here } else { theirs }
+        });
+        let frames = frames.collect();
+        Symbolized { frames, source: known.source, defect: known.defect.clone() }
+    }
+
+    fn look_up_here(&mut self, binary: &Binary, addresses: &[FileAddress]) -> Symbolized {
         self.calls += 1;
         let mut known = self.known.remove(binary).unwrap_or_default();
         if known.last_call == 0
@@ -188,7 +272,7 @@ impl Symbolizer {
             }
         }
         let sizes = self.known.values().filter_map(|known| known.sources.as_ref());
-        let mut open_bytes: u64 = sizes.map(Sources::size_bytes).sum();
+        let mut open_bytes: u64 = sizes.map(Engine::size_bytes).sum();
         while open_bytes > MAX_OPEN_BYTES {
             let others = self.known.values_mut().filter(|known| known.last_call < self.calls);
             let open = others.filter(|known| known.sources.is_some());
@@ -235,16 +319,15 @@ fn answer(
     let sources = known.sources.get_or_insert_with(|| {
         // Old answers may be from a better file that has gone; should it come back, it counts as new.
         known.origin.considered = present(file, places);
-        Sources::open(search, places, file)
+        sources::open(search, places, file)
     });
     sources.answer(unknown, &mut known.answers);
-    let from = sources.provenance();
-    known.origin.source = from.source;
-    known.origin.place = from.place.cloned();
-    known.origin.identity = from.identity;
+    known.origin.source = sources.source;
+    known.origin.place.clone_from(&sources.place);
+    known.origin.identity = sources.identity;
     // Once some of the answers are a stranger's they stay mixed.
-    known.origin.is_strange |= from.is_strange;
-    known.damage = from.damage.cloned();
+    known.origin.is_strange |= sources.is_strange;
+    known.damage.clone_from(&sources.damage);
     known.unsaved += unknown.len();
 }
 

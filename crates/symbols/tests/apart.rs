@@ -4,10 +4,9 @@
 mod support;
 
 use ramson_apart::{Budget, serve_if_asked};
-use ramson_paths::RegularFile;
-use ramson_symbols::{NameReader, address_of_offset};
+use ramson_paths::Owner;
+use ramson_symbols::{NameReader, Options, Symbolizer, address_of_offset};
 use std::env::current_exe;
-use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 use support::dwarf::*;
@@ -25,10 +24,7 @@ const BUDGET: Budget = Budget { memory_bytes: 64 << 20, time: Some(Duration::fro
 #[test]
 fn helper_tells_file_mapping() {
     ramson_apart::enable(Some(BUDGET), false);
-    let address = |path: &Path| {
-        let opened = RegularFile::given(File::open(path).unwrap()).unwrap();
-        address_of_offset(&opened, 0)
-    };
+    let address = |path: &Path| address_of_offset(path, 0, Owner::of_user(0));
     // An executable that may be anywhere, and no ELF file.
     assert_eq!(address(&current_exe().unwrap()), Some(0));
     assert_eq!(address(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")), None);
@@ -41,7 +37,9 @@ fn memory_excess_is_a_binary_defect() {
     let ask = |name: &str, rows: usize| {
         let path = folder.path(name);
         write_elf(&path, &with_rows(rows), &[], 0);
-        symbolize(&binary(&path, ""), &[START + 8])
+        let named_by = Some(Owner::of_user(0));
+        let mut symbolizer = Symbolizer::new(Options { named_by, ..Options::default() });
+        symbolizer.symbolize(&binary(&path, ""), &file_addresses(&[START + 8]))
     };
     assert_eq!(functions(&ask("small", 1000)), [["f"]]);
     let large = ask("large", 3_000_000);
