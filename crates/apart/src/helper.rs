@@ -5,7 +5,7 @@ use crate::channel::{Channel, Message};
 use crate::failure::Failure;
 use crate::owner::Owner;
 use crate::proc::wanted;
-use crate::serve::{ANSWER, BROKEN, FILE, GONE, Opened, Role, WANTED, WORD};
+use crate::serve::{ANSWER, BROKEN, FILE, Role, WANTED, WORD};
 use crate::watch::Watch;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use std::io::{self, ErrorKind};
@@ -39,7 +39,7 @@ pub struct Helper {
 
 /// The result of a request.
 pub struct Outcome {
-    pub answer: Result<Opened, Failure>,
+    pub answer: Result<Vec<u8>, Failure>,
     /// How long it took.
     pub time: Duration,
 }
@@ -91,9 +91,7 @@ impl Helper {
         };
         let answer = self.exchange(kind, body, files, exceeded);
         let answer = answer.and_then(|answer| match answer.kind {
-            ANSWER => Ok((answer.body, answer.files)),
-            // As another file of its owner did not answer.
-            GONE => Err(Failure::UsedUp),
+            ANSWER => Ok(answer.body),
             _ => Err(Failure::BadAnswer),
         });
         Outcome { answer, time: self.watch.busy() }

@@ -5,17 +5,14 @@ use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::helper::{Helper, Limits, Outcome};
 use crate::owner::{Account, Owner, group_of_process, ids_for};
-use crate::serve::{OPEN, Opened, READ, Role, RootDirectory, own_bounds};
+use crate::serve::{Role, RootDirectory, own_bounds};
 use rustix::process::getuid;
 use std::collections::HashMap;
-use std::fs::File;
 use std::mem::take;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a helper may make no progress at a time …
@@ -81,10 +78,8 @@ struct Slot {
     budget: Budget,
     /// Those that read …
     readers: Crew,
-    /// … those that act …
+    /// … and those that act.
     actors: Crew,
-    /// … and those that open, and keep open what was not read yet, as far as they wait to be asked.
-    openers: Vec<Helper>,
     /// Those that were ended and have not ended yet.
     left: Vec<Helper>,
 }
@@ -191,17 +186,6 @@ fn found(owner: Owner, root: RootDirectory, account: impl FnOnce() -> Account) -
     Some(by_owner.entry((owner, root.clone())).or_insert_with(new).clone())
 }
 
-/// Returns the result of `act`, or fails if `act` waits too long for a process of others.
-pub fn wait_for_process<T: Send + 'static>(
-    pid: u32,
-    act: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Failure> {
-    match for_process(pid) {
-        Some(by) => by.wait_for(act),
-        None => Ok(act()),
-    }
-}
-
 /// The role of one that keeps its rights.
 fn acting() -> Role {
     Role::Acts(HELPERS.get().and_then(|helpers| helpers.wanted))
@@ -222,7 +206,6 @@ impl Apart {
             budget,
             readers: crew(MOST_READERS),
             actors: crew(MOST_ACTORS),
-            openers: Vec::new(),
             left: Vec::new(),
         };
         Self(Arc::new(Shared { slot: Mutex::new(slot), is_free: Condvar::new() }))
@@ -230,8 +213,8 @@ impl Apart {
 
     fn end_idle(&self) {
         let mut slot = locked(&self.0.slot);
-        let Slot { readers, actors, openers, .. } = &mut *slot;
-        let idle = [take(&mut readers.idle), take(&mut actors.idle), take(openers)];
+        let Slot { readers, actors, .. } = &mut *slot;
+        let idle = [take(&mut readers.idle), take(&mut actors.idle)];
         drop(slot);
         drop(idle);
     }
@@ -249,23 +232,6 @@ impl Apart {
     /// Has it done, with the rights of this process, by a process that can be left alone with it. It goes on should this one end.
     pub fn act(&self, request: &Request) -> Result<Vec<u8>, Failure> {
         self.have(request, true)
-    }
-
-    /// Has it opened, with the rights of this process, by a process that can be left alone with it: what waits for a file system may not be
-    /// ended, and this process would end with it only.
-    pub fn open(&self, body: &[u8]) -> Result<Opened, Failure> {
-        let (most, kept) = {
-            let mut slot = locked(&self.0.slot);
-            (slot.admit()?, slot.openers.pop())
-        };
-        let start = || Helper::start(&acting(), self.owner(), bounds(false));
-        let helper = kept.map_or_else(start, Ok)?;
-        let request = Request { kind: OPEN, body, files: &[] };
-        // To open takes no time, unless the file system wants it to.
-        let most = Limits { time: most.time.map(|time| time.min(most.idle)), ..most };
-        let (answer, helper) = self.have_by(helper, &request, most, false);
-        locked(&self.0.slot).openers.extend(helper);
-        answer
     }
 
     fn have(&self, request: &Request, acts: bool) -> Result<Vec<u8>, Failure> {
@@ -289,10 +255,7 @@ impl Apart {
         slot.crew(acts).idle.extend(helper);
         slot.crew(acts).working -= 1;
         is_free.notify_all();
-        match answer? {
-            (body, files) if files.is_empty() => Ok(body),
-            _ => Err(Failure::BadAnswer),
-        }
+        answer
     }
 
     /// The helper comes back if it can be asked again.
@@ -302,7 +265,7 @@ impl Apart {
         request: &Request,
         most: Limits,
         acts: bool,
-    ) -> (Result<Opened, Failure>, Option<Helper>) {
+    ) -> (Result<Vec<u8>, Failure>, Option<Helper>) {
         let Outcome { answer, time } = helper.ask(request.kind, request.body, request.files, most);
         let has_ended = answer.is_err() && helper.end().is_some();
         let mut slot = locked(&self.0.slot);
@@ -324,28 +287,6 @@ impl Apart {
         let left = idle.into_iter().filter_map(|mut actor| actor.end().is_none().then_some(actor));
         let left: Vec<Helper> = left.collect();
         locked(&self.0.slot).left.extend(left);
-    }
-
-    /// The next bytes of an open file, as many as come at once. None at its end.
-    pub fn read(&self, file: &File) -> Result<Vec<u8>, Failure> {
-        self.ask(&Request { kind: READ, body: &[], files: &[file.as_fd()] })
-    }
-
-    /// Returns the result of `act`, or fails if `act` waits too long for a process or file of the owner; `act` then goes on waiting by itself. It
-    /// must be such that it ends when this process does.
-    pub fn wait_for<T: Send + 'static>(
-        &self,
-        act: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Failure> {
-        let Limits { idle: most, .. } = locked(&self.0.slot).admit()?;
-        let (says, hears) = channel();
-        let started = |error: std::io::Error| Failure::NotStarted(error.to_string());
-        let act = move || says.send(act()).unwrap_or_default();
-        thread::Builder::new().spawn(act).map_err(started)?;
-        let begin = Instant::now();
-        let done = hears.recv_timeout(most).map_err(|_| Failure::Stuck(most));
-        locked(&self.0.slot).took(begin.elapsed(), done.is_err());
-        done
     }
 }
 

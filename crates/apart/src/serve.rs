@@ -5,15 +5,13 @@ use crate::channel::{Channel, Message};
 use crate::confine::{Ids, confine};
 use crate::owner::Owner;
 use crate::proc::keep_outside;
-use crate::sealed::unsealed;
 use borsh::{BorshDeserialize, BorshSerialize};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::dup;
 use rustix::process::{Resource, Rlimit, chroot, fchdir, getrlimit, setrlimit};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read, stdin};
-use std::os::fd::AsFd;
+use std::io::{self, stdin};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::panic;
@@ -24,23 +22,15 @@ use std::sync::OnceLock;
 pub const WORD: &str = "read_apart";
 /// Exit status of one whose reader failed.
 pub const BROKEN: i32 = 101;
-/// A request for what a descriptor has next.
-pub const READ: u8 = 0xff;
-/// A request to open something, to one that keeps its rights.
-pub const OPEN: u8 = 0xfe;
 pub const ANSWER: u8 = 0;
 /// Kind of an answer that refuses. As the answer to the greeting, it says why the helper cannot serve.
 pub const REFUSAL: u8 = 1;
-/// Who kept a file for it has been ended.
-pub const GONE: u8 = 2;
 /// A worker's question for a file of /proc, before it answers …
 pub const WANTED: u8 = 3;
 /// … and the answer: the file, or none.
 pub const FILE: u8 = 4;
 /// Largest body of a request, in bytes.
 const MOST_REQUEST_BYTES: u64 = 1 << 30;
-/// Bytes of a file that are read at once, at most.
-const MOST_READ_BYTES: u64 = 64 << 10;
 
 /// Budget that this process was given, if it is a helper that reads.
 static OWN_BOUNDS: OnceLock<Budget> = OnceLock::new();
@@ -54,9 +44,6 @@ pub trait Handler {
     fn answer(&mut self, kind: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>>;
 }
 
-/// Answer of a helper that opens files: what they are, and their descriptors.
-pub type Opened = (Vec<u8>, Vec<File>);
-
 /// Whether this program was started as a helper.
 pub fn is_asked() -> bool {
     let mut arguments = std::env::args_os().skip(1);
@@ -64,11 +51,10 @@ pub fn is_asked() -> bool {
 }
 
 /// If this program was started as a helper, serves until its asker has gone, and returns true. To be called before anything else. In one that
-/// keeps its rights, `acts` is called with what the user wants inputs to cost, and `open` answers `Apart::open`.
+/// keeps its rights, `acts` is called with what the user wants inputs to cost.
 pub fn serve_if_asked(
     handlers: &mut [&mut dyn Handler],
     acts: impl FnOnce(Option<Budget>),
-    open: fn(&[u8]) -> Option<Opened>,
 ) -> bool {
     if !is_asked() {
         return false;
@@ -77,7 +63,7 @@ pub fn serve_if_asked(
     if let Ok(socket) = dup(stdin()) {
         // For as long as this process exists.
         let channel = Box::leak(Box::new(Channel(UnixStream::from(socket))));
-        serve(channel, handlers, acts, open);
+        serve(channel, handlers, acts);
     }
     true
 }
@@ -133,7 +119,6 @@ fn serve(
     channel: &'static Channel,
     handlers: &mut [&mut dyn Handler],
     acts: impl FnOnce(Option<Budget>),
-    open: fn(&[u8]) -> Option<Opened>,
 ) -> Option<()> {
     let never = || Ok(());
     let kinds: Vec<u8> = handlers.iter().flat_map(|handler| handler.kinds()).copied().collect();
@@ -161,41 +146,13 @@ fn serve(
     channel.send(ANSWER, &[], &[]).ok()?;
     while let Some(request) = channel.receive(MOST_REQUEST_BYTES, never).ok()? {
         let Message { kind, body, files } = request;
-        let files: Option<Vec<File>> = files.into_iter().map(unsealed).collect();
-        let Some(files) = files else {
-            channel.send(GONE, &[], &[]).ok()?;
-            continue;
-        };
-        let answer = match kind {
-            READ => next_bytes(files).map(without_files),
-            OPEN => open(&body),
-            _ => {
-                let handler = handlers.iter_mut().find(|handler| handler.kinds().contains(&kind));
-                handler.and_then(|handler| handler.answer(kind, &body, files)).map(without_files)
-            }
-        };
-        match answer {
-            Some((body, files)) => {
-                let files: Vec<_> = files.iter().map(File::as_fd).collect();
-                channel.send(ANSWER, &body, &files).ok()?;
-            }
+        let handler = handlers.iter_mut().find(|handler| handler.kinds().contains(&kind));
+        match handler.and_then(|handler| handler.answer(kind, &body, files)) {
+            Some(body) => channel.send(ANSWER, &body, &[]).ok()?,
             None => channel.send(REFUSAL, &[], &[]).ok()?,
         }
     }
     Some(())
-}
-
-fn without_files(body: Vec<u8>) -> Opened {
-    (body, Vec::new())
-}
-
-/// Returns the next bytes of the one descriptor; none at its end.
-fn next_bytes(files: Vec<File>) -> Option<Vec<u8>> {
-    let [file] = files.try_into().ok()?;
-    let mut bytes = Vec::new();
-    // A process that has just ended has no more bytes.
-    let _ = file.take(MOST_READ_BYTES).read_to_end(&mut bytes);
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! A helper is this very program: it runs the one test whose name has its argument in it.
 
 use ramson_apart::{
-    Apart, Budget, Failure, Handler, Opened, Owner, Request, bounds, for_owner, for_process, proc,
+    Apart, Budget, Failure, Handler, Owner, Request, bounds, for_owner, for_process, proc,
     serve_if_asked,
 };
 use rustix::net::{AddressFamily, SocketType, socket};
@@ -153,16 +153,7 @@ fn worker_reads_as_its_owner() {
 
 #[test]
 fn read_apart_runs_a_helper() {
-    serve_if_asked(&mut [&mut Test], |_| (), open);
-}
-
-/// Opens files, in a helper that keeps its rights.
-fn open(body: &[u8]) -> Option<Opened> {
-    match body {
-        b"never" => std::thread::park(),
-        _ => return Some((body.to_vec(), vec![File::open("/proc/self/stat").ok()?])),
-    }
-    None
+    serve_if_asked(&mut [&mut Test], |_| ());
 }
 
 /// The helper of an owner of its own.
@@ -258,47 +249,4 @@ fn owner_waiting_time_is_bounded() {
     assert_eq!(refused, Some(Failure::UsedUp));
     assert!(begin.elapsed() < Duration::from_secs(40));
     assert_eq!(ask(&helper(20_009), ECHO, &[1]), Ok(vec![1]));
-}
-
-#[test]
-fn opened_files_come_as_descriptors() {
-    let opener = || {
-        let (body, files) = helper(20_014).open(b"this").unwrap();
-        assert_eq!(body, b"this");
-        let [file] = files.try_into().unwrap();
-        let stat = io::read_to_string(file).unwrap();
-        stat.split_once(' ').unwrap().0.parse::<u32>().unwrap()
-    };
-    let first = opener();
-    assert_ne!(first, std::process::id());
-    let answer = helper(20_013).open(b"never");
-    assert!(matches!(answer, Err(Failure::Stuck(_))), "{answer:?}");
-    // The process that opens for other owners is not lost with it.
-    assert_eq!(opener(), first);
-    assert_eq!(helper(20_015).open(b"").unwrap().0, b"");
-}
-
-#[test]
-fn in_process_waiting_is_bounded() {
-    let apart = helper(20_011);
-    assert_eq!(apart.wait_for(|| 7), Ok(7));
-    let (mut its_ear, _says) = io::pipe().unwrap();
-    let answer = apart.wait_for(move || its_ear.read_exact(&mut [0]).is_ok());
-    assert!(matches!(answer, Err(Failure::Stuck(_))), "{answer:?}");
-}
-
-#[test]
-fn helper_reads_file_to_its_end() {
-    let apart = helper(20_012);
-    let path = std::env::current_exe().unwrap();
-    let file = File::open(&path).unwrap();
-    let mut read = Vec::new();
-    loop {
-        let bytes = apart.read(&file).unwrap();
-        if bytes.is_empty() {
-            break;
-        }
-        read.extend(bytes);
-    }
-    assert_eq!(read, std::fs::read(path).unwrap());
 }

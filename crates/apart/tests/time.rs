@@ -36,7 +36,7 @@ impl Handler for Test {
 
 #[test]
 fn read_apart_runs_a_helper() {
-    serve_if_asked(&mut [&mut Test], |_| (), |_| None);
+    serve_if_asked(&mut [&mut Test], |_| ());
 }
 
 fn ask(apart: &Apart, kind: u8, body: &[u8]) -> Result<Vec<u8>, Failure> {

@@ -3,7 +3,7 @@
 use ramson_inject::{Call, Called, Code, Library, Problem, Process, Purpose, Seccomp, Step};
 use ramson_process::allocators::Allocators;
 use ramson_process::glibc::LibraryData;
-use ramson_process::{Area, Binary, ProcessMemory, identify, program, rights, stat, text};
+use ramson_process::{Area, Binary, Content, ProcessMemory, identify, program, rights, stat, text};
 use ramson_source::{Failure, Target, gone};
 use std::fs;
 use std::io;
@@ -187,7 +187,7 @@ pub fn library<'a>(
     target: &Target,
     areas: &'a [Area],
     is_it: impl Fn(&Area) -> bool,
-) -> Option<(&'a Area, Binary)> {
+) -> Option<(&'a Area, Content)> {
     let area = areas.iter().rfind(|area| is_code(area) && is_it(area))?;
     Some((area, Binary::mapped(target.pid, area)?.here()?))
 }
@@ -196,7 +196,7 @@ fn is_code(area: &Area) -> bool {
     area.permissions.contains(&b'x')
 }
 
-fn code_in(target: &Target, (area, binary): (&Area, Binary)) -> Result<Code, Failure> {
+fn code_in(target: &Target, (area, binary): (&Area, Content)) -> Result<Code, Failure> {
     let libc = Library::new(&binary, area.start, area.offset);
     libc.and_then(|libc| libc.code())
         .ok_or_else(|| refused(target, "ramson does not know its C library", NOTHING))

@@ -4,24 +4,22 @@
 //! opening a FIFO would wait, opening a device may act, and reading a file of a pseudo file system may take something away. Only a regular
 //! file of known size is opened. The links of `/proc/PID` are followed only where this crate forms them.
 //!
-//! A separate process (`apart`) opens what another user's process has mapped, and what that process or that user's profile names. This process
-//! can leave the separate one alone with a file system that never answers.
+//! What another user's process has mapped, and what that process or that user's profile names, is for a worker of that user's (`ramson-apart`):
+//! its file system may never answer. In a worker that has entered its owner's root directory, the kernel itself keeps paths beneath that.
 //!
 //! A path that the user typed is not for this crate: it is opened as any tool opens it.
 #![forbid(unsafe_code)]
 
-mod apart;
 mod directory;
 mod mapped;
 mod ours;
 mod regular;
 mod root;
 
-pub use apart::{answer, write_mapped};
 pub use directory::{Directory, Entry};
-pub use mapped::{MapIdentity, MappedFile, MappedLink, executable_of, mapped_file, mapped_links};
+pub use mapped::{MapIdentity, MappedFile, MappedLink, executable_identity, executable_of, mapped_file, mapped_links};
 pub use ramson_apart::Owner;
-pub use regular::{Facts, Kind, Refusal, RegularFile, readable};
+pub use regular::{Facts, Kind, Refusal, RegularFile};
 pub use root::{Links, Root, RootIdentity};
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! The files that a running process has mapped.
 
-use crate::apart::{self, Base, What};
 use crate::regular::{Facts, OVERLAY, Refusal, RegularFile, file_system_of, open_regular};
-use crate::root::Links;
-use ramson_apart::{for_process, proc};
-use rustix::fs::fstat;
+use crate::root::{Links, Root};
+use ramson_apart::proc;
+use rustix::fs::{AtFlags, StatxFlags, fstat, makedev, statx};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -66,39 +65,33 @@ pub struct MappedFile<'a> {
 /// By the kernel's own link where that may be followed, which takes root; else by its name, if device and inode are those of the map: in the
 /// process's root directory, or in ours, as the process may have opened it before a chroot.
 pub fn mapped_file(mapped: &MappedFile) -> Result<RegularFile, Refusal> {
-    match for_process(mapped.pid) {
-        None => mapped_here(mapped),
-        Some(by) => apart::open(&by, &Base::Process(mapped.pid), What::Mapped(mapped.into())),
-    }
-}
-
-pub(crate) fn mapped_here(mapped: &MappedFile) -> Result<RegularFile, Refusal> {
     let Range { start, end } = mapped.range;
     let link = format!("{start:x}-{end:x}");
-    let by_name = |base: Base| base.root_here()?.open(Path::new(mapped.path), Links::WithinRoot);
+    let by_name = |root: Result<Root, Refusal>| root?.open(Path::new(mapped.path), Links::WithinRoot);
     // Another file may be mapped there since the line was read.
     let is_it =
         |found: &RegularFile| MapIdentity::from(found.facts).is(mapped.device, mapped.inode);
     let checked =
         |found: RegularFile| if is_it(&found) { Ok(found) } else { Err(Refusal::OtherFile) };
-    let by_link = link_here(mapped.pid, link.as_ref()).and_then(checked);
+    let by_link = open_mapped(mapped.pid, link.as_ref()).and_then(checked);
     // The refusal that is reported is the one in the process's own root directory.
     by_link.or_else(|_| {
-        let of_process = by_name(Base::Process(mapped.pid)).and_then(checked);
-        of_process.or_else(|why| by_name(Base::Own).and_then(checked).map_err(|_| why))
+        let of_process = by_name(Root::of_process(mapped.pid)).and_then(checked);
+        of_process.or_else(|why| by_name(Root::at(Path::new("/"))).and_then(checked).map_err(|_| why))
     })
 }
 
 /// The executable of process `pid`.
 pub fn executable_of(pid: u32) -> Result<RegularFile, Refusal> {
-    match for_process(pid) {
-        None => executable_here(pid),
-        Some(by) => apart::open(&by, &Base::Process(pid), What::Executable),
-    }
+    open_link(&format!("{pid}/exe"))
 }
 
-pub(crate) fn executable_here(pid: u32) -> Result<RegularFile, Refusal> {
-    open_link(&format!("{pid}/exe"))
+/// Device and inode of the executable of process `pid`. Nothing is asked of its file system, which may be a stranger's.
+pub fn executable_identity(pid: u32) -> Option<(u64, u64)> {
+    let found = proc::look(&format!("{pid}/exe")).ok()?;
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let facts = statx(&found, "", flags, StatxFlags::INO).ok()?;
+    Some((makedev(facts.stx_dev_major, facts.stx_dev_minor), facts.stx_ino))
 }
 
 /// A file that a process has mapped, by the kernel's own link.
@@ -113,13 +106,9 @@ pub struct MappedLink {
 impl MappedLink {
     /// The file, also if it was deleted or replaced.
     pub fn open(&self) -> Result<RegularFile, Refusal> {
-        match (&self.link, for_process(self.pid)) {
-            (None, _) => executable_of(self.pid),
-            (Some(link), None) => link_here(self.pid, link),
-            (Some(link), Some(by)) => {
-                let what = What::MappedLink(link.as_bytes().to_vec());
-                apart::open(&by, &Base::Process(self.pid), what)
-            }
+        match &self.link {
+            None => executable_of(self.pid),
+            Some(link) => open_mapped(self.pid, link),
         }
     }
 }
@@ -149,7 +138,7 @@ pub fn mapped_links(pid: u32) -> Vec<MappedLink> {
 }
 
 /// Opens the file that a link in map_files leads to.
-pub(crate) fn link_here(pid: u32, link: &OsStr) -> Result<RegularFile, Refusal> {
+fn open_mapped(pid: u32, link: &OsStr) -> Result<RegularFile, Refusal> {
     open_link(&format!("{pid}/map_files/{}", link.display()))
 }
 

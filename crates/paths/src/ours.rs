@@ -1,19 +1,13 @@
 //! Files that are root's whatever a file system says: those on a path where nobody else can put anything.
 
 use crate::directory::open_at;
-use crate::regular::{Facts, Refusal};
+use crate::regular::Refusal;
 use ramson_apart::Owner;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
 use rustix::io::Errno;
 use std::fs::read_to_string;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
-
-/// Whether this very file is at `path`, and only root and the user who runs this decide what is there.
-pub(crate) fn is_ours(path: &Path, facts: &Facts) -> bool {
-    let stat = find(path).and_then(|found| Ok(fstat(found)?));
-    stat.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (facts.device, facts.inode))
-}
 
 /// Finds what is at `path`, if only root and the user who runs this decide what is there.
 ///
@@ -67,25 +61,52 @@ fn is_safe(stat: &Stat) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::regular::RegularFile;
-    use std::fs::{File, set_permissions};
+    use std::fs::set_permissions;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn only_roots_paths_are_ours() {
-        let facts = |path: &Path| RegularFile::given(File::open(path).unwrap()).unwrap().facts;
         let program = Path::new("/usr/bin/env").canonicalize().unwrap();
-        assert!(is_ours(&program, &facts(&program)));
-        assert!(!is_ours(Path::new("/usr/bin/true"), &facts(&program)));
-        assert!(!is_ours(Path::new("usr/bin/env"), &facts(&program)));
+        let is_ours = |path: &Path| find(path).is_ok();
+        assert!(is_ours(&program) && is_ours(Path::new("/")));
+        assert!(!is_ours(Path::new("usr/bin/env")) && !is_ours(Path::new("/usr/../usr/bin/env")));
         // Everybody may put something there.
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert!(facts(file.path()).is_trusted() && !is_ours(file.path(), &facts(file.path())));
+        assert!(!is_ours(file.path()));
         let directory = tempfile::tempdir_in("/root").expect("this test runs as root");
         let path = directory.path().join("program");
         std::fs::write(&path, "").unwrap();
-        assert!(is_ours(&path, &facts(&path)));
+        assert!(is_ours(&path));
+        std::os::unix::fs::symlink("program", directory.path().join("link")).unwrap();
+        assert!(!is_ours(&directory.path().join("link")));
         set_permissions(&path, PermissionsExt::from_mode(0o666)).unwrap();
-        assert!(!is_ours(&path, &facts(&path)));
+        assert!(!is_ours(&path));
+    }
+
+    #[test]
+    fn strangers_mounts_are_not_ours() {
+        let directory = tempfile::tempdir_in("/root").expect("this test runs as root");
+        let path = directory.path().join("file");
+        let mount = |options: &str| {
+            let script = "mount -t tmpfs -o $0 none $1 && touch $1/file && exec $2 --exact $3 --ignored";
+            let own = std::env::current_exe().unwrap();
+            let test = "ours::tests::file_is_ours";
+            std::process::Command::new("unshare")
+                .args(["--mount", "sh", "-c", script, options])
+                .args([directory.path(), &own, Path::new(test)])
+                .env("RAMSON_TEST_FILE", &path)
+                .output()
+                .unwrap()
+                .status
+                .success()
+        };
+        assert!(mount("mode=755"));
+        assert!(!mount("mode=755,nosuid"));
+    }
+
+    #[test]
+    #[ignore = "another test runs it, where a file system is mounted"]
+    fn file_is_ours() {
+        find(Path::new(&std::env::var_os("RAMSON_TEST_FILE").unwrap())).unwrap();
     }
 }

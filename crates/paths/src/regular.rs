@@ -1,19 +1,17 @@
 //! A regular file, looked at before it is opened.
 
-use borsh::{BorshDeserialize, BorshSerialize};
 use pathrs::HandleRef;
 use pathrs::error::{Error, ErrorKind};
 use pathrs::flags::OpenFlags;
-use ramson_apart::{Failure, Owner, for_owner, proc, read_error, write_error};
+use ramson_apart::{Owner, proc};
 use rustix::fs::{
-    AtFlags, FileType, MemfdFlags, Stat, StatxFlags, fstat, fstatfs, memfd_create, statx,
+    AtFlags, FileType, Stat, StatxFlags, fstat, fstatfs, statx,
 };
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, fchown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// linux/magic.h.
 pub(crate) const OVERLAY: u64 = 0x794c_7630;
@@ -40,13 +38,10 @@ const PSEUDO_FILE_SYSTEMS: [u64; 17] = [
     0x1980_0202, // mqueue
 ];
 
-/// Longest copy of a file, in bytes, with its holes, which a helper reads as zeros.
-const MOST_COPIED_BYTES: u64 = 1 << 30;
-
 /// A regular file, open for reading.
 #[derive(Debug)]
 pub struct RegularFile {
-    /// Its content, if this process is to read it; else to be passed to a helper.
+    /// Its content, open.
     pub file: File,
     /// Facts about the file when it was opened.
     pub facts: Facts,
@@ -55,7 +50,7 @@ pub struct RegularFile {
 }
 
 /// Which file it is, and whose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, BorshSerialize, BorshDeserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Facts {
     /// Device of the file system, as stat has it.
     pub device: u64,
@@ -85,35 +80,11 @@ impl RegularFile {
         let facts = Facts::of(&fstat(&file)?);
         Ok(Self { file, facts, path: None })
     }
-}
 
-/// Returns the opened file, to be read by this process. For another user's file, returns a copy, which a helper makes and which is that user's, with
-/// at most `most_bytes` bytes that are not zero.
-pub fn readable(file: File, facts: &Facts, most_bytes: u64) -> io::Result<File> {
-    let is_sealed = FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::Socket;
-    let Some(by) = for_owner(facts.owner).filter(|_| is_sealed) else { return Ok(file) };
-    let copy = File::from(memfd_create("ramson-copy", MemfdFlags::CLOEXEC)?);
-    let mut length = 0;
-    let mut left = most_bytes;
-    loop {
-        let bytes = by.read(&file)?;
-        if bytes.is_empty() {
-            break;
-        }
-        if bytes.iter().any(|&byte| byte != 0) {
-            let next = left.checked_sub(bytes.len() as u64);
-            left = next.ok_or(io::ErrorKind::FileTooLarge)?;
-            copy.write_all_at(&bytes, length)?;
-        }
-        length += bytes.len() as u64;
-        if length > MOST_COPIED_BYTES {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
+    /// The name that the kernel gave the file when it was opened.
+    pub fn name(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
-    copy.set_len(length)?;
-    // Only root can give it away, and has to.
-    let _ = fchown(&copy, Some(facts.owner.user), Some(facts.group));
-    Ok(copy)
 }
 
 impl Facts {
@@ -144,7 +115,7 @@ impl Facts {
 }
 
 /// Why a path was not opened.
-#[derive(Debug, BorshSerialize, BorshDeserialize)]
+#[derive(Debug)]
 pub enum Refusal {
     /// Nothing is there.
     Missing,
@@ -160,14 +131,12 @@ pub enum Refusal {
     OtherFile,
     /// It belongs to this user, and the directory to another.
     OtherOwner(u32),
-    /// The process that opens it for this one gave no answer, and so tells nothing.
-    Apart(Failure),
     /// The kernel refused.
-    Io(#[borsh(serialize_with = "write_error", deserialize_with = "read_error")] io::Error),
+    Io(io::Error),
 }
 
 /// Kind of a file that is not a regular one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A list of files.
     Directory,
@@ -202,7 +171,6 @@ impl fmt::Display for Refusal {
             Self::OtherOwner(user) => {
                 write!(f, "it belongs to user {user}, who does not own the directory")
             }
-            Self::Apart(failure) => write!(f, "{failure}"),
             Self::Io(error) => write!(f, "{error}"),
         }
     }
@@ -214,7 +182,6 @@ impl From<Refusal> for io::Error {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Io(error) => error,
-            Refusal::Apart(failure) => failure.into(),
             Refusal::Missing => io::ErrorKind::NotFound.into(),
             other => Self::other(other.to_string()),
         }

@@ -1,21 +1,16 @@
 //! A directory that we chose, beneath which a path that others wrote is resolved.
 
-use crate::apart::{self, Base, What};
 use crate::directory::open_at;
 use crate::ours;
 use crate::regular::{Facts, Refusal, RegularFile, descriptor_path, look_at, open_regular};
-use borsh::{BorshDeserialize, BorshSerialize};
 use pathrs::flags::ResolverFlags;
-use ramson_apart::{Apart, Owner, for_owner, for_process, proc};
+use ramson_apart::proc;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, fstat, makedev, openat, statx};
-use std::ffi::OsStr;
-use std::fs::read_link;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Treatment of symbolic links on the way.
-#[derive(Clone, Copy, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Links {
     /// They are resolved as if the root were `/`.
     WithinRoot,
@@ -24,7 +19,7 @@ pub enum Links {
 }
 
 /// Identity of a directory, which tells it from another one that is at its path later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootIdentity {
     /// Device of its file system, as stat has it.
     pub device: u64,
@@ -44,8 +39,6 @@ enum Place {
     Inside,
     /// Ours, for paths that strangers name: as far as nobody else decides what is there.
     Ours,
-    /// Looked into by a process of its own, for another user's sake.
-    Apart(Base, Apart),
 }
 
 impl Root {
@@ -60,19 +53,31 @@ impl Root {
         Ok(Self(Place::Here(pathrs::Root::from_fd(descriptor))))
     }
 
-    /// The root directory of process `pid`, as it sees it.
+    /// The root directory of process `pid`, as it sees it. Of another user's process, it may only be told from others.
     pub fn of_process(pid: u32) -> Result<Self, Refusal> {
-        Self::found(Base::Process(pid), for_process(pid))
+        Self::at(Path::new(&format!("/proc/{pid}/root")))
     }
 
-    /// Our own, for paths that a program, a profile or a file of this user names.
-    pub fn own(named_by: Option<Owner>) -> Result<Self, Refusal> {
-        Self::found(Base::Own, named_by.and_then(for_owner))
+    /// A directory whose path a profile tells: it is resolved in our own root directory, without links.
+    pub fn told(path: &Path) -> Result<Self, Refusal> {
+        if proc::is_inside() {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            return Self::directory(openat(CWD, path, flags, Mode::empty())?);
+        }
+        Self::directory(resolved(&pathrs::Root::open("/")?, path, Links::Refused)?)
     }
 
-    /// A directory whose path one of this user has told: it is resolved in our own root directory, without links.
-    pub fn told(path: &Path, told_by: Option<Owner>) -> Result<Self, Refusal> {
-        Self::found(Base::Told(apart::bytes(path)), told_by.and_then(for_owner))
+    /// The same, as far as only root and the user who runs this decide what is there.
+    pub fn told_ours(path: &Path) -> Result<Self, Refusal> {
+        Self::directory(ours::find(path)?)
+    }
+
+    fn directory(found: impl Into<OwnedFd>) -> Result<Self, Refusal> {
+        let found = found.into();
+        match FileType::from_raw_mode(fstat(&found)?.st_mode) {
+            FileType::Directory => Ok(Self(Place::Here(pathrs::Root::from_fd(found)))),
+            _ => Err(Refusal::Missing),
+        }
     }
 
     /// Our own, for paths that strangers name: only what is root's on the whole way is found.
@@ -80,31 +85,14 @@ impl Root {
         Self(Place::Ours)
     }
 
-    fn found(base: Base, by: Option<Apart>) -> Result<Self, Refusal> {
-        match by {
-            None if proc::is_inside() => Ok(Self(Place::Inside)),
-            Some(by) => Ok(Self(Place::Apart(base, by))),
-            None => base.root_here(),
-        }
-    }
-
-    pub(crate) fn told_here(path: &Path) -> Result<Self, Refusal> {
-        let own = pathrs::Root::open("/")?;
-        let found = resolved(&own, path, Links::Refused)?;
-        let mode = fstat(&found)?.st_mode;
-        match FileType::from_raw_mode(mode) {
-            FileType::Directory => Ok(Self(Place::Here(pathrs::Root::from_fd(found)))),
-            _ => Err(Refusal::Missing),
-        }
-    }
-
     /// Which directory it is.
     pub fn identity(&self) -> Result<RootIdentity, Refusal> {
         let wanted = StatxFlags::BTIME | StatxFlags::INO;
+        // Nothing is asked of its file system, which may be a stranger's.
+        let cached = AtFlags::STATX_DONT_SYNC;
         let facts = match &self.0 {
-            Place::Here(root) => statx(root, "", AtFlags::EMPTY_PATH, wanted)?,
-            Place::Inside | Place::Ours => statx(CWD, "/", AtFlags::empty(), wanted)?,
-            Place::Apart(base, by) => return apart::identity(by, base),
+            Place::Here(root) => statx(root, "", AtFlags::EMPTY_PATH | cached, wanted)?,
+            Place::Inside | Place::Ours => statx(CWD, "/", cached, wanted)?,
         };
         let born = facts.stx_btime;
         let birth_ns = born.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000);
@@ -119,26 +107,18 @@ impl Root {
     pub fn path(&self) -> Option<PathBuf> {
         match &self.0 {
             Place::Here(root) => descriptor_path(root),
-            Place::Apart(Base::Process(pid), _) => read_link(link_of(*pid)).ok(),
-            Place::Inside | Place::Ours | Place::Apart(Base::Own, _) => Some("/".into()),
-            Place::Apart(Base::Told(path), _) => Some(OsStr::from_bytes(path).into()),
+            Place::Inside | Place::Ours => Some("/".into()),
         }
     }
 
     /// The regular file at `path`, which is taken as absolute here.
     pub fn open(&self, path: &Path, links: Links) -> Result<RegularFile, Refusal> {
-        match &self.0 {
-            Place::Apart(base, by) => apart::open(by, base, What::Open(apart::bytes(path), links)),
-            place => open_regular(place.find(path, links)?),
-        }
+        open_regular(self.0.find(path, links)?)
     }
 
     /// The same, if it is there itself: no link of that name, and nothing that is mounted on it. In a directory where every user may put
     /// something, such a link or mount could be another user's, and claim to be anyone's.
     pub fn open_itself(&self, path: &Path) -> Result<RegularFile, Refusal> {
-        if let Place::Apart(base, by) = &self.0 {
-            return apart::open(by, base, What::OpenItself(apart::bytes(path)));
-        }
         let parent = path.parent().ok_or(Refusal::Missing)?;
         let name = path.file_name().ok_or(Refusal::Missing)?;
         let folder = self.0.find(parent, Links::WithinRoot)?;
@@ -148,10 +128,7 @@ impl Root {
 
     /// Returns the facts about the regular file at `path`, which is not opened.
     pub fn look(&self, path: &Path, links: Links) -> Result<Facts, Refusal> {
-        match &self.0 {
-            Place::Apart(base, by) => apart::look(by, base, path, links),
-            place => look_at(place.find(path, links)?),
-        }
+        look_at(self.0.find(path, links)?)
     }
 
     /// Returns the path of the file in this root, with all links resolved. Another user may have moved it meanwhile, so it is only a path to open
@@ -170,9 +147,6 @@ impl Root {
 
     /// Whether every user may search every directory on the way to `path`.
     pub(crate) fn is_searchable_to(&self, path: &Path) -> bool {
-        if let Place::Apart(base, by) = &self.0 {
-            return apart::is_searchable_to(by, base, path);
-        }
         let is_searchable = |folder: &Path| {
             let folder = self.0.find(folder, Links::Refused).ok();
             let stat = folder.and_then(|folder| fstat(&folder).ok());
@@ -193,7 +167,6 @@ impl Place {
                 Ok(openat(CWD, Path::new("/").join(path), flags, Mode::empty())?)
             }
             Self::Ours => ours::find(path),
-            Self::Apart(..) => Err(Refusal::Missing),
         }
     }
 }
@@ -204,9 +177,4 @@ fn resolved(root: &pathrs::Root, path: &Path, links: Links) -> Result<pathrs::Ha
         Links::Refused => ResolverFlags::NO_SYMLINKS,
     };
     Ok(root.as_ref().with_resolver_flags(flags).resolve(path)?)
-}
-
-/// The kernel's link to the root directory of process `pid`.
-pub(crate) fn link_of(pid: u32) -> PathBuf {
-    format!("/proc/{pid}/root").into()
 }

@@ -223,22 +223,22 @@ fn mapped_files_begin_with_executable() {
 fn recorded_root_differs_from_replacement() {
     let (directory, root) = scratch();
     let path = directory.path().canonicalize().unwrap().join("root");
-    let told = Root::told(&path, None).unwrap();
+    let told = Root::told(&path).unwrap();
     assert_eq!(told.identity().unwrap(), root.identity().unwrap());
     assert_eq!(told.path().as_deref(), Some(path.as_path()));
     assert_eq!(content(told.open(Path::new("/inner/file"), Links::Refused)).unwrap(), "inside");
     let link = path.with_file_name("link");
     symlink(&path, &link).unwrap();
     for through in [link.as_path(), &link.join("inner")] {
-        assert!(matches!(Root::told(through, None), Err(Refusal::Link)), "{through:?}");
+        assert!(matches!(Root::told(through), Err(Refusal::Link)), "{through:?}");
     }
-    assert!(matches!(Root::told(&path.join("inner/file"), None), Err(Refusal::Missing)));
+    assert!(matches!(Root::told(&path.join("inner/file")), Err(Refusal::Missing)));
     for made_up in ["/proc/self/root", "/proc/self/cwd"] {
-        assert!(Root::told(Path::new(made_up), None).is_err(), "{made_up}");
+        assert!(Root::told(Path::new(made_up)).is_err(), "{made_up}");
     }
     fs::rename(&path, path.with_file_name("old")).unwrap();
     fs::create_dir(&path).unwrap();
-    assert_ne!(Root::told(&path, None).unwrap().identity().unwrap(), root.identity().unwrap());
+    assert_ne!(Root::told(&path).unwrap().identity().unwrap(), root.identity().unwrap());
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! Which allocators a process has, and whose statistics can be read.
 
-use crate::apart;
 use crate::areas::anonymous_bytes;
-use crate::glibc::{Effort, Statistics};
+use crate::glibc::{self, Effort, Statistics};
 use crate::identify::{self, AllocatorKind};
 use crate::part::Part;
 use crate::search::{Found, Search};
 use crate::{Area, Binary, ProcessMemory, executable, program, watched};
+use borsh::{BorshDeserialize, BorshSerialize};
+use ramson_apart::proc;
 use serde::{Serialize, Serializer};
 use std::time::Duration;
-use std::{fmt, fs};
+use std::fmt;
 
 /// Beside another allocator, the C library's own counts from this part of the anonymous memory on.
 const LEAST_SHARE: f64 = 0.1;
@@ -17,7 +18,7 @@ const LEAST_SHARE: f64 = 0.1;
 const MOST_VARIABLES_BYTES: u64 = 6 << 20;
 
 /// All that are there.
-#[derive(Serialize, schemars::JsonSchema)]
+#[derive(Serialize, schemars::JsonSchema, BorshSerialize, BorshDeserialize)]
 pub struct Allocators {
     /// The C library's own.
     pub glibc: Option<Allocator>,
@@ -38,7 +39,7 @@ pub struct Allocators {
 }
 
 /// One of them.
-#[derive(Clone, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Serialize, schemars::JsonSchema, BorshSerialize, BorshDeserialize)]
 pub struct Allocator {
     /// Name and version.
     pub name: String,
@@ -76,7 +77,7 @@ fn without_kind<S: Serializer>(
     other: &Option<(AllocatorKind, Allocator)>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    other.as_ref().map(|(_, allocator)| allocator).serialize(serializer)
+    Serialize::serialize(&other.as_ref().map(|(_, allocator)| allocator), serializer)
 }
 
 fn as_map<S: Serializer, K: Serialize, V: Serialize>(
@@ -91,7 +92,7 @@ fn milliseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, 
 }
 
 /// Why there are no statistics.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, BorshSerialize, BorshDeserialize)]
 pub enum Missing {
     /// The memory may not be read, so that it is not known either which allocator has it.
     Denied {
@@ -154,7 +155,7 @@ impl Allocators {
         let library = identify::data_of_libc(areas);
         let statistics = self
             .readable_version()
-            .and_then(|version| apart::statistics(memory, areas, &library, version, effort));
+            .and_then(|version| glibc::read(memory, areas, &library, version, effort));
         let Some((kind, _)) = self.other else { return statistics.map_err(Missing::Refused) };
         let least_bytes = LEAST_SHARE * anonymous_bytes(areas) as f64;
         statistics
@@ -185,7 +186,7 @@ fn other(pid: u32, areas: &[Area], preload: &str) -> Option<(AllocatorKind, Allo
     }
     let may_be_static = !areas.iter().any(identify::is_libc);
     let name = executable::allocator_in_executable(pid, may_be_static)?;
-    let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?.display().to_string();
+    let path = proc::link(&format!("{pid}/exe")).ok()?.display().to_string();
     Some((AllocatorKind::InProgram, Allocator { name, origin: "in the executable".into(), path }))
 }
 

@@ -1,19 +1,18 @@
 //! A file that a process runs or has mapped, read in pieces: it may be of any size, and anyone's.
 
-use crate::apart;
 use crate::areas::Area;
 use crate::search::{Found, Search};
-use crate::watched;
+use crate::{owners, watched};
+use borsh::{BorshDeserialize, BorshSerialize};
 use object::ReadRef;
-use ramson_apart::{Apart, for_owner, for_process, is_asked, unsealed};
+use ramson_apart::{Apart, for_owner};
 use ramson_paths::{
-    Facts, Links, MappedFile, RegularFile, Root, executable_of, mapped_file, readable,
+    Facts, Links, MappedFile, Refusal, RegularFile, Root, executable_of, mapped_file,
 };
-use rustix::fs::{SeekFrom, seek};
+use rustix::fs::{MemfdFlags, SeekFrom, memfd_create, seek};
 use std::cell::{Cell, OnceCell};
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -32,11 +31,101 @@ const MOST_NAME_BYTES: u64 = 256;
 /// Headers and tables of one file.
 const MOST_TABLES: usize = 64;
 
-/// The file, open.
-pub struct Binary {
+/// Where one is.
+#[derive(Clone, Debug, BorshSerialize, BorshDeserialize)]
+pub(crate) enum Place {
+    /// The executable of a process.
+    Executable(u32),
+    /// The very file that a process has mapped there, also where it has been replaced on disk since.
+    Mapped(u32, Area),
+    /// At a path in the root directory of a process.
+    At(u32, String),
+    /// At a path in our own.
+    Own(String),
+}
+
+/// A file that a process runs or has mapped.
+pub struct Binary(Source);
+
+enum Source {
+    Ours(Content),
+    /// A worker of its owner opens it when it is asked.
+    Theirs(Apart, Place),
+}
+
+impl Binary {
+    /// The very file that is mapped, also where it has been replaced on disk since.
+    pub fn mapped(pid: u32, area: &Area) -> Option<Self> {
+        Self::of_process(pid, Place::Mapped(pid, area.clone()))
+    }
+
+    /// The executable of process `pid`.
+    pub fn executable(pid: u32) -> Option<Self> {
+        Self::of_process(pid, Place::Executable(pid))
+    }
+
+    /// The file that is at `path` in the root directory of process `pid` by now.
+    pub fn at(pid: u32, path: &str) -> Option<Self> {
+        Self::of_process(pid, Place::At(pid, path.into()))
+    }
+
+    fn of_process(pid: u32, place: Place) -> Option<Self> {
+        if let Some(by) = watched::owner_of(pid).ok()? {
+            return Some(Self(Source::Theirs(by, place)));
+        }
+        let opened = place.open().ok()?;
+        Some(Self(match for_owner(opened.facts.owner) {
+            // What another user has put there is read as that user, who has no right to look at the process.
+            Some(by) => Source::Theirs(by, Place::Own(opened.name()?.to_str()?.into())),
+            None => Source::Ours(Content::of(opened)),
+        }))
+    }
+
+    /// Returns the result of a search in the file. Finds nothing if the worker that looks fails.
+    pub fn search(&self, what: Search) -> Found {
+        match &self.0 {
+            Source::Ours(content) => what.run(content),
+            Source::Theirs(by, place) => owners::search(by, place, what),
+        }
+    }
+
+    /// Its content, to be read by this process, as one that acts on a process reads what it calls there. Of another user's file, a copy.
+    pub fn here(self) -> Option<Content> {
+        let (by, place) = match self.0 {
+            Source::Ours(content) => return Some(content),
+            Source::Theirs(by, place) => (by, place),
+        };
+        let copy = File::from(memfd_create("ramson-copy", MemfdFlags::CLOEXEC).ok()?);
+        let mut length = 0;
+        loop {
+            let piece = owners::piece(&by, &place, length)?;
+            if piece.is_empty() {
+                return RegularFile::given(copy).ok().map(Content::of);
+            }
+            copy.write_all_at(&piece, length).ok()?;
+            length += piece.len() as u64;
+            (length <= MOST_READ_BYTES).then_some(())?;
+        }
+    }
+}
+
+impl Place {
+    fn open(&self) -> Result<RegularFile, Refusal> {
+        match self {
+            Self::Executable(pid) => executable_of(*pid),
+            Self::Mapped(pid, area) => {
+                let Area { start, end, device, inode, ref path, .. } = *area;
+                mapped_file(&MappedFile { pid: *pid, range: start..end, device, inode, path })
+            }
+            Self::At(pid, path) => Root::of_process(*pid)?.open(Path::new(path), Links::WithinRoot),
+            Self::Own(path) => Root::at(Path::new("/"))?.open(Path::new(path), Links::WithinRoot),
+        }
+    }
+}
+
+/// The content of a file, open.
+pub struct Content {
     file: File,
-    /// Who reads it, if this process does not.
-    by: Option<Apart>,
     facts: Facts,
     left_bytes: Cell<u64>,
     /// Each read once, when it is needed.
@@ -44,51 +133,16 @@ pub struct Binary {
     tables: [OnceCell<(u64, Vec<u8>)>; MOST_TABLES],
 }
 
-impl Binary {
-    /// The very file that is mapped, also where it has been replaced on disk since.
-    pub fn mapped(pid: u32, area: &Area) -> Option<Self> {
-        let Area { start, end, device, inode, ref path, .. } = *area;
-        let mapped = MappedFile { pid, range: start..end, device, inode, path };
-        let opened = watched::opened(pid, || mapped_file(&mapped)).ok()?;
-        Some(Self::new(opened).of_process(pid))
+impl Content {
+    /// In a worker.
+    pub(crate) fn open(place: &Place) -> Option<Self> {
+        place.open().ok().map(Self::of)
     }
 
-    /// The executable of process `pid`.
-    pub fn executable(pid: u32) -> Option<Self> {
-        let opened = watched::opened(pid, || executable_of(pid)).ok()?;
-        Some(Self::new(opened).of_process(pid))
-    }
-
-    /// Opens the file that is at `path` in the root directory of process `pid` by now.
-    pub fn at(pid: u32, path: &str) -> Option<Self> {
-        let open = || Root::of_process(pid)?.open(Path::new(path), Links::WithinRoot);
-        Some(Self::new(watched::opened(pid, open).ok()?).of_process(pid))
-    }
-
-    /// Wraps a file that another process opened.
-    pub(crate) fn given(file: File) -> Option<Self> {
-        RegularFile::given(file).ok().map(Self::new)
-    }
-
-    /// Has a helper read the file if the process is another user's, whoever owns the file.
-    fn of_process(self, pid: u32) -> Self {
-        let by = for_process(pid).or_else(|| for_owner(self.facts.owner));
-        Self { by, ..self }
-    }
-
-    /// Returns the result of a search in the file. Finds nothing if the helper that looks fails.
-    pub fn search(&self, what: Search) -> Found {
-        match &self.by {
-            None => what.run(self),
-            Some(by) => apart::search(by, self.file.as_fd(), what),
-        }
-    }
-
-    fn new(opened: RegularFile) -> Self {
+    fn of(opened: RegularFile) -> Self {
         let bytes = opened.facts.bytes.min(MOST_FILE_BYTES);
         Self {
             file: opened.file,
-            by: None,
             facts: opened.facts,
             left_bytes: Cell::new(MOST_READ_BYTES),
             blocks: (0..bytes.div_ceil(BLOCK_BYTES)).map(|_| OnceCell::new()).collect(),
@@ -96,15 +150,17 @@ impl Binary {
         }
     }
 
-    /// The same, to be read by this process, as one that acts on a process reads what it calls there. A helper makes a copy of another user's file,
-    /// unless this process is one that can be left alone.
-    pub fn here(self) -> Option<Self> {
-        let file = if is_asked() {
-            unsealed(self.file)?
-        } else {
-            readable(self.file, &self.facts, MOST_READ_BYTES).ok()?
-        };
-        Some(Self { file, ..self })
+    /// The permission bits.
+    pub(crate) fn mode(&self) -> u32 {
+        self.facts.mode
+    }
+
+    /// The bytes from an offset on, as many as are passed at once; none at the end.
+    pub(crate) fn piece(&self, offset: u64) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; PIECE_BYTES];
+        let read = self.file.read_at(&mut bytes, offset).ok()?;
+        bytes.truncate(read);
+        Some(bytes)
     }
 
     /// Returns the first `LENGTH` bytes of the file; `None` if the file is shorter.
@@ -168,7 +224,7 @@ impl Binary {
 }
 
 /// Headers, tables and names of it, within the bound.
-impl<'a> ReadRef<'a> for &'a Binary {
+impl<'a> ReadRef<'a> for &'a Content {
     fn len(self) -> Result<u64, ()> {
         Ok(self.bytes())
     }

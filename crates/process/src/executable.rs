@@ -1,7 +1,7 @@
 //! Contents of a process's executable: an allocator, a C library, a language's run time.
 
-use crate::binary::Binary;
-use crate::identify;
+use crate::binary::{Binary, Content};
+use crate::{identify, program};
 use crate::mappings::{Mapping, mappings};
 use crate::search::{Found, Search};
 use memchr::memmem;
@@ -54,13 +54,14 @@ pub fn heap_owner(pid: u32) -> Option<String> {
 
 impl Search {
     /// Looks for it, in this process.
-    pub(crate) fn run(self, binary: &Binary) -> Found {
+    pub(crate) fn run(self, binary: &Content) -> Found {
         match self {
             Self::GlibcVersion => {
                 let found = binary.find(identify::glibc_version);
                 found.map_or(Found::Nothing, |(version, package)| Found::Version(version, package))
             }
             Self::JemallocVersion => Found::texts(binary.find(identify::jemalloc_version)),
+            Self::Obstacle => Found::texts(program::obstacle_in(binary)),
             Self::Is32Bit if is_32_bit(binary) => Found::Yes,
             Self::Is32Bit => Found::Nothing,
             Self::Heap => Found::texts(heap_of(binary)),
@@ -70,12 +71,12 @@ impl Search {
     }
 }
 
-fn is_32_bit(binary: &Binary) -> bool {
+fn is_32_bit(binary: &Content) -> bool {
     let head = binary.head::<5>();
     head.is_some_and(|head| head.starts_with(&elf::ELFMAG) && head[4] == elf::ELFCLASS32.0)
 }
 
-fn heap_of(binary: &Binary) -> Option<String> {
+fn heap_of(binary: &Content) -> Option<String> {
     let executable = object::File::parse(binary).ok()?;
     if executable.section_by_name(".gopclntab").is_some()
         || executable.section_by_name(".note.go.buildid").is_some()
@@ -108,7 +109,7 @@ pub fn allocators_in(pid: u32, path: &str) -> Vec<String> {
     binary.map_or(Vec::new(), |binary| binary.search(Search::Allocators).all_texts())
 }
 
-fn allocators_of(binary: &Binary) -> Vec<&'static str> {
+fn allocators_of(binary: &Content) -> Vec<&'static str> {
     let mut found: Vec<&str> = Vec::new();
     binary.find(|piece| {
         let is_new = |text: &&(&[u8], &'static str)| {
@@ -133,7 +134,7 @@ pub fn allocator_in_executable(pid: u32, may_be_static: bool) -> Option<String> 
     Binary::executable(pid)?.search(Search::Linked { may_be_static }).text()
 }
 
-fn linked_into(binary: &Binary, may_be_static: bool) -> Option<&'static str> {
+fn linked_into(binary: &Content, may_be_static: bool) -> Option<&'static str> {
     // A text that each static program has, also without symbols. It does not tell the version.
     let has_text = || binary.find(|piece| memmem::find(piece, b"glibc-ld.so.cache"));
     if may_be_static && has_text().is_some() {
@@ -154,7 +155,7 @@ struct Defined {
 }
 
 impl Defined {
-    fn by<'a>(object: &object::File<'a, &'a Binary>) -> Self {
+    fn by<'a>(object: &object::File<'a, &'a Content>) -> Self {
         let mut found = Self::default();
         let symbols = object.symbols().chain(object.dynamic_symbols());
         for name in symbols.filter(ObjectSymbol::is_definition).filter_map(|s| s.name().ok()) {

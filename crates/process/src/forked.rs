@@ -3,7 +3,7 @@
 use crate::allocators::Missing;
 use crate::areas::{Area, Backing};
 use crate::stat;
-use std::fs;
+use ramson_apart::proc;
 
 /// Less than this is what any child has.
 const LEAST_BYTES: u64 = 16 << 20;
@@ -18,7 +18,7 @@ pub fn is_forked(pid: u32) -> bool {
 /// The process that forked this one, if it still runs and both run one program.
 pub fn parent(pid: u32) -> Option<u64> {
     let parent = stat::number(pid, 4)?;
-    let executable = |pid: u64| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let executable = |pid: u64| proc::link(&format!("{pid}/exe")).ok();
     let is_same = executable(parent).is_some_and(|of| executable(pid.into()) == Some(of));
     (is_forked(pid) && is_same).then_some(parent)
 }

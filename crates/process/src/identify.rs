@@ -1,10 +1,11 @@
 //! Which allocator a process has, where it comes from, and how it was told to behave.
 
 use crate::areas::{Area, bounded};
+use borsh::{BorshDeserialize, BorshSerialize};
 use memchr::memmem;
 
 /// Allocators that are told apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum AllocatorKind {
     /// Allocator of musl, another C library.
     Musl,

@@ -7,7 +7,6 @@
 #![deny(unsafe_code)]
 
 pub mod allocators;
-mod apart;
 mod areas;
 mod binary;
 pub mod cgroup;
@@ -18,6 +17,7 @@ pub mod glibc;
 pub mod identify;
 mod mappings;
 mod memory;
+mod owners;
 mod padding;
 mod part;
 mod process_memory;
@@ -29,7 +29,7 @@ pub mod rights;
 mod roots;
 pub mod rss;
 mod search;
-mod serve;
+mod sight;
 mod smaps;
 mod stacks;
 pub mod stat;
@@ -40,16 +40,15 @@ pub mod watched;
 #[cfg(test)]
 mod tests;
 
-pub use apart::beside;
 pub use areas::{Area, Backing, parse_smaps, read_outline};
-pub use binary::Binary;
+pub use binary::{Binary, Content};
 pub use mappings::{Mapping, mappings, mappings_of_files};
 pub use memory::{Memory, PAGE_BYTES, Presence};
+pub use owners::{MemoryReader, beside};
 pub use padding::padding;
 pub use part::{Part, Term};
 pub use process_memory::ProcessMemory;
-pub use roots::{OtherRoot, other_root};
+pub use roots::{OtherRoot, other_root, told_root};
 pub use rss::{Explained, is_ramsons};
-pub use serve::MemoryReader;
 pub use smaps::read_smaps;
 pub use stacks::thread_stacks;

@@ -3,18 +3,16 @@
 //! tell something are asked for.
 
 use crate::watched::{self, noted};
-use crate::{areas, remote};
+use crate::{areas, owners, remote};
 use borsh::{BorshDeserialize, BorshSerialize};
-use ramson_apart::{Apart, Failure, Request};
+use ramson_apart::{Apart, proc};
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
 use std::vec;
 
 /// The path of a file whose name was not asked for.
 pub const UNNAMED: &str = "/…";
 
-pub(crate) const MAPPINGS: u8 = 0x41;
 /// Told at once.
 const BATCH: usize = 1 << 12;
 
@@ -72,11 +70,15 @@ enum Source {
 /// The kernel, that is asked for a batch after the other.
 struct Asked {
     pid: u32,
-    file: File,
-    by: Option<Apart>,
+    maps: Maps,
     of_files: bool,
     next: Option<u64>,
     batch: vec::IntoIter<Mapping>,
+}
+
+enum Maps {
+    Ours(File),
+    Theirs(Apart),
 }
 
 /// The mappings of process `pid`. A process that is just gone has none.
@@ -90,9 +92,12 @@ pub fn mappings_of_files(pid: u32) -> io::Result<Mappings> {
 }
 
 fn open(pid: u32, of_files: bool) -> io::Result<Mappings> {
-    let (file, by) = watched::open_file(pid, "maps")?;
+    let maps = match watched::owner_of(pid)? {
+        Some(by) => Maps::Theirs(by),
+        None => Maps::Ours(proc::open(&format!("{pid}/maps"))?),
+    };
     let batch = Vec::new().into_iter();
-    let mut asked = Asked { pid, file, by, of_files, next: Some(0), batch };
+    let mut asked = Asked { pid, maps, of_files, next: Some(0), batch };
     match asked.fill() {
         Err(error) if error.kind() == ErrorKind::Unsupported => {
             Ok(Mappings(Source::Text(Box::new(watched::lines(pid, "maps")?))))
@@ -121,16 +126,10 @@ impl Iterator for Mappings {
 impl Asked {
     fn fill(&mut self) -> io::Result<()> {
         let Some(at) = self.next else { return Ok(()) };
-        let batch = match &self.by {
-            None => batch(&self.file, at, self.of_files),
-            Some(by) => {
-                let body = borsh::to_vec(&(at, self.of_files))?;
-                let files = &[self.file.as_fd()];
-                let answer = by.ask(&Request { kind: MAPPINGS, body: &body, files });
-                let answer = answer.map_err(|failure| noted(self.pid, failure))?;
-                let batch = borsh::from_slice::<Option<Vec<Mapping>>>(&answer).ok();
-                batch.filter(|batch| are_valid(batch, at)).ok_or(Failure::BadAnswer)?
-            }
+        let batch = match &self.maps {
+            Maps::Ours(maps) => batch(maps, at, self.of_files),
+            Maps::Theirs(by) => owners::mappings(by, self.pid, at, self.of_files)
+                .map_err(|failure| noted(self.pid, failure))?,
         };
         let batch = batch.ok_or(ErrorKind::Unsupported)?;
         self.next = batch.last().map(|last| last.end).filter(|_| batch.len() == BATCH);
@@ -139,7 +138,7 @@ impl Asked {
     }
 }
 
-fn are_valid(batch: &Option<Vec<Mapping>>, at: u64) -> bool {
+pub(crate) fn are_valid(batch: &Option<Vec<Mapping>>, at: u64) -> bool {
     let batch = batch.as_deref().unwrap_or_default();
     let follow = |pair: &[Mapping]| pair[0].end <= pair[1].start;
     let is_whole = |mapping: &Mapping| {
@@ -152,11 +151,9 @@ fn are_valid(batch: &Option<Vec<Mapping>>, at: u64) -> bool {
         && batch.first().is_none_or(|first| first.end > at)
 }
 
-/// The answer to a helper's asker.
-pub(crate) fn answer(body: &[u8], files: Vec<File>) -> Option<Vec<u8>> {
-    let (at, of_files) = borsh::from_slice(body).ok()?;
-    let [file] = files.try_into().ok()?;
-    borsh::to_vec(&batch(&file, at, of_files)).ok()
+/// The same of a process, by this process.
+pub(crate) fn batch_of(pid: u32, at: u64, of_files: bool) -> Option<Vec<Mapping>> {
+    batch(&proc::open(&format!("{pid}/maps")).ok()?, at, of_files)
 }
 
 /// The mappings from `at` on, `BATCH` of them if there are as many; `None` where the kernel cannot be asked.

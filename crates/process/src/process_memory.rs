@@ -1,12 +1,10 @@
 //! The memory of a running process, through /proc.
 
 use crate::memory::{HEAD_BYTES, Head, Memory, PAGE_BYTES, head_of, word_at};
-use crate::watched::wait_for_process;
-use crate::{apart, remote};
-use ramson_apart::{Apart, for_process};
+use crate::{owners, remote, watched};
+use ramson_apart::{Apart, proc};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
 /// pagemap's bit (Linux, Documentation/admin-guide/mm/pagemap.rst).
@@ -15,11 +13,16 @@ const PRESENT: u64 = 1 << 63;
 const BATCH: usize = 1 << 14;
 
 /// A process whose memory may be read.
-pub struct ProcessMemory {
-    /// `None`: it is read by its files alone, as where it was opened elsewhere.
-    pid: Option<u32>,
-    /// Who reads it, if this process does not.
-    by: Option<Apart>,
+pub enum ProcessMemory {
+    /// By this process.
+    Ours(MemoryFiles),
+    /// By a worker of its owner, which opens it when it is asked.
+    Theirs(Apart, u32),
+}
+
+/// The memory of a process, open.
+pub struct MemoryFiles {
+    pid: u32,
     memory: File,
     pagemap: File,
 }
@@ -27,44 +30,66 @@ pub struct ProcessMemory {
 impl ProcessMemory {
     /// Opens the memory of process `pid`. The kernel asks for the right to trace the process.
     pub fn open(pid: u32) -> io::Result<Self> {
-        let open = |name| wait_for_process(pid, move || File::open(format!("/proc/{pid}/{name}")))?;
-        let by = for_process(pid);
-        Ok(Self { pid: Some(pid), by, memory: open("mem")?, pagemap: open("pagemap")? })
-    }
-
-    /// Wraps the files that another process opened.
-    pub(crate) fn given(memory: File, pagemap: File) -> Self {
-        Self { pid: None, by: None, memory, pagemap }
-    }
-
-    /// Its files, and who reads them if this process does not.
-    pub(crate) fn apart(&self) -> Option<(&Apart, [BorrowedFd<'_>; 2])> {
-        Some((self.by.as_ref()?, [self.memory.as_fd(), self.pagemap.as_fd()]))
+        if let Some(by) = watched::owner_of(pid)? {
+            return Ok(Self::Theirs(by, pid));
+        }
+        let open = |name| proc::open(&format!("{pid}/{name}"));
+        Ok(Self::Ours(MemoryFiles { pid, memory: open("mem")?, pagemap: open("pagemap")? }))
     }
 }
 
 impl Memory for ProcessMemory {
     fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
-        if let Some((by, files)) = self.apart() {
-            let bytes = apart::peek(by, &files, address, buffer.len() as u64);
-            return bytes.map(|bytes| buffer.copy_from_slice(&bytes)).is_some();
+        match self {
+            Self::Ours(files) => files.read(address, buffer),
+            Self::Theirs(by, pid) => {
+                let bytes = owners::peek(by, *pid, address, buffer.len() as u64);
+                bytes.map(|bytes| buffer.copy_from_slice(&bytes)).is_some()
+            }
         }
+    }
+
+    fn heads(&self, addresses: &[u64]) -> Vec<Option<Head>> {
+        match self {
+            Self::Ours(files) => files.heads(addresses),
+            Self::Theirs(..) => {
+                let head = |&address: &u64| {
+                    let mut bytes = [0; HEAD_BYTES];
+                    self.read(address, &mut bytes).then(|| head_of(&bytes))
+                };
+                addresses.iter().map(head).collect()
+            }
+        }
+    }
+
+    fn present_runs(&self, start: u64, end: u64, visit: &mut dyn FnMut(u64, u64)) -> bool {
+        match self {
+            Self::Ours(MemoryFiles { pagemap, .. }) => {
+                remote::present_runs(pagemap, start, end, visit).is_ok()
+                    || entries(pagemap, start, end, visit)
+            }
+            Self::Theirs(by, pid) => {
+                let runs = owners::present(by, *pid, start, end);
+                runs.map(|runs| runs.iter().for_each(|&(from, to)| visit(from, to))).is_some()
+            }
+        }
+    }
+}
+
+impl MemoryFiles {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
         // Half the price of the file; but sandboxes may forbid the call.
-        self.pid.is_some_and(|pid| remote::read(pid, address, buffer))
+        remote::read(self.pid, address, buffer)
             || self.memory.read_exact_at(buffer, address).is_ok()
     }
 
     fn heads(&self, addresses: &[u64]) -> Vec<Option<Head>> {
-        if let Some((by, files)) = self.apart() {
-            return apart::heads(by, &files, addresses);
-        }
         let mut bytes = vec![0; addresses.len() * HEAD_BYTES];
         let mut heads = Vec::with_capacity(addresses.len());
         while heads.len() < addresses.len() {
             let first = heads.len();
             let rest = &addresses[first..];
-            let read = |pid| remote::read_places(pid, rest, HEAD_BYTES, &mut bytes);
-            let whole = self.pid.map_or(0, read);
+            let whole = remote::read_places(self.pid, rest, HEAD_BYTES, &mut bytes);
             heads
                 .extend(bytes.chunks_exact(HEAD_BYTES).take(whole).map(|head| Some(head_of(head))));
             // It stops at the first that cannot be read.
@@ -74,15 +99,6 @@ impl Memory for ProcessMemory {
             }
         }
         heads
-    }
-
-    fn present_runs(&self, start: u64, end: u64, visit: &mut dyn FnMut(u64, u64)) -> bool {
-        if let Some((by, files)) = self.apart() {
-            let runs = apart::present(by, &files, start, end);
-            return runs.map(|runs| runs.iter().for_each(|&(from, to)| visit(from, to))).is_some();
-        }
-        remote::present_runs(&self.pagemap, start, end, visit).is_ok()
-            || entries(&self.pagemap, start, end, visit)
     }
 }
 
@@ -124,6 +140,7 @@ mod tests {
             block[first + page * PAGE_BYTES as usize] = 1;
         }
         let process = ProcessMemory::open(std::process::id()).unwrap();
+        let ProcessMemory::Ours(process) = process else { panic!("it is our own") };
         let collect = |read: &Reading| {
             let mut bytes = 0;
             let mut runs: Vec<(u64, u64)> = Vec::new();

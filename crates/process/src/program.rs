@@ -1,12 +1,12 @@
 //! Which file a command is, and whether a library can be preloaded into it.
 
+use crate::binary::Content;
 use crate::search::{Found, Search};
 use crate::{Binary, watched};
 use object::elf;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Architecture, Object};
-use ramson_apart::for_process;
-use ramson_paths::executable_of;
+use ramson_apart::proc::is_inside;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, File};
@@ -164,20 +164,26 @@ pub fn is_32_bit(pid: u32) -> bool {
 
 /// Why the program that a process runs cannot be profiled, if so.
 pub fn obstacle_of_running(pid: u32) -> Option<Obstacle> {
-    let opened = watched::opened(pid, || executable_of(pid)).ok()?;
-    let Some(by) = for_process(pid) else {
-        let mut head = Vec::new();
-        opened.file.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
-        let privileges = privileges_gained(Path::new(&format!("/proc/{pid}/exe")));
-        return privileges.or_else(|| obstacle_of_binary(&head));
+    let is_ours = watched::owner_of(pid).ok()?.is_none();
+    let privileges = is_ours.then(|| privileges_gained(Path::new(&format!("/proc/{pid}/exe"))));
+    privileges.flatten().or_else(|| {
+        let found = Binary::executable(pid)?.search(Search::Obstacle).all_texts();
+        let [finding, remedy] = found.try_into().ok()?;
+        Some(Obstacle { finding, remedy })
+    })
+}
+
+/// The same of a program's file, as finding and remedy. Nothing more is asked of its file system, which may never answer: the bits count on a
+/// mount with nosuid, too. File capabilities change nothing for root.
+pub(crate) fn obstacle_in(content: &Content) -> Vec<String> {
+    let mode = content.mode();
+    let sets_ids = is_inside() && (mode & 0o4000 != 0 || mode & 0o2010 == 0o2010);
+    let obstacle = if sets_ids {
+        Some(Obstacle::new(SETS_IDS, "Run a copy of the program without the bit"))
+    } else {
+        content.piece(0).and_then(|head| obstacle_of_binary(&head))
     };
-    // Nothing more is asked of its file system, which may never answer: the bits count on a mount with nosuid, too. File capabilities change
-    // nothing for root.
-    let sets_ids = opened.facts.mode & 0o4000 != 0 || opened.facts.mode & 0o2010 == 0o2010;
-    if sets_ids {
-        return Some(Obstacle::new(SETS_IDS, "Run a copy of the program without the bit"));
-    }
-    obstacle_of_binary(&by.read(&opened.file).ok()?)
+    obstacle.map_or_else(Vec::new, |it| vec![it.finding, it.remedy])
 }
 
 /// Finds the rights that a program gets and its user lacks, by the rules of bprm_fill_uid and cap_bprm_creds_from_file in the kernel: the loader is

@@ -1,7 +1,7 @@
 //! The root directory of a process in a container or after a chroot, and where it is in our own file system.
 
-use crate::{text, watched};
-use ramson_apart::Owner;
+use crate::{owners, text, watched};
+use ramson_apart::{Owner, for_owner};
 use ramson_paths::{Root, RootIdentity};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -22,15 +22,27 @@ pub fn other_root(pid: u32) -> Option<OtherRoot> {
     let identity = its.identity().ok()?;
     let own = Root::at(Path::new("/")).ok()?.identity().ok()?;
     (identity != own).then(|| {
-        let is_it = |path: &PathBuf| {
-            let root = Root::told(path, Owner::of_process(pid));
-            root.and_then(|root| root.identity()).is_ok_and(|found| found == identity)
-        };
+        let owner = Owner::of_process(pid);
+        let is_it = |path: &PathBuf| told_root(path, owner) == Some(identity);
         let own_mounts = text::read("/proc/self/mountinfo").unwrap_or_default();
         let mounted = places_of_mount(&watched::mounts(pid), &own_mounts);
         let path = its.path().into_iter().chain(mounted).find(is_it);
         OtherRoot { identity, path }
     })
+}
+
+/// Which directory is at a path that a profile of `by`, or a process of that owner, tells.
+pub fn told_root(path: &Path, by: Option<Owner>) -> Option<RootIdentity> {
+    let found = match by.and_then(for_owner) {
+        None => Root::told(path),
+        Some(by) => {
+            return Root::told_ours(path)
+                .and_then(|root| root.identity())
+                .ok()
+                .or_else(|| owners::directory(&by, path));
+        }
+    };
+    found.and_then(|root| root.identity()).ok()
 }
 
 /// Returns the paths at which the mount that a process has as its root directory may be in another mount namespace. Both texts are as mountinfo has

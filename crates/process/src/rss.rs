@@ -1,17 +1,18 @@
 //! RSS in parts that add up to it: the one classification, which every command shows.
 
 use crate::allocators::{Allocators, Missing};
-use crate::apart::{Sight, look};
 use crate::areas::{self, Area, Backing, without};
 use crate::glibc::{Arena, Effort, Statistics};
 use crate::identify::base_name;
 use crate::memory::{Memory, Presence};
 use crate::part::{Part, Term};
 use crate::process_memory::ProcessMemory;
+use crate::sight::Sight;
 use crate::smaps::{Areas, read_areas};
 use crate::stacks::stack_pointers;
 use crate::variables::begins_with_variables;
-use crate::{clock, forked, rights, stat, text, watched};
+use crate::{clock, forked, owners, rights, stat, text, watched};
+use borsh::{BorshDeserialize, BorshSerialize};
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::{iter, ops};
@@ -27,7 +28,7 @@ const STILL_BYTES: i64 = 256 << 10;
 const NARROW_SHARE: f64 = 0.1;
 
 /// RSS in parts, and what stands beside it. Bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Explained {
     /// Resident bytes that the kernel counts: the sum of the parts.
     pub rss: u64,
@@ -46,6 +47,14 @@ impl Explained {
     /// The bytes of a part.
     pub fn part(&self, part: Part) -> i64 {
         self.parts[part as usize]
+    }
+
+    /// Whether its numbers can be added up.
+    pub(crate) fn is_possible(&self) -> bool {
+        /// A process has no more addresses.
+        const MOST_BYTES: u64 = 1 << 47;
+        let own = [self.rss, self.swap, self.anonymous_huge, self.hugetlb];
+        own.into_iter().chain(self.parts.map(i64::unsigned_abs)).all(|bytes| bytes <= MOST_BYTES)
     }
 
     /// The bytes of a term: the sum of its parts.
@@ -324,6 +333,9 @@ pub fn read(
     allocators: &mut Option<Allocators>,
     request: &Request,
 ) -> io::Result<Reading> {
+    if let Some(by) = watched::owner_of(pid)? {
+        return owners::read_rss(&by, pid, allocators, request);
+    }
     let memory = ProcessMemory::open(pid).map_err(|error| denied(pid, &error));
     let parent = forked::parent(pid);
     let begin_ns = clock::thread_cpu_ns();
@@ -351,9 +363,8 @@ pub fn read(
             blocks: request.blocks,
             is_child: parent.is_some(),
             profile: request.profile,
-            sight: memory_read.map(|memory| look(memory, &areas)).unwrap_or_default(),
-            stack_pointers: watched::wait_for_process(pid, move || stack_pointers(pid))
-                .unwrap_or_default(),
+            sight: memory_read.map(|memory| Sight::of(memory, &areas)).unwrap_or_default(),
+            stack_pointers: stack_pointers(pid),
             tmpfs_devices: tmpfs_devices(pid),
             memory: memory_read.map(|memory| memory as &dyn Memory),
         };

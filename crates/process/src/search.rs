@@ -11,6 +11,8 @@ pub enum Search {
     JemallocVersion,
     /// Whether it is a program of 32 bits.
     Is32Bit,
+    /// Why the program cannot be profiled, and what to do.
+    Obstacle,
     /// Whose heap the executable has, if it is not malloc's.
     Heap,
     /// Allocators inside it.

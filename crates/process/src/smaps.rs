@@ -1,7 +1,8 @@
-//! One reading of /proc/PID/smaps, by a helper if it is another user's, and the kernel's total beside it.
+//! One reading of /proc/PID/smaps, by a worker if it is another user's, and the kernel's total beside it.
 
 use crate::areas::{self, Area};
-use crate::{apart, clock, stat, watched};
+use crate::{clock, owners, stat, watched};
+use ramson_apart::proc;
 use std::io::Result;
 
 /// Times that smaps is read until it agrees with the total …
@@ -11,10 +12,9 @@ const MOST_READING_NS: u64 = 1_000_000_000;
 
 /// The areas of process `pid`, in the order of their addresses.
 pub fn read_smaps(pid: u32) -> Result<Vec<Area>> {
-    let (smaps, by) = watched::open_file(pid, "smaps")?;
-    match by {
-        None => areas::parse_file(smaps),
-        Some(by) => apart::areas(&by, &smaps).map_err(|failure| watched::noted(pid, failure)),
+    match watched::owner_of(pid)? {
+        None => areas::parse_file(proc::open(&format!("{pid}/smaps"))?),
+        Some(by) => owners::areas(&by, pid).map_err(|failure| watched::noted(pid, failure)),
     }
 }
 

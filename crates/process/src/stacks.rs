@@ -7,8 +7,8 @@ use crate::areas::{Area, Backing, area_at, bounded};
 use crate::identify::base_name;
 use crate::memory::{Memory, PAGE_BYTES, page_of, pages, read_present, word_at};
 use crate::text;
+use ramson_apart::proc;
 use std::collections::BTreeSet;
-use std::fs;
 
 /// The descriptor lies in these last pages of a stack; static thread-local storage lies below it.
 const SEARCHED_PAGES: u64 = 2;
@@ -42,9 +42,9 @@ pub fn thread_stacks(memory: &impl Memory, areas: &[Area]) -> Vec<u64> {
 /// Returns the threads' stack pointers, ascending, as far as the kernel tells them (threads that are blocked; ptrace rights needed).
 pub fn stack_pointers(pid: u32) -> Vec<u64> {
     const MOST_THREADS: usize = 4096;
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let pointers = tasks.take(MOST_THREADS).filter_map(|task| {
-        let call = text::read(task.path().join("syscall")).ok()?;
+    let tasks = proc::names(&format!("{pid}/task"));
+    let pointers = tasks.iter().take(MOST_THREADS).filter_map(|task| {
+        let call = text::read(format!("/proc/{pid}/task/{}/syscall", task.to_str()?)).ok()?;
         let pointer = call.split_whitespace().rev().nth(1)?;
         u64::from_str_radix(pointer.strip_prefix("0x")?, 16).ok()
     });

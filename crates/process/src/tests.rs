@@ -1,6 +1,6 @@
 //! Tests on made-up processes: whole, torn, swapped out and hostile ones.
 
-use crate::apart::Sight;
+use crate::sight::Sight;
 use crate::glibc::{self, Effort, LibraryData, Statistics};
 use crate::identify;
 use crate::identify::AllocatorKind::{Jemalloc, Musl, Tcmalloc};

@@ -1,6 +1,7 @@
 //! Files of /proc as text.
 
-use std::fs::{self, File};
+use ramson_apart::proc;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -10,7 +11,12 @@ const MOST_LINE_BYTES: u64 = 32 << 10;
 /// Reads a file as text and replaces what is not UTF-8: names of programs, files and mount points may be any bytes, and the kernel cuts some of them
 /// in the middle of a letter.
 pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
-    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    let mut bytes = Vec::new();
+    match path.as_ref().to_str().and_then(|path| path.strip_prefix("/proc/")) {
+        Some(inner) => proc::open(inner)?.read_to_end(&mut bytes)?,
+        None => File::open(path)?.read_to_end(&mut bytes)?,
+    };
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The lines of a file that may be too long to be kept.

@@ -38,7 +38,7 @@ use ramson_history::HistoryReader;
 use ramson_import::ForeignReader;
 use ramson_process::MemoryReader;
 use ramson_reader::ProfileReader;
-use ramson_source::Failure;
+use ramson_source::{Failure, ProfileFinder};
 use ramson_source::places::check_proc;
 use ramson_symbols::NameReader;
 use std::ffi::OsString;
@@ -50,14 +50,15 @@ fn main() -> ExitCode {
     }
     let handlers: &mut [&mut dyn Handler] = &mut [
         &mut ProfileReader,
-        &mut MemoryReader,
+        &mut ProfileFinder::default(),
+        &mut MemoryReader::default(),
         &mut NameReader::default(),
         &mut ForeignReader,
         &mut HistoryReader::default(),
         &mut Actor,
     ];
     let acts = |budget| ramson_apart::enable(budget, false);
-    if serve_if_asked(handlers, acts, ramson_paths::answer) {
+    if serve_if_asked(handlers, acts) {
         return ExitCode::SUCCESS;
     }
     completions::answer();

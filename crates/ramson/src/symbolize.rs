@@ -9,7 +9,7 @@ use crate::table::say_what_is_missing;
 use ramson_analysis::named::{Detail, Kinds, take_named, unnamed};
 use ramson_analysis::naming::{Demangle, Names, Search, carried, name};
 use ramson_encode::pprof;
-use ramson_paths::{RegularFile, readable};
+use ramson_paths::RegularFile;
 use ramson_profile::SampleType;
 use ramson_reader::ReadAt;
 use ramson_source::{Failure, Opened, Recording, open_one};
@@ -62,10 +62,8 @@ fn symbolize_own(flags: &SymbolizeFlags, recording: &Recording) -> Result<(), Fa
     check_free(target, flags.force || flags.output.is_none())?;
     let unreadable =
         |error| Failure::failed(format!("{shown}: {error}. Check that it can be read"));
-    let RegularFile { file: profile_file, facts, .. } =
+    let RegularFile { file: profile_file, .. } =
         recording.file().ok_or_else(|| unreadable(io::ErrorKind::NotFound.into()))?;
-    let most_bytes = ramson_apart::bounds(facts.is_trusted()).memory_bytes;
-    let profile_file = readable(profile_file, &facts, most_bytes).map_err(unreadable)?;
     let model = profile_file.metadata().map_err(unreadable)?;
     // A file that root writes for another user goes back to that user if it stays in place; another file stays root's.
     let is_strangers = getuid().is_root() && model.uid() != 0;

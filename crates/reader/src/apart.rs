@@ -1,9 +1,9 @@
-//! Profiles of others: opened here, read by a helper. The helper's answers are checked like the bytes of a file, because the helper may be
-//! in the others' hands.
+//! Profiles of others, which a worker of their owner reads. Its answers are checked like the bytes of a file, because it may be in the owner's
+//! hands.
 
 use crate::defect::ReadError;
 use crate::snapshot::{FailedAllocation, Header, LiveSample, Snapshot, Stack};
-use crate::source::strangers_bytes;
+use crate::ReadAt;
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::{Apart, Failure, Request};
 use ramson_format::{END_BYTES, End, HEALTH, KINDS, LookupAddress, MAX_DEPTH, Root};
@@ -11,53 +11,68 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
-pub(crate) const READ_HEADER: u8 = 0x20;
-pub(crate) const READ_SNAPSHOT: u8 = 0x21;
+pub(crate) const READ_FILE: u8 = 0x20;
 
-/// A profile that a helper reads.
-pub struct Passed<'a> {
-    pub(crate) by: Apart,
-    pub(crate) place: Place,
-    /// The file; or memory and, if it has one, its pagemap.
-    pub(crate) files: Vec<BorrowedFd<'a>>,
+/// As much of a profile as is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub enum Depth {
+    /// A `Header`.
+    Header,
+    /// A `Snapshot`.
+    Whole,
 }
 
-/// Place of the profile's bytes.
-#[derive(Clone, Copy, BorshSerialize, BorshDeserialize)]
-pub(crate) enum Place {
-    File { most_bytes: u64 },
-    Memory { start: u64, length: u64, has_pagemap: bool },
+/// A profile that a worker reads.
+pub struct Passed<'a> {
+    by: Apart,
+    kind: u8,
+    body: Vec<u8>,
+    file: Option<BorrowedFd<'a>>,
 }
 
 impl<'a> Passed<'a> {
-    /// A file that one helper is to read, whoever owns it.
-    pub fn file(by: Apart, file: &'a File) -> Self {
-        let place = Place::File { most_bytes: strangers_bytes() };
-        Self { by, place, files: vec![file.as_fd()] }
+    /// A file that one worker is to read, whoever owns it.
+    pub fn file(by: Apart, file: &'a File, most_bytes: u64) -> Self {
+        Self { by, kind: READ_FILE, body: most_bytes.to_le_bytes().to_vec(), file: Some(file.as_fd()) }
     }
-}
 
-impl Passed<'_> {
-    pub(crate) fn header(&self) -> Result<Header, ReadError> {
-        let header = self.ask::<Header>(READ_HEADER)?;
+    /// One that a worker opens when it gets a request of this kind, with the depth and this body.
+    pub fn of_worker(by: Apart, kind: u8, body: Vec<u8>) -> Self {
+        Self { by, kind, body, file: None }
+    }
+
+    /// Reads the header.
+    pub fn header(&self) -> Result<Header, ReadError> {
+        let header = self.ask::<Header>(Depth::Header)?;
         Some(header).filter(is_whole).ok_or(ReadError::Apart(Failure::BadAnswer))
     }
 
     /// Reads it whole.
     pub fn snapshot(&self) -> Result<Snapshot, ReadError> {
-        let snapshot = self.ask::<Snapshot>(READ_SNAPSHOT)?;
+        let snapshot = self.ask::<Snapshot>(Depth::Whole)?;
         Some(snapshot).filter(is_valid).ok_or(ReadError::Apart(Failure::BadAnswer))
     }
 
-    fn ask<T: BorshDeserialize>(&self, kind: u8) -> Result<T, ReadError> {
-        let body = borsh::to_vec(&self.place).map_err(ReadError::Io)?;
-        let request = Request { kind, body: &body, files: &self.files };
+    fn ask<T: BorshDeserialize>(&self, depth: Depth) -> Result<T, ReadError> {
+        let mut body = borsh::to_vec(&depth).map_err(ReadError::Io)?;
+        body.extend_from_slice(&self.body);
+        let request = Request { kind: self.kind, body: &body, files: self.file.as_slice() };
         let answer = self.by.ask(&request).map_err(ReadError::Apart)?;
         borsh::from_slice(&answer).unwrap_or(Err(ReadError::Apart(Failure::BadAnswer)))
     }
 }
 
-fn is_whole(header: &Header) -> bool {
+/// In a worker: the answer.
+pub fn read_to_depth<S: ReadAt + ?Sized>(source: &S, depth: Depth) -> Option<Vec<u8>> {
+    let answer = match depth {
+        Depth::Header => borsh::to_vec(&Header::read(source)),
+        Depth::Whole => borsh::to_vec(&Snapshot::read(source)),
+    };
+    answer.ok()
+}
+
+/// Whether a header that came from another process is as the reader promises.
+pub fn is_whole(header: &Header) -> bool {
     header.health.len() == HEALTH.len()
 }
 

@@ -18,7 +18,7 @@ mod settle;
 mod snapshot;
 mod source;
 
-pub use apart::Passed;
+pub use apart::{Depth, Passed, is_whole, read_to_depth};
 pub use defect::{Defect, ReadError};
 pub use entries::{freed_check, live_check, mapping_check};
 pub use fields::{Entry, Fields};

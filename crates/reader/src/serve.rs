@@ -1,9 +1,7 @@
-//! Profiles of others, in the helper that reads them.
+//! Profiles of others, in the worker that reads them.
 
 use crate::ReadAt;
-use crate::apart::{Place, READ_HEADER, READ_SNAPSHOT};
-use crate::snapshot::{Header, Snapshot};
-use crate::source::ProcessRange;
+use crate::apart::{Depth, READ_FILE, read_to_depth};
 use ramson_apart::Handler;
 use std::fs::File;
 use std::io;
@@ -39,27 +37,12 @@ impl ReadAt for Given {
 
 impl Handler for ProfileReader {
     fn kinds(&self) -> &'static [u8] {
-        &[READ_HEADER, READ_SNAPSHOT]
+        &[READ_FILE]
     }
 
-    fn answer(&mut self, kind: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>> {
-        let source = opened(borsh::from_slice(body).ok()?, files)?;
-        let answer = match kind {
-            READ_HEADER => borsh::to_vec(&Header::read(&*source)),
-            _ => borsh::to_vec(&Snapshot::read(&*source)),
-        };
-        answer.ok()
+    fn answer(&mut self, _: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>> {
+        let (depth, most_bytes): (Depth, u64) = borsh::from_slice(body).ok()?;
+        let [file] = files.try_into().ok()?;
+        read_to_depth(&Given { file, most_bytes }, depth)
     }
-}
-
-fn opened(place: Place, files: Vec<File>) -> Option<Box<dyn ReadAt>> {
-    let mut files = files.into_iter();
-    let file = files.next()?;
-    Some(match place {
-        Place::File { most_bytes } => Box::new(Given { file, most_bytes }),
-        Place::Memory { start, length, has_pagemap } => {
-            let pagemap = files.next().filter(|_| has_pagemap);
-            Box::new(ProcessRange::given(file, pagemap, start, length))
-        }
-    })
 }

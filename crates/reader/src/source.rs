@@ -1,8 +1,8 @@
 //! Sources of a profile's bytes, and which of them are present: another user decides how long a file or a mapping is, and of a hole
 //! nothing needs to be read.
 
-use crate::apart::{Passed, Place};
-use ramson_apart::{Owner, for_owner, wait_for_process};
+use crate::apart::Passed;
+use ramson_apart::{Owner, for_owner, proc};
 use ramson_format::{FILE_BYTES_RANGE, PAGE_BYTES};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
@@ -10,7 +10,6 @@ use rustix::process::getuid;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
@@ -111,8 +110,7 @@ fn most_bytes_of(owner: Owner) -> u64 {
 }
 
 fn passed(file: &File, owner: Owner) -> Option<Passed<'_>> {
-    let place = Place::File { most_bytes: most_bytes_of(owner) };
-    Some(Passed { by: for_owner(owner)?, place, files: vec![file.as_fd()] })
+    Some(Passed::file(for_owner(owner)?, file, most_bytes_of(owner)))
 }
 
 impl ReadAt for [u8] {
@@ -133,16 +131,13 @@ pub struct ProcessFiles {
     memory: File,
     /// Tells which pages of private memory are present.
     pagemap: Option<File>,
-    /// Owner of the process.
-    owner: Option<Owner>,
 }
 
 impl ProcessFiles {
     /// Fails where ptrace access would.
     pub fn open(pid: u32) -> io::Result<Self> {
-        let open = move |name| File::open(format!("/proc/{pid}/{name}"));
-        let (memory, pagemap) = wait_for_process(pid, move || (open("mem"), open("pagemap").ok()))?;
-        Ok(Self { memory: memory?, pagemap, owner: Owner::of_process(pid) })
+        let open = |name| proc::open(&format!("{pid}/{name}"));
+        Ok(Self { memory: open("mem")?, pagemap: open("pagemap").ok() })
     }
 }
 
@@ -160,13 +155,6 @@ impl ProcessRange {
     pub fn new(files: Arc<ProcessFiles>, range: &Range<u64>, is_private: bool) -> Self {
         let length = range.end.saturating_sub(range.start);
         Self { files, is_private, start: range.start, length }
-    }
-
-    /// A range whose files another process has opened.
-    pub(crate) fn given(memory: File, pagemap: Option<File>, start: u64, length: u64) -> Self {
-        let is_private = pagemap.is_some();
-        let files = Arc::new(ProcessFiles { memory, pagemap, owner: None });
-        Self { files, is_private, start, length }
     }
 
     fn pagemap(&self) -> Option<&File> {
@@ -203,16 +191,8 @@ impl ReadAt for ProcessRange {
 
     /// Only root may read the memory of others.
     fn most_bytes(&self) -> u64 {
-        let is_own = !getuid().is_root() && self.files.owner.is_some();
+        let is_own = !getuid().is_root() && !proc::is_inside();
         if is_own { FILE_BYTES_RANGE.1 } else { strangers_bytes() }
-    }
-
-    fn apart(&self) -> Option<Passed<'_>> {
-        let by = for_owner(self.files.owner?)?;
-        let has_pagemap = self.pagemap().is_some();
-        let place = Place::Memory { start: self.start, length: self.length, has_pagemap };
-        let files = [Some(&self.files.memory), self.pagemap()];
-        Some(Passed { by, place, files: files.into_iter().flatten().map(File::as_fd).collect() })
     }
 }
 

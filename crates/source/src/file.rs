@@ -8,7 +8,10 @@ use crate::maps::{
 use crate::recording::{Recording, complete};
 use crate::root_note::note_root;
 use crate::running::{self, is_running, running_elsewhere};
-use ramson_apart::{Apart, NOBODY, Owner, bounds, for_owner};
+use crate::owners::{self, Found, TheirBytes};
+use crate::places::open_directory_of;
+use borsh::{BorshDeserialize, BorshSerialize};
+use ramson_apart::{Apart, NOBODY, Owner, bounds, for_owner, for_process};
 use ramson_format::{FILE_BYTES_RANGE, MAGIC, flags, state};
 use ramson_import::{Budget, ImportError, InuseAt};
 use ramson_paths::{Links, MapIdentity, Refusal, RegularFile, Root};
@@ -105,7 +108,7 @@ fn open_copy(
     }
     let mut magic = [0; MAGIC.len()];
     if rustix::io::pread(&file, &mut magic, 0).is_ok() && magic == MAGIC {
-        let read = Passed::file(by.clone(), &file).snapshot();
+        let read = Passed::file(by.clone(), &file, most_bytes).snapshot();
         let snapshot = read.map_err(|error| unreadable(origin, &error))?;
         let names = CarriedNames::in_copy(&file).map(Arc::new);
         let recording = Recording::of(snapshot, None, origin.to_owned());
@@ -237,34 +240,73 @@ fn unreadable(object: &str, error: &ReadError) -> Failure {
 
 /// The profile of a running process, if it has one of its own: a forked child still has its parent's mapped, too.
 pub fn open_member(pid: u32) -> Option<Recording> {
-    let own = running::own_pid(pid)?;
-    open_mapped(pid, |header| header.pid == own).next()
+    profile_of(pid, Choice::Own)?.ok()?.open(pid)
+}
+
+/// The same; if it has none of its own, the first that it has mapped.
+pub fn open_own_or_first(pid: u32) -> Option<Recording> {
+    profile_of(pid, Choice::OwnOrFirst)?.ok()?.open(pid)
 }
 
 /// The header of the profile that `open_member` opens, and where it is.
 pub fn mapped_header(pid: u32) -> Option<(Header, String)> {
-    let own = running::own_pid(pid)?;
-    let found = mapped_headers(pid).find(|found| found.header.pid == own)?;
+    let found = profile_of(pid, Choice::Own)?.ok()?;
     Some((found.header, found.origin))
 }
 
 /// Why `open_member` cannot read what it finds.
 pub fn member_failure(pid: u32) -> Option<Failure> {
+    match profile_of(pid, Choice::Own)? {
+        Ok(found) => Snapshot::read(&*found.bytes).err().map(|error| unreadable(&found.origin, &error)),
+        Err((error, origin)) => Some(unreadable(&origin, &error)),
+    }
+}
+
+/// Which of the profiles that a process has mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, BorshSerialize, BorshDeserialize)]
+pub enum Choice {
+    /// Its own.
+    Own,
+    /// Its own, else the first.
+    OwnOrFirst,
+}
+
+/// A profile that a process has mapped, or why it cannot be read and where it is.
+type Finding = Result<Mapped, (ReadError, String)>;
+
+fn profile_of(pid: u32, choice: Choice) -> Option<Finding> {
+    let Some(by) = watched::owner_of(pid).ok()? else { return find_mapped(pid, choice) };
+    Some(match owners::find(&by, pid, choice)? {
+        Found::Read(header, origin) => {
+            let bytes = Box::new(TheirBytes { by, pid, choice });
+            Ok(Mapped { bytes, origin, header })
+        }
+        Found::Unreadable(error, origin) => Err((error, origin)),
+    })
+}
+
+/// The same, found by this process.
+pub fn find_mapped(pid: u32, choice: Choice) -> Option<Finding> {
     let own = running::own_pid(pid)?;
-    let Some(found) = mapped_headers(pid).find(|found| found.header.pid == own) else {
-        return other_version(pid);
-    };
-    Snapshot::read(&*found.bytes).err().map(|error| unreadable(&found.origin, &error))
+    let maps = || profile_maps(pid).ok().flatten().unwrap_or_default();
+    let is_own = |found: &Mapped| found.header.pid == own;
+    if let Some(found) = headers_of(pid, maps()).find(is_own) {
+        return Some(Ok(found));
+    }
+    match choice {
+        Choice::Own => other_version(pid).map(Err),
+        Choice::OwnOrFirst => headers_of(pid, maps()).next().map(Ok),
+    }
 }
 
 /// The failure to read a mapped profile, if the library of another ramson wrote it in a version that this ramson does not read.
-fn other_version(pid: u32) -> Option<Failure> {
+fn other_version(pid: u32) -> Option<(ReadError, String)> {
     let process = ProcessBytes::of(pid);
     let mut mapped = profile_maps(pid).ok().flatten()?.into_iter();
     mapped.find_map(|map| {
         let (bytes, origin) = bytes_of_map(&process, map).next()?;
         let error = Header::read(&*bytes).err()?;
-        matches!(error, ReadError::Version(_)).then(|| unreadable(&origin, &error))
+        matches!(error, ReadError::Version(_)).then_some((error, origin))
     })
 }
 
@@ -273,17 +315,11 @@ pub fn find_again(pid: u32, header: &Header) -> Option<Recording> {
     open_member(pid).filter(|found| found.snapshot.header.identity() == header.identity())
 }
 
-/// The profiles that a running process has mapped and whose header is wanted. More than `MOST_MAPPED` of these are not looked at.
-fn open_mapped(pid: u32, is_wanted: impl Fn(&Header) -> bool) -> impl Iterator<Item = Recording> {
-    let wanted = mapped_headers(pid).filter(move |found| is_wanted(&found.header));
-    wanted.filter_map(move |found| found.open(pid))
-}
-
 /// A profile that a process has mapped, of which the header was read.
-struct Mapped {
-    bytes: Box<dyn ReadAt>,
-    origin: String,
-    header: Header,
+pub struct Mapped {
+    pub bytes: Box<dyn ReadAt>,
+    pub origin: String,
+    pub header: Header,
 }
 
 impl Mapped {
@@ -291,10 +327,6 @@ impl Mapped {
         let snapshot = Snapshot::read(&*self.bytes).ok()?;
         Some(Recording::of(snapshot, Some(pid), self.origin))
     }
-}
-
-fn mapped_headers(pid: u32) -> impl Iterator<Item = Mapped> {
-    headers_of(pid, profile_maps(pid).ok().flatten().unwrap_or_default())
 }
 
 fn headers_of(pid: u32, maps: Vec<Map>) -> impl Iterator<Item = Mapped> {
@@ -310,15 +342,6 @@ fn headers_of(pid: u32, maps: Vec<Map>) -> impl Iterator<Item = Mapped> {
         })
     });
     found.take(MOST_MAPPED)
-}
-
-/// The profile of a process that has these mapped: its own, else the first.
-pub fn open_own_or_first(pid: u32, maps: Vec<Map>) -> Option<Recording> {
-    let own = running::own_pid(pid);
-    let mut all: Vec<Mapped> = headers_of(pid, maps).collect();
-    // Its own first, and the others in their order.
-    all.sort_by_key(|found| Some(found.header.pid) != own);
-    all.into_iter().find_map(|found| found.open(pid))
 }
 
 /// Opens a profile that is open for reading once more. libramson makes it read-only, so that it is
@@ -346,8 +369,12 @@ pub fn open_to_write(profile: &File) -> io::Result<File> {
 impl Recording {
     /// The file under its name, if that is a regular one; the name may be one that a process told.
     pub fn file(&self) -> Option<RegularFile> {
-        let owner = |pid| Owner::of_process(pid).unwrap_or(NOBODY);
-        open_found(&self.origin, self.running.map(owner).or(self.owner))
+        let Some(owner) = self.owner.filter(|owner| !owner.is_trusted()) else {
+            let is_theirs = self.running.is_some_and(|pid| for_process(pid).is_some());
+            return (!is_theirs).then(|| open_found(&self.origin)).flatten();
+        };
+        let (directory, name) = open_directory_of(Path::new(&self.origin)).ok()?;
+        directory.open_file(name).ok().filter(|found| found.facts.owner == owner)
     }
 
     /// Its process was found elsewhere, and is called `pid` here.
@@ -385,6 +412,11 @@ impl Recording {
             Header::read(bytes).is_ok_and(|header| header.identity() == identity)
         };
         let file = self.file().map(|found| Box::new(bytes_of(found)) as Box<dyn ReadAt>);
+        if let Some((pid, by)) = self.running.and_then(|pid| Some((pid, for_process(pid)?))) {
+            let theirs = [Choice::Own, Choice::OwnOrFirst]
+                .map(|choice| Box::new(TheirBytes { by: by.clone(), pid, choice }) as Box<dyn ReadAt>);
+            return file.into_iter().chain(theirs).find(|bytes| is_it(&**bytes));
+        }
         let mapped = self.running.into_iter().flat_map(|pid| {
             let process = ProcessBytes::of(pid);
             let maps = maps(pid).into_iter().flatten().filter(Map::may_be_profile);

@@ -1,10 +1,9 @@
 //! The mappings of a process: those that may be its profile, what may be read through them, and which of its memory is no file's.
 
-use ramson_apart::Owner;
 use ramson_format::FILE_BYTES_RANGE;
 use ramson_paths::{Links, MapIdentity, MappedFile, RegularFile, Root, mapped_file};
 use ramson_process::stat::Stat;
-use ramson_process::{Mapping, mappings, mappings_of_files, processes, watched};
+use ramson_process::{Mapping, mappings, mappings_of_files, processes};
 use ramson_reader::{Header, MappedBytes, ProcessFiles, ProcessRange, ReadAt, Snapshot};
 use std::cell::OnceCell;
 use std::io;
@@ -13,10 +12,10 @@ use std::path::{Path, absolute};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The regular file of this name. The user did not name it, or it may have been replaced; `None` in `named_by`: no other user named it.
-pub fn open_found(path: impl AsRef<Path>, named_by: Option<Owner>) -> Option<RegularFile> {
+/// The regular file of this name. The user did not name it, or it may have been replaced.
+pub fn open_found(path: impl AsRef<Path>) -> Option<RegularFile> {
     let path = absolute(path.as_ref()).ok()?;
-    Root::own(named_by).ok()?.open(&path, Links::WithinRoot).ok()
+    Root::at(Path::new("/")).ok()?.open(&path, Links::WithinRoot).ok()
 }
 
 /// Whether a process runs and still has a file mapped: a process ID may be in use again, and exec keeps it.
@@ -141,7 +140,7 @@ pub fn bytes_of(RegularFile { file, facts, .. }: RegularFile) -> MappedBytes {
 /// The very file that is mapped there, if it still has a name.
 pub fn file_of_map(pid: u32, map: &Map) -> Option<RegularFile> {
     let mapped = map.file(pid)?;
-    watched::opened(pid, || mapped_file(&mapped)).ok()
+    mapped_file(&mapped).ok()
 }
 
 /// Leaves of the extents what process `pid`, whose snapshot it is, has mapped now: a hole that the program unmapped inside one

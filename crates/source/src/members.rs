@@ -4,7 +4,7 @@ use crate::discovery::all_with;
 use crate::failure::Failure;
 use crate::recording::name_of;
 use crate::selector::{Base, Selector};
-use ramson_paths::executable_of;
+use ramson_paths::executable_identity;
 use ramson_process::identify::base_name;
 use ramson_process::stat::Stat;
 use ramson_process::{processes, text};
@@ -78,9 +78,8 @@ fn has_memory(pid: u32) -> bool {
 
 /// `ramson run` is above the program that it started.
 fn is_ramson(pid: u32) -> bool {
-    let identity = |pid| executable_of(pid).map(|file| (file.facts.device, file.facts.inode)).ok();
-    let own = identity(std::process::id());
-    own.is_some() && identity(pid) == own
+    let own = executable_identity(std::process::id());
+    own.is_some() && executable_identity(pid) == own
 }
 
 /// Says that nothing is named.

@@ -206,7 +206,7 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
     };
     let has_library = maps.is_some();
     // A forked child has its parent's mapped until it has its own. In memory of the child it is a copy, in which it goes on.
-    let of_parent = match open_own_or_first(pid, maps.unwrap_or_default()) {
+    let of_parent = match open_own_or_first(pid) {
         Some(found) if found.is_of(pid) => return Ok(found),
         other => other,
     };

@@ -1,15 +1,14 @@
 //! Which root directory a process has, written into its profile while it runs: afterwards, only that tells where its binaries are.
 
 use crate::file::{mapped_header, open_to_write};
-use crate::maps::{Map, bytes_of, file_of_map, maps};
+use crate::maps::{bytes_of, file_of_map, maps};
+use crate::owners::have_written;
 use ramson_apart::{NOBODY, Owner, for_process};
 use ramson_format::{ROOT_OFFSET, Root as Note};
-use ramson_paths::{Facts, RegularFile, Root, RootIdentity, write_mapped};
-use ramson_process::other_root;
+use ramson_paths::{Root, RootIdentity};
+use ramson_process::{other_root, told_root};
 use ramson_reader::Header;
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -38,24 +37,30 @@ pub fn note_root(pid: u32, header: &mut Header, origin: &str) {
     let path = other.path.as_ref().map_or(&[][..], |path| path.as_os_str().as_bytes());
     let note = Note::new(path, device, inode, birth_ns);
     header.root = Some(Box::new(note));
-    let its =
-        maps(pid).into_iter().flatten().filter(|map| map.may_be_profile() && map.path == origin);
-    let Some(owner) = Owner::of_process(pid) else { return };
-    let is_it = |file: RegularFile| {
-        let facts = file.facts;
-        let bytes = bytes_of(file);
-        let is_it = facts.owner.user == owner.user
-            && Header::read(&bytes).is_ok_and(|found| found.identity() == header.identity());
-        is_it.then_some((bytes, facts))
+    let note = (pid, origin.to_owned(), header.identity(), note.to_bytes().to_vec());
+    // A report without it is as good as before.
+    let _ = match for_process(pid) {
+        Some(by) => have_written(&by, &note).ok(),
+        None => write_note(note),
     };
+}
+
+/// A note: the process, the place and the identity of its profile, and the bytes.
+pub type WrittenNote = (u32, String, (u32, u64, u64), Vec<u8>);
+
+/// Writes it, with the right to write there.
+pub fn write_note((pid, origin, identity, bytes): WrittenNote) -> Option<()> {
+    let owner = Owner::of_process(pid)?;
+    let mut its = maps(pid).ok()?.filter(|map| map.may_be_profile() && map.path == origin);
     // Only what it has mapped and its user owns: another file may claim to be the same profile.
-    for map in its {
-        if let Some((bytes, facts)) = file_of_map(pid, &map).and_then(is_it) {
-            // A report without it is as good as before.
-            let _ = write(pid, &map, &bytes.file, facts, &note);
-            return;
-        }
-    }
+    let found = its.find_map(|map| {
+        let found = file_of_map(pid, &map)?;
+        let is_users = found.facts.owner.user == owner.user;
+        let found = bytes_of(found);
+        let is_it = || Header::read(&found).is_ok_and(|header| header.identity() == identity);
+        (is_users && is_it()).then_some(found)
+    })?;
+    open_to_write(&found.file).ok()?.write_all_at(&bytes, ROOT_OFFSET).ok()
 }
 
 /// The same of a process that may have no profile, or none in a file yet. Returns where the file is from here, as far as that is known.
@@ -69,30 +74,21 @@ pub fn note_root_of(pid: u32) -> Option<PathBuf> {
     Some(if is_from_here { origin.into() } else { root.join(origin.trim_start_matches('/')) })
 }
 
-fn write(pid: u32, map: &Map, file: &File, seen: Facts, note: &Note) -> io::Result<()> {
-    match (for_process(pid), map.file(pid)) {
-        (Some(by), Some(mapped)) => {
-            Ok(write_mapped(&by, &mapped, seen, ROOT_OFFSET, &note.to_bytes())?)
-        }
-        _ => open_to_write(file)?.write_all_at(&note.to_bytes(), ROOT_OFFSET),
-    }
-}
-
 /// Tells what became of the root directory of a process that has ended, by its header, and the place and owner of its profile.
 pub fn root_fate(header: &Header, origin: &str, owner: Option<Owner>) -> RootFate {
     let Some(note) = &header.root else {
         return usual_root(Path::new(origin)).map_or(RootFate::Own, RootFate::Present);
     };
     let noted = RootIdentity { device: note.device, inode: note.inode, birth_ns: note.birth_ns };
-    let identity = |root: Result<Root, _>| root.and_then(|root| root.identity()).ok();
-    if identity(Root::at(Path::new("/"))) == Some(noted) {
+    let own = Root::at(Path::new("/")).and_then(|root| root.identity()).ok();
+    if own == Some(noted) {
         return RootFate::Own;
     }
     let path = PathBuf::from(OsStr::from_bytes(note.path()));
     if !path.is_absolute() {
         return RootFate::Gone(None);
     }
-    match identity(Root::told(&path, Some(owner.unwrap_or(NOBODY)))) {
+    match told_root(&path, Some(owner.unwrap_or(NOBODY))) {
         Some(found) if found == noted => RootFate::Present(path),
         Some(_) => RootFate::Replaced(path),
         None => RootFate::Gone(Some(path)),
@@ -139,7 +135,7 @@ mod tests {
         std::fs::create_dir(&path).unwrap();
         let of = |path: &Path| {
             let RootIdentity { device, inode, birth_ns } =
-                Root::told(path, None).unwrap().identity().unwrap();
+                Root::told(path).unwrap().identity().unwrap();
             let note = Note::new(path.as_os_str().as_bytes(), device, inode, birth_ns);
             Header { root: Some(Box::new(note)), ..Header::default() }
         };

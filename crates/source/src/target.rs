@@ -175,7 +175,7 @@ fn check(pid: u32) -> Result<(), Failure> {
             "process {pid} ({name}): a kernel thread, which has no memory of its own. Pass a program's process ID"
         )));
     }
-    watched::open(pid, "smaps").map(drop).map_err(|error| {
+    watched::start(pid, "smaps", 1).map(drop).map_err(|error| {
         match error.kind() {
             ErrorKind::TimedOut => {
                 return Failure::failed(format!("process {pid} ({name}): {error}. Try again"));

@@ -130,7 +130,7 @@ impl RootedPath {
             Base::Own => Root::at(Path::new("/")),
             Base::Ours => Ok(Root::ours()),
             Base::Process(pid) => Root::of_process(*pid),
-            Base::Told { root, by } => Root::told(root, Some(*by)),
+            Base::Told { root, .. } => Root::told(root),
             Base::Chosen(root) => Root::at(root),
         }
     }
