@@ -1,15 +1,42 @@
 //! Work that several threads share out among themselves.
 
+use crate::owner::Owner;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, ScopedJoinHandle, scope};
 
-/// Number of strangers' inputs that are read at once, so that one that keeps its helper waiting does not keep the others waiting.
+/// Number of strangers' inputs that are read at once, so that one that keeps its worker waiting does not keep the others waiting.
 pub const AT_ONCE: usize = 2;
+
+/// Owners whose inputs are read at once, each by workers of their own.
+pub const OWNERS_AT_ONCE: usize = 4;
 
 /// Calls `read` on each item, two at a time, and returns the results in the order of the items.
 pub fn each_at_once<T: Sync, R: Send>(all: &[T], read: impl Fn(&T) -> R + Sync) -> Vec<R> {
     on_all(all, AT_ONCE, || (), |(), one| read(one))
+}
+
+/// The same of what belongs to processes, for four owners at once: one whose processes do not answer keeps no other owner's waiting.
+pub fn each_of_owners<T: Sync, R: Send>(
+    all: &[T],
+    pid_of: impl Fn(&T) -> u32,
+    read: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let mut owners: Vec<(Option<Owner>, Vec<usize>)> = Vec::new();
+    for (index, one) in all.iter().enumerate() {
+        let owner = Owner::of_process(pid_of(one)).filter(|owner| !owner.is_trusted());
+        match owners.iter_mut().find(|(known, _)| *known == owner) {
+            Some((_, its)) => its.push(index),
+            None => owners.push((owner, vec![index])),
+        }
+    }
+    let of_owner = |(): &mut (), (_, its): &(_, Vec<usize>)| {
+        each_at_once(its, |&index| (index, read(&all[index])))
+    };
+    let read = on_all(&owners, OWNERS_AT_ONCE, || (), of_owner);
+    let mut read: Vec<(usize, R)> = read.into_iter().flatten().collect();
+    read.sort_unstable_by_key(|&(index, _)| index);
+    read.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Does `work` on every item, on so many threads; each begins with a `state` of its own and takes the next item that nobody has, so the longest
@@ -60,6 +87,28 @@ mod tests {
         };
         assert_eq!(each_at_once(&all, read), [6, 2, 8, 2, 10, 18]);
         assert_eq!(each_at_once(&[], read), [0; 0]);
+    }
+
+    #[test]
+    fn owners_are_read_beside_each_other() {
+        let mut others = [1501, 1502].map(|user| {
+            let user = format!("--reuid={user}");
+            let mut command = std::process::Command::new("setpriv");
+            command.args([&user, "--clear-groups", "sleep", "100"]).spawn().unwrap()
+        });
+        let pids = [std::process::id(), others[0].id(), others[1].id()];
+        while pids[1..].iter().any(|&pid| Owner::of_process_now(pid) == Some(Owner::of_user(0))) {}
+        // All three wait for each other; those of one owner are read two at a time.
+        let three = Barrier::new(3);
+        let read = |pid: &u32| {
+            three.wait();
+            *pid
+        };
+        assert_eq!(each_of_owners(&pids, |&pid| pid, read), pids);
+        for other in &mut others {
+            other.kill().unwrap();
+            other.wait().unwrap();
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Why a helper gave no answer.
+//! Why a worker gave no answer.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use std::fmt;
@@ -14,13 +14,15 @@ pub enum Failure {
     Time(Duration),
     /// The input did not answer for so long.
     Stuck(Duration),
-    /// The helper was ended by this signal.
+    /// The worker was ended by this signal.
     Signal(i32),
     /// The reader itself failed.
     Broken,
-    /// There is no helper.
+    /// There is no worker.
     NotStarted(String),
-    /// The helper's answer is not a valid one.
+    /// What it was to look at has ended.
+    Gone,
+    /// The worker's answer is not a valid one.
     BadAnswer,
     /// Earlier inputs of the same owner, files or processes, have used up what all of them together may take.
     UsedUp,
@@ -38,6 +40,7 @@ impl Failure {
             }
             Self::Signal(_) | Self::Stuck(_) => "Try again",
             Self::NotStarted(_) => "Run ramson as the owner",
+            Self::Gone => "Nothing is left to see",
             Self::Broken | Self::BadAnswer => "Report it as a bug",
         }
     }
@@ -57,6 +60,7 @@ impl fmt::Display for Failure {
                 write!(f, "the process that read it was ended by signal {number}")
             }
             Self::Broken => f.write_str("the process that read it failed"),
+            Self::Gone => f.write_str("it ended while ramson was reading it"),
             Self::NotStarted(why) => write!(f, "no process could be started to read it ({why})"),
             Self::BadAnswer => f.write_str("the process that read it gave no proper answer"),
             Self::UsedUp => f.write_str(
@@ -75,7 +79,7 @@ fn seconds(time: &Duration) -> f64 {
 
 impl std::error::Error for Failure {}
 
-/// Writes nothing: a helper that had no answer itself tells nothing.
+/// Writes nothing: a worker that had no answer itself tells nothing.
 impl BorshSerialize for Failure {
     fn serialize<W: Write>(&self, _: &mut W) -> io::Result<()> {
         Ok(())
@@ -103,6 +107,7 @@ impl From<Failure> for io::Error {
     fn from(failure: Failure) -> Self {
         let kind = match failure {
             Failure::Stuck(_) | Failure::UsedUp => io::ErrorKind::TimedOut,
+            Failure::Gone => io::ErrorKind::NotFound,
             _ => io::ErrorKind::Other,
         };
         io::Error::new(kind, failure)

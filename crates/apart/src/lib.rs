@@ -13,8 +13,8 @@ mod budget;
 mod channel;
 mod confine;
 mod failure;
-mod helper;
-mod helpers;
+mod worker;
+mod workers;
 #[expect(unsafe_code, reason = "two requests of ioctl, two IDs")]
 mod namespace;
 mod owner;
@@ -22,10 +22,10 @@ pub mod proc;
 mod serve;
 mod watch;
 
-pub use at_once::{each_at_once, on_all};
+pub use at_once::{OWNERS_AT_ONCE, each_at_once, each_of_owners, on_all};
 pub use budget::Budget;
 pub use failure::{Failure, read_error, write_error};
-pub use helpers::{
+pub use workers::{
     Apart, Request, bounds, enable, end_all, end_of_user, for_owner, for_process, for_told_root,
 };
 pub use owner::{NOBODY, Owner};

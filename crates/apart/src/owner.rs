@@ -1,4 +1,4 @@
-//! Whose an input is, and the user that a helper becomes.
+//! Whose an input is, and the user that a worker becomes.
 
 use crate::confine::Ids;
 use crate::namespace::{Namespace, NamespaceKind};
@@ -164,7 +164,7 @@ pub fn group_of_process(pid: u32) -> Option<u32> {
     groups.all(|other| other == Ok(first)).then_some(first)
 }
 
-/// One ID for each user, so that no helper is another's either. If the user namespace does not have this ID, returns the last one of the
+/// One ID for each user, so that no worker is another's either. If the user namespace does not have this ID, returns the last one of the
 /// namespace.
 fn id_within(user: u32, map: &str) -> u32 {
     // The very last number is none.
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn helper_user_ids_are_unique() {
+    fn worker_user_ids_are_unique() {
         let whole = "         0          0 4294967295\n";
         assert_eq!(id_within(1501, whole), 2_147_485_149);
         assert_ne!(id_within(1501, whole), id_within(1502, whole));

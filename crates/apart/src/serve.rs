@@ -1,4 +1,4 @@
-//! The helper's side.
+//! The worker's side.
 
 use crate::budget::Budget;
 use crate::channel::{Channel, Message};
@@ -18,13 +18,15 @@ use std::panic;
 use std::process::exit;
 use std::sync::OnceLock;
 
-/// The one argument of a helper.
+/// The one argument of a worker.
 pub const WORD: &str = "read_apart";
 /// Exit status of one whose reader failed.
 pub const BROKEN: i32 = 101;
 pub const ANSWER: u8 = 0;
-/// Kind of an answer that refuses. As the answer to the greeting, it says why the helper cannot serve.
+/// Kind of an answer that refuses. As the answer to the greeting, it says why the worker cannot serve.
 pub const REFUSAL: u8 = 1;
+/// The answer to the greeting, where the process whose root directory was to be entered has ended.
+pub const GONE: u8 = 2;
 /// A worker's question for a file of /proc, before it answers …
 pub const WANTED: u8 = 3;
 /// … and the answer: the file, or none.
@@ -32,7 +34,7 @@ pub const FILE: u8 = 4;
 /// Largest body of a request, in bytes.
 const MOST_REQUEST_BYTES: u64 = 1 << 30;
 
-/// Budget that this process was given, if it is a helper that reads.
+/// Budget that this process was given, if it is a worker that reads.
 static OWN_BOUNDS: OnceLock<Budget> = OnceLock::new();
 
 /// Answers some kinds of requests.
@@ -44,13 +46,13 @@ pub trait Handler {
     fn answer(&mut self, kind: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>>;
 }
 
-/// Whether this program was started as a helper.
+/// Whether this program was started as a worker.
 pub fn is_asked() -> bool {
     let mut arguments = std::env::args_os().skip(1);
     arguments.next().is_some_and(|first| first == WORD) && arguments.next().is_none()
 }
 
-/// If this program was started as a helper, serves until its asker has gone, and returns true. To be called before anything else. In one that
+/// If this program was started as a worker, serves until its asker has gone, and returns true. To be called before anything else. In one that
 /// keeps its rights, `acts` is called with what the user wants inputs to cost.
 pub fn serve_if_asked(
     handlers: &mut [&mut dyn Handler],
@@ -68,7 +70,7 @@ pub fn serve_if_asked(
     true
 }
 
-/// In a helper, what one input may cost.
+/// In a worker, what one input may cost.
 pub fn own_bounds() -> Option<Budget> {
     OWN_BOUNDS.get().copied()
 }
@@ -106,7 +108,7 @@ impl RootDirectory {
     }
 }
 
-/// Purpose of a helper, the first message to it.
+/// Purpose of a worker, the first message to it.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum Role {
     /// It reads what may be hostile: without rights, in this directory, and as this user if there is one, within so many bytes.
@@ -130,13 +132,16 @@ fn serve(
     match borsh::from_slice(&first.body).ok()? {
         Role::Reads { root, ids, memory_bytes } => {
             let entered = keep_outside(channel).and_then(|()| root.enter());
+            if entered.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+                return channel.send(GONE, &[], &[]).ok();
+            }
             let entered = entered.map_err(|error| format!("root directory: {error}"));
             if let Err(why) = entered.and_then(|()| confine(ids, memory_bytes)) {
                 return channel.send(REFUSAL, why.as_bytes(), &[]).ok();
             }
             let _ = OWN_BOUNDS.set(Budget { memory_bytes, time: None });
         }
-        // A helper that acts has its inputs read by helpers of its own. It may keep many files open.
+        // A worker that acts has its inputs read by workers of its own. It may keep many files open.
         Role::Acts(budget) => {
             let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
             let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });

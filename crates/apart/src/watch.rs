@@ -1,4 +1,4 @@
-//! Watches what a helper uses while it is waited for, and whether it gets on, as the kernel tells it.
+//! Watches what a worker uses while it is waited for, and whether it gets on, as the kernel tells it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -84,7 +84,7 @@ impl Watch {
     }
 }
 
-/// Kept open, as a helper is looked at after each answer. `None` for a process that has gone.
+/// Kept open, as a worker is looked at after each answer. `None` for a process that has gone.
 struct Files {
     status: Option<File>,
     stat: Option<File>,

@@ -1,6 +1,6 @@
-//! Helpers that compute for too long. A process of its own: what other tests keep waiting counts for all owners together.
+//! Workers that compute for too long. A process of its own: what other tests keep waiting counts for all owners together.
 //!
-//! A helper is this very program: it runs the one test whose name has its argument in it.
+//! A worker is this very program: it runs the one test whose name has its argument in it.
 
 use ramson_apart::{Apart, Budget, Failure, Handler, Owner, Request, for_owner, serve_if_asked};
 use std::fs::File;
@@ -35,7 +35,7 @@ impl Handler for Test {
 }
 
 #[test]
-fn read_apart_runs_a_helper() {
+fn read_apart_runs_a_worker() {
     serve_if_asked(&mut [&mut Test], |_| ());
 }
 
@@ -46,8 +46,8 @@ fn ask(apart: &Apart, kind: u8, body: &[u8]) -> Result<Vec<u8>, Failure> {
 #[test]
 fn owner_is_refused_after_time_excess() {
     ramson_apart::enable(Some(Budget { memory_bytes: 64 << 20, time: Some(TIME) }), false);
-    let helper = |owner| for_owner(Owner::of_user(owner)).expect("a helper");
-    let apart = helper(20_003);
+    let worker = |owner| for_owner(Owner::of_user(owner)).expect("a worker");
+    let apart = worker(20_003);
     assert_eq!(ask(&apart, ECHO, &[1]), Ok(vec![1]));
     // Time that the first one took is gone.
     let failure = ask(&apart, COMPUTE, &[]).unwrap_err();
@@ -55,5 +55,5 @@ fn owner_is_refused_after_time_excess() {
     assert!(is_rest, "{failure:?}");
     assert_eq!(ask(&apart, ECHO, &[1]), Err(Failure::UsedUp));
     // Another owner's inputs are still read.
-    assert_eq!(ask(&helper(20_004), ECHO, &[1]), Ok(vec![1]));
+    assert_eq!(ask(&worker(20_004), ECHO, &[1]), Ok(vec![1]));
 }

@@ -43,7 +43,7 @@ impl Pace {
         let start = Instant::now();
         let before = thread_cpu_time();
         let done = work();
-        // The CPU time of a helper is not this thread's CPU time.
+        // The CPU time of a worker is not this thread's CPU time.
         let cost = match for_process(pid) {
             None => thread_cpu_time().saturating_sub(before),
             Some(_) => start.elapsed(),

@@ -1,4 +1,4 @@
-//! Histories of others: opened here, read by a helper. The helper's answers are checked, because the helper may be in the others' hands.
+//! Histories of others: opened here, read by a worker. The worker's answers are checked, because the worker may be in the others' hands.
 
 use crate::question::{Answer, Question};
 use crate::schema::{HistoryError, failed};
@@ -19,7 +19,7 @@ pub(crate) const HISTORY: u8 = 0x48;
 /// A writer that ends moves everything out of the log, and a new one begins another.
 const MOST_TRIES: u32 = 5;
 
-/// A history that a helper reads.
+/// A history that a worker reads.
 pub struct Passed {
     by: Apart,
     database: File,
@@ -30,7 +30,7 @@ pub struct Passed {
     is_trusted: bool,
 }
 
-/// To a helper, with the database and its log.
+/// To a worker, with the database and its log.
 #[derive(BorshSerialize, BorshDeserialize)]
 pub(crate) struct Asked {
     pub number: u64,

@@ -17,7 +17,7 @@ enum Access {
 }
 
 impl History {
-    /// Opens a history that may be written to meanwhile. One that belongs to another user is read by a helper, as it was when it was opened.
+    /// Opens a history that may be written to meanwhile. One that belongs to another user is read by a worker, as it was when it was opened.
     pub fn open(path: &Path) -> Result<Self, HistoryError> {
         Ok(Self(match Passed::open(path)? {
             Some(passed) => Access::Apart(passed),

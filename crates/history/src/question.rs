@@ -1,4 +1,4 @@
-//! Questions to a history, and the answers, as they also pass between a helper and its asker.
+//! Questions to a history, and the answers, as they also pass between a worker and its asker.
 
 use crate::schema::TERM_COUNT;
 use crate::trigger::Triggers;

@@ -1,4 +1,4 @@
-//! Histories of others, in the helper that reads them.
+//! Histories of others, in the worker that reads them.
 
 use crate::apart::{Asked, HISTORY};
 use crate::database::Database;

@@ -1,4 +1,4 @@
-//! Foreign profiles of others: opened here, read by a helper. The helper's answers are checked, because the helper may be in the others'
+//! Foreign profiles of others: opened here, read by a worker. The worker's answers are checked, because the worker may be in the others'
 //! hands.
 
 use crate::defect::{ImportDefect, ImportError};
@@ -43,7 +43,7 @@ impl Handler for ForeignReader {
     }
 }
 
-/// The same as `import_file`, read by a helper.
+/// The same as `import_file`, read by a worker.
 pub fn import_apart(by: &Apart, file: &File, inuse_at: InuseAt) -> Result<Imported, ImportError> {
     let is_at_peak = inuse_at == InuseAt::Peak;
     let body = [u8::from(is_at_peak)];

@@ -1,4 +1,4 @@
-//! A profile on its way from a helper: each text and each set of labels once.
+//! A profile on its way from a worker: each text and each set of labels once.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use hashbrown::HashMap;

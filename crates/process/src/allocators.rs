@@ -5,7 +5,7 @@ use crate::glibc::{self, Effort, Statistics};
 use crate::identify::{self, AllocatorKind};
 use crate::part::Part;
 use crate::search::{Found, Search};
-use crate::{Area, Binary, ProcessMemory, executable, program, watched};
+use crate::{Area, Binary, ProcessMemory, executable, owners, program, watched};
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::proc;
 use serde::{Serialize, Serializer};
@@ -18,7 +18,7 @@ const LEAST_SHARE: f64 = 0.1;
 const MOST_VARIABLES_BYTES: u64 = 6 << 20;
 
 /// All that are there.
-#[derive(Serialize, schemars::JsonSchema, BorshSerialize, BorshDeserialize)]
+#[derive(Default, Serialize, schemars::JsonSchema, BorshSerialize, BorshDeserialize)]
 pub struct Allocators {
     /// The C library's own.
     pub glibc: Option<Allocator>,
@@ -152,6 +152,9 @@ impl Allocators {
         areas: &[Area],
         effort: Effort,
     ) -> Result<Statistics, Missing> {
+        if let ProcessMemory::Theirs(by, pid) = memory {
+            return owners::statistics(by, *pid, self, effort);
+        }
         let library = identify::data_of_libc(areas);
         let statistics = self
             .readable_version()

@@ -1,7 +1,7 @@
 //! Processes of other users: a worker of their owner reads them. Its answers are checked: it may be in the owner's hands.
 
 use crate::allocators::{Allocators, Missing};
-use crate::areas::Area;
+use crate::areas::{Area, read_outline};
 use crate::binary::{Content, Place};
 use crate::glibc::{self, Arena, Beside, Effort, Range, Statistics};
 use crate::mappings::{self, Mapping};
@@ -9,7 +9,8 @@ use crate::memory::Memory;
 use crate::process_memory::ProcessMemory;
 use crate::rss::{self, Explained, Reading, Request};
 use crate::search::{Found, Search};
-use crate::{smaps, watched};
+use crate::smaps::read_smaps;
+use crate::watched;
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::{Apart, Failure, Handler};
 use ramson_paths::{Root, RootIdentity};
@@ -30,6 +31,7 @@ const RUNS: u8 = 0x46;
 const AREAS: u8 = 0x47;
 const PIECE: u8 = 0x49;
 const DIRECTORY: u8 = 0x4a;
+const STATISTICS: u8 = 0x4b;
 /// A process has no more addresses.
 const MOST_BYTES: u64 = 1 << 47;
 /// Read at once of a process's memory, or of a file.
@@ -71,7 +73,13 @@ pub(crate) fn read_rss(
         extents: request.extents.iter().map(|range| (range.start, range.end)).collect(),
         blocks: request.blocks.to_vec(),
     };
-    let told = ask::<Option<Told>>(by, RSS, &asked).map_err(|failure| watched::noted(pid, failure))?;
+    let mut told = ask::<Option<Told>>(by, RSS, &asked);
+    if let Err(Failure::Stuck(_) | Failure::Time(_)) = told {
+        // Its program may be where nobody answers: its allocator is not looked for then.
+        let allocators = Some(asked.allocators.unwrap_or_default());
+        told = ask(by, RSS, &Asked { allocators, ..asked });
+    }
+    let told = told.map_err(|failure| watched::noted(pid, failure))?;
     let told = told.ok_or(io::ErrorKind::NotFound)?;
     let Told { explained, statistics, has_memory, is_forked, .. } = told;
     if !explained.is_possible() || !statistics.as_ref().ok().is_none_or(is_valid) {
@@ -80,6 +88,18 @@ pub(crate) fn read_rss(
     *allocators = told.allocators;
     let memory = has_memory.then(|| ProcessMemory::Theirs(by.clone(), pid));
     Ok(Reading { explained, statistics, memory, is_forked })
+}
+
+/// The same as `Allocators::statistics`.
+pub(crate) fn statistics(
+    by: &Apart,
+    pid: u32,
+    allocators: &Allocators,
+    effort: Effort,
+) -> Result<Statistics, Missing> {
+    let said = |failure: Failure| Missing::Refused(format!("{failure}. {}", failure.next_step()));
+    let told = ask(by, STATISTICS, &(pid, allocators, effort)).map_err(said)?;
+    Some(told).filter(|told: &Result<_, _>| told.as_ref().ok().is_none_or(is_valid)).ok_or_else(|| said(Failure::BadAnswer))?
 }
 
 /// Returns the free memory that touches each of these blocks, as `glibc::beside` does; `None` for a block of which nothing is known.
@@ -182,7 +202,7 @@ pub struct MemoryReader {
 
 impl Handler for MemoryReader {
     fn kinds(&self) -> &'static [u8] {
-        &[RSS, MAPPINGS, BYTES, BESIDE, SEARCH, PEEK, RUNS, AREAS, PIECE, DIRECTORY]
+        &[RSS, STATISTICS, MAPPINGS, BYTES, BESIDE, SEARCH, PEEK, RUNS, AREAS, PIECE, DIRECTORY]
     }
 
     fn answer(&mut self, kind: u8, body: &[u8], _: Vec<File>) -> Option<Vec<u8>> {
@@ -190,6 +210,12 @@ impl Handler for MemoryReader {
             RSS => {
                 self.open = None;
                 borsh::to_vec(&told(borsh::from_slice(body).ok()?))
+            }
+            STATISTICS => {
+                let (pid, allocators, effort): (u32, Allocators, Effort) = borsh::from_slice(body).ok()?;
+                let areas = if allocators.other.is_some() { read_smaps(pid) } else { read_outline(pid) };
+                let memory = self.memory(pid)?;
+                borsh::to_vec(&allocators.statistics(memory, &areas.unwrap_or_default(), effort))
             }
             MAPPINGS => {
                 let (pid, at, of_files) = borsh::from_slice(body).ok()?;
@@ -217,7 +243,7 @@ impl Handler for MemoryReader {
             AREAS => {
                 let pid: u32 = borsh::from_slice(body).ok()?;
                 // A process that has just ended has no areas.
-                borsh::to_vec(&smaps::read_smaps(pid).unwrap_or_default())
+                borsh::to_vec(&read_smaps(pid).unwrap_or_default())
             }
             BESIDE => {
                 let (pid, ranges, blocks): (u32, Vec<Range>, Vec<u64>) = borsh::from_slice(body).ok()?;

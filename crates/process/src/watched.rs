@@ -82,7 +82,7 @@ pub fn silence_of(pid: u32) -> Option<String> {
     line(pid, silent.get(&pid).filter(|silence| silence.since.elapsed() < SILENCE_LASTS)?)
 }
 
-/// It, or a helper in its stead, did not answer.
+/// It, or a worker in its stead, did not answer.
 pub fn note(pid: u32, failure: &Failure) {
     if matches!(failure, Failure::Stuck(_) | Failure::UsedUp) {
         noted(pid, failure.clone());
@@ -109,7 +109,9 @@ fn silent_lately(pid: u32) -> Option<Failure> {
 
 /// The same, as an error.
 pub fn noted(pid: u32, failure: Failure) -> io::Error {
-    locked().insert(pid, Silence { since: Instant::now(), failure: failure.clone() });
+    if failure != Failure::Gone {
+        locked().insert(pid, Silence { since: Instant::now(), failure: failure.clone() });
+    }
     failure.into()
 }
 

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn helper_answers_are_checked() {
+    fn worker_answers_are_checked() {
         let damages: [fn(&mut Snapshot); 10] = [
             |it| it.header.health.clear(),
             |it| it.stacks.truncate(1),

@@ -7,7 +7,7 @@ use crate::places::opened_profile_directories;
 use crate::recording::Recording;
 use crate::running::own_pid;
 use ramson_apart::Failure::UsedUp;
-use ramson_apart::{Owner, end_of_user, on_all};
+use ramson_apart::{OWNERS_AT_ONCE, Owner, end_of_user, on_all};
 use ramson_paths::{Directory, MapIdentity};
 use ramson_process::{processes, watched};
 use ramson_reader::{Header, MappedBytes, ReadError};
@@ -22,8 +22,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const MOST_FILES_OF_OTHERS: usize = 10_000;
 /// More names of a directory are not asked for.
 const MOST_NAMES: usize = 1 << 20;
-/// Users whose profiles are read at once, each by processes of their own.
-const MOST_SHARES: usize = 4;
 
 /// Profiles that were found, and the reasons why others could not be read.
 pub struct Discovery<T> {
@@ -155,7 +153,7 @@ where
             each(self.part(*user, share));
             user.iter().copied().for_each(end_of_user);
         };
-        on_all(&shares, MOST_SHARES, || (), look);
+        on_all(&shares, OWNERS_AT_ONCE, || (), look);
         left_out
     }
 

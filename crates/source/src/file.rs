@@ -91,7 +91,7 @@ pub fn open_any_file(path: &Path, inuse_at: InuseAt) -> Result<Opened, Failure> 
     Foreign::of(&path.display().to_string(), imported, inuse_at).map(Opened::Foreign)
 }
 
-/// Opens what comes through a pipe. A helper reads it once all of it has come.
+/// Opens what comes through a pipe. A worker reads it once all of it has come.
 fn open_copy(
     origin: &str,
     stream: impl Read,

@@ -10,7 +10,7 @@ use crate::members::{is_named, none_of, processes_of, several};
 use crate::recording::Recording;
 use crate::selector::{Base, Selector};
 use crate::{http, moment};
-use ramson_apart::{NOBODY, Owner};
+use ramson_apart::{NOBODY, Owner, each_of_owners};
 use ramson_history::Span;
 use ramson_import::InuseAt;
 use ramson_process::stat::Stat;
@@ -125,7 +125,8 @@ fn open_each(selector: &Selector) -> Result<Members, Failure> {
 /// The profiles of a group's processes.
 fn open_group(selector: &Selector) -> Result<Members, Failure> {
     let pids = processes_of(&selector.base).unwrap_or_default();
-    let profiled: Vec<Recording> = pids.iter().filter_map(|&pid| open_member(pid)).collect();
+    let profiled = each_of_owners(&pids, |&pid| pid, |&pid| open_member(pid));
+    let profiled: Vec<Recording> = profiled.into_iter().flatten().collect();
     if !profiled.is_empty() {
         let unprofiled = pids.len() - profiled.len();
         return Ok(Members::of(profiled, unprofiled));

@@ -6,7 +6,7 @@ use crate::file::{open_file, open_member};
 use crate::members::{is_named, matching, none_of, processes_of, several};
 use crate::recording::Recording;
 use crate::selector::{Base, Selector};
-use ramson_apart::each_at_once;
+use ramson_apart::each_of_owners;
 use ramson_process::{rights, stat, text, watched};
 use ramson_profile::format::format_bytes;
 use ramson_reader::Header;
@@ -76,11 +76,11 @@ pub fn matching_targets(is_wanted: impl Fn(&str) -> bool) -> Targets {
 impl Targets {
     /// Returns what `look` says of each process that may be looked at, in their order.
     pub fn each<R: Send>(&self, look: impl Fn(&Target) -> R + Sync) -> Vec<R> {
-        each_at_once(&self.found, look)
+        each_of_owners(&self.found, |target| target.pid, look)
     }
 
     fn add(&mut self, pids: &[u32]) {
-        for (&pid, looked_at) in pids.iter().zip(each_at_once(pids, |&pid| target(pid))) {
+        for (&pid, looked_at) in pids.iter().zip(each_of_owners(pids, |&pid| pid, |&pid| target(pid))) {
             match looked_at {
                 Ok(target) => self.found.push(target),
                 Err(failure) => self.refused.push(Refused { pid, name: comm(pid), failure }),

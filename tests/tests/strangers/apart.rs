@@ -1,4 +1,4 @@
-//! Helpers read the files of other users. The tests check whose rights helpers have, what they may take, and that honest files are read as
+//! Workers read the files of other users. The tests check whose rights workers have, what they may take, and that honest files are read as
 //! ever.
 
 use ramson_format::{PAGE_BYTES, REGION_KINDS, RegionKind};
@@ -71,7 +71,7 @@ fn foreign_files_give_the_same_reports() {
 }
 
 #[test]
-fn helper_never_outlives_the_command() {
+fn worker_never_outlives_the_command() {
     // PR_SET_CHILD_SUBREAPER
     const ADOPTS: &str = "import ctypes, os, subprocess, sys
 ctypes.CDLL(None).prctl(36, 1)
@@ -129,7 +129,7 @@ fn line(pid: u32, name: &str) -> Option<String> {
     Some(line.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// `ramson` that has read a stranger's profile, and waits for another file; and its helper.
+/// `ramson` that has read a stranger's profile, and waits for another file; and its worker.
 fn waiting(scratch: &Scratch) -> (Running, u32) {
     let forged = scratch.path("forged.ramson");
     Forged::new(999_999).write(&forged, 64 << 10);
@@ -146,52 +146,52 @@ fn waiting(scratch: &Scratch) -> (Running, u32) {
         .args(command.get_args());
     opens.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let running = Running::start(&mut opens, &scratch.path("log"), || true);
-    let helper = || {
+    let worker = || {
         children(running.0.id())
             .into_iter()
             .find(|&child| line(child, "Seccomp").as_deref() == Some("2"))
     };
-    wait_until("a helper has given up its rights", || helper().is_some());
-    let helper = helper().unwrap();
-    (running, helper)
+    wait_until("a worker has given up its rights", || worker().is_some());
+    let worker = worker().unwrap();
+    (running, worker)
 }
 
 #[test]
-fn helper_has_no_user_or_rights() {
+fn worker_has_no_user_or_rights() {
     let scratch = Scratch::new();
-    let (_running, helper) = waiting(&scratch);
-    let is = |name: &str| line(helper, name).unwrap_or_else(|| panic!("{name}"));
+    let (_running, worker) = waiting(&scratch);
+    let is = |name: &str| line(worker, name).unwrap_or_else(|| panic!("{name}"));
     let own = STRANGER + (1 << 31);
-    for ids in ["Uid", "Gid"] {
-        assert_eq!(is(ids), format!("{own} {own} {own} {own}"));
-    }
+    // Files are opened as the owner.
+    assert_eq!(is("Uid"), format!("{own} {own} {own} {STRANGER}"));
+    assert_eq!(is("Gid"), format!("{own} {own} {own} {own}"));
     assert_eq!(is("Groups"), "");
     for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
         assert_eq!(is(set), "0000000000000000", "{set}");
     }
     assert_eq!([is("NoNewPrivs"), is("Seccomp")], ["1", "2"]);
-    let limits = fs::read_to_string(format!("/proc/{helper}/limits")).unwrap();
+    let limits = fs::read_to_string(format!("/proc/{worker}/limits")).unwrap();
     let limit = limits.lines().find(|line| line.starts_with("Max address space")).unwrap();
     let bytes: u64 = limit.split_whitespace().nth(3).unwrap().parse().unwrap();
     assert!((512 << 20..700 << 20).contains(&bytes), "{limit}");
     // Neither a core nor /proc is any user's.
-    assert_eq!(fs::metadata(format!("/proc/{helper}/environ")).unwrap().uid(), 0);
-    let environment = fs::read(format!("/proc/{helper}/environ")).unwrap();
+    assert_eq!(fs::metadata(format!("/proc/{worker}/environ")).unwrap().uid(), 0);
+    let environment = fs::read(format!("/proc/{worker}/environ")).unwrap();
     assert_eq!(environment, b"MALLOC_ARENA_MAX=1\0");
     // Its socket, once more; what ramson was started with is closed.
-    let open = fs::read_dir(format!("/proc/{helper}/fd")).unwrap().flatten();
+    let open = fs::read_dir(format!("/proc/{worker}/fd")).unwrap().flatten();
     let mut open: Vec<_> = open.map(|entry| fs::read_link(entry.path()).unwrap()).collect();
     open.sort();
     open.dedup();
-    let [null, socket] = &open[..] else { panic!("{open:?}") };
-    assert_eq!(null, Path::new("/dev/null"));
+    let [null, proc, socket] = &open[..] else { panic!("{open:?}") };
+    assert_eq!([null, proc], [Path::new("/dev/null"), Path::new("/proc")]);
     assert!(socket.to_str().unwrap().starts_with("socket:"), "{open:?}");
 }
 
 #[test]
-fn the_owner_cannot_trace_a_helper() {
+fn the_owner_cannot_trace_a_worker() {
     let scratch = Scratch::new();
-    let (_running, helper) = waiting(&scratch);
+    let (_running, worker) = waiting(&scratch);
     let mut sleeps = as_stranger(clean("sleep").arg("60"));
     let own = Running::start(&mut sleeps, &scratch.path("sleeps"), || true);
     wait_until("the stranger's process runs", || {
@@ -205,7 +205,7 @@ fn the_owner_cannot_trace_a_helper() {
                      try: print(len(open(f'/proc/{pid}/environ', 'rb').read()) >= 0)\n    \
                      except OSError as error: print(error.strerror)\n";
     let mut python = clean(python());
-    python.args(["-c", seize, &helper.to_string(), &own.0.id().to_string()]);
+    python.args(["-c", seize, &worker.to_string(), &own.0.id().to_string()]);
     let said = finish(&mut as_stranger(&python)).good().text();
     let said: Vec<&str> = said.lines().collect();
     assert_eq!(said[..2], ["Operation not permitted", "Permission denied"]);
@@ -214,9 +214,9 @@ fn the_owner_cannot_trace_a_helper() {
 }
 
 #[test]
-fn owner_cannot_hinder_a_helper() {
+fn owner_cannot_hinder_a_worker() {
     let scratch = Scratch::new();
-    let (_running, helper) = waiting(&scratch);
+    let (_running, worker) = waiting(&scratch);
     let attempts = "import os, resource, signal, sys\n\
         pid = int(sys.argv[1])\n\
         def tell(attempt):\n    \
@@ -229,10 +229,10 @@ fn owner_cannot_hinder_a_helper() {
         tell(lambda: resource.prlimit(pid, resource.RLIMIT_CPU, (1, 1)))\n\
         tell(lambda: open(f'/proc/{pid}/oom_score_adj', 'w').write('1000'))\n";
     let mut python = clean(python());
-    python.args(["-c", attempts, &helper.to_string()]);
+    python.args(["-c", attempts, &worker.to_string()]);
     let said = finish(&mut as_stranger(&python)).good().text();
     assert_eq!(said.lines().collect::<Vec<_>>(), ["refused"; 9]);
-    assert!(line(helper, "State").is_some_and(|state| state.starts_with('S')));
+    assert!(line(worker, "State").is_some_and(|state| state.starts_with('S')));
 }
 
 /// A small profile whose mappings all have the same path, which is as long as one may be; given to the stranger.

@@ -249,7 +249,11 @@ fn outputs_are_private_without_following_links() {
 #[test]
 fn foreign_file_gets_no_private_names() {
     let scratch = Scratch::new();
-    let bin = scratch.open_directory("bin");
+    // Where only root can put anything.
+    let folder = tempfile::tempdir_in("/opt").unwrap();
+    let bin = folder.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let binary = bin.join("allocates");
     copy(&program("allocates.c"), &binary);
     assert_eq!(

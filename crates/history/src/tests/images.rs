@@ -153,24 +153,24 @@ fn odd_database_length_costs_no_memory() {
 }
 
 #[test]
-fn helper_answers_its_own_history_only() {
+fn worker_answers_its_own_history_only() {
     let [one, other] = [1, 2].map(|pid| {
-        let place = Place::new("helper");
+        let place = Place::new("worker");
         let mut writer = place.writer();
         record(&mut writer, pid, 100, Triggers::CLOCK);
         drop(writer);
         place
     });
-    let mut helper = HistoryReader::default();
+    let mut worker = HistoryReader::default();
     let mut pids = |number, place: &Place| {
         let asked = Asked { number, is_trusted: false, question: Question::Processes };
         let body = borsh::to_vec(&asked).unwrap();
         let files = vec![File::open(place.database()).unwrap()];
-        let answer = helper.answer(0x48, &body, files).unwrap();
+        let answer = worker.answer(0x48, &body, files).unwrap();
         let read: Result<Answer, HistoryError> = borsh::from_slice(&answer).unwrap();
         let Ok(Answer::Processes(processes)) = read else { panic!() };
         processes.iter().map(|process| process.pid).collect::<Vec<_>>()
     };
     assert_eq!((pids(1, &one), pids(2, &other), pids(1, &one)), (vec![1], vec![2], vec![1]));
-    assert!(helper.answer(0x48, &[], Vec::new()).is_none());
+    assert!(worker.answer(0x48, &[], Vec::new()).is_none());
 }

@@ -1,11 +1,11 @@
-//! The asker's side of one helper: a child that is asked, watched and ended.
+//! The asker's side of one worker: a child that is asked, watched and ended.
 
 use crate::budget::Budget;
 use crate::channel::{Channel, Message};
 use crate::failure::Failure;
 use crate::owner::Owner;
 use crate::proc::wanted;
-use crate::serve::{ANSWER, BROKEN, FILE, Role, WANTED, WORD};
+use crate::serve::{ANSWER, BROKEN, FILE, GONE, Role, WANTED, WORD};
 use crate::watch::Watch;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use std::io::{self, ErrorKind};
@@ -18,19 +18,19 @@ use std::sync::mpsc;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-/// How often a helper that has not answered is looked at.
+/// How often a worker that has not answered is looked at.
 const LOOK: Duration = Duration::from_millis(20);
-/// A helper that takes requests takes them at once.
+/// A worker that takes requests takes them at once.
 const MOST_TIME_TO_SEND: Duration = Duration::from_secs(10);
-/// The program itself takes a few milliseconds.
-const MOST_TIME_TO_START: Duration = Duration::from_secs(10);
-/// How long a killed helper may take to end. It ends at once, unless it waits in the kernel for something that may never come.
+/// How long a killed worker may take to end. It ends at once, unless it waits in the kernel for something that may never come.
 const MOST_TIME_TO_END: Duration = Duration::from_millis(500);
 
 /// A process that reads for this one.
-pub struct Helper {
+pub struct Worker {
     child: Child,
     channel: Channel,
+    /// What is told it first, until it has been told.
+    greeting: Option<Vec<u8>>,
     /// Whose processes' files it may have.
     owner: Owner,
     budget: Budget,
@@ -53,8 +53,8 @@ pub struct Limits {
     pub idle: Duration,
 }
 
-impl Helper {
-    /// Starts one, and waits until it has given up what its role does not take.
+impl Worker {
+    /// Starts one. It gives up what its role does not take before it answers.
     pub fn start(role: &Role, owner: Owner, budget: Budget) -> Result<Self, Failure> {
         let started = |error: io::Error| Failure::NotStarted(error.to_string());
         let (ours, its) = UnixStream::pair().map_err(started)?;
@@ -67,15 +67,8 @@ impl Helper {
         ours.set_read_timeout(Some(LOOK)).map_err(started)?;
         ours.set_write_timeout(Some(MOST_TIME_TO_SEND)).map_err(started)?;
         let watch = Watch::of(child.id());
-        let mut helper = Self { child, channel: Channel(ours), owner, budget, watch };
-        let greeting = borsh::to_vec(role).map_err(started)?;
-        let answer = helper.exchange(0, &greeting, &[], |watch| {
-            (watch.busy() > MOST_TIME_TO_START).then_some(Failure::Time(MOST_TIME_TO_START))
-        })?;
-        match answer.kind {
-            ANSWER => Ok(helper),
-            _ => Err(Failure::NotStarted(String::from_utf8_lossy(&answer.body).into_owned())),
-        }
+        let greeting = Some(borsh::to_vec(role).map_err(started)?);
+        Ok(Self { child, channel: Channel(ours), greeting, owner, budget, watch })
     }
 
     /// Asks, and waits for the answer. After a failure it is to be ended.
@@ -89,12 +82,22 @@ impl Helper {
             Some(time) => Some(Failure::Time(time)),
             None => None,
         };
-        let answer = self.exchange(kind, body, files, exceeded);
-        let answer = answer.and_then(|answer| match answer.kind {
-            ANSWER => Ok(answer.body),
-            _ => Err(Failure::BadAnswer),
+        let answer = self.greet(&exceeded).and_then(|()| {
+            let answer = self.exchange(kind, body, files, &exceeded)?;
+            Some(answer.body).filter(|_| answer.kind == ANSWER).ok_or(Failure::BadAnswer)
         });
         Outcome { answer, time: self.watch.busy() }
+    }
+
+    /// Tells its role, if it has just been started.
+    fn greet(&mut self, exceeded: &impl Fn(&Watch) -> Option<Failure>) -> Result<(), Failure> {
+        let Some(greeting) = self.greeting.take() else { return Ok(()) };
+        let answer = self.exchange(0, &greeting, &[], exceeded)?;
+        match answer.kind {
+            ANSWER => Ok(()),
+            GONE => Err(Failure::Gone),
+            _ => Err(Failure::NotStarted(String::from_utf8_lossy(&answer.body).into_owned())),
+        }
     }
 
     fn exchange(
@@ -102,7 +105,7 @@ impl Helper {
         kind: u8,
         body: &[u8],
         files: &[BorrowedFd],
-        exceeded: impl Fn(&Watch) -> Option<Failure>,
+        exceeded: &impl Fn(&Watch) -> Option<Failure>,
     ) -> Result<Message, Failure> {
         let Self { channel, owner, budget, watch, .. } = self;
         let mut failure = None;
@@ -195,7 +198,7 @@ fn opened(
     }
 }
 
-impl Drop for Helper {
+impl Drop for Worker {
     fn drop(&mut self) {
         self.end();
     }

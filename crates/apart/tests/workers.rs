@@ -1,6 +1,6 @@
-//! Helpers that are asked for too much, that fail, and that are ended.
+//! Workers that are asked for too much, that fail, and that are ended.
 //!
-//! A helper is this very program: it runs the one test whose name has its argument in it.
+//! A worker is this very program: it runs the one test whose name has its argument in it.
 
 use ramson_apart::{
     Apart, Budget, Failure, Handler, Owner, Request, bounds, for_owner, for_process, proc,
@@ -58,10 +58,10 @@ impl Handler for Test {
     }
 }
 
-/// Tries all that a helper may not do, and returns a line about each; `body` is the ID of the process that has started it.
+/// Tries all that a worker may not do, and returns a line about each; `body` is the ID of the process that has started it.
 fn forbidden(body: &[u8]) -> Vec<String> {
     let parent = str::from_utf8(body).ok().and_then(|pid| Pid::from_raw(pid.parse().ok()?));
-    // SAFETY: the call takes no pointer, so no memory is at stake; were it allowed, the helper would be traced by its parent, and the test fail.
+    // SAFETY: the call takes no pointer, so no memory is at stake; were it allowed, the worker would be traced by its parent, and the test fail.
     let traced = || match unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -135,7 +135,7 @@ impl Drop for Elsewhere {
 
 #[test]
 fn worker_reads_as_its_owner() {
-    helper(20_020);
+    worker(20_020);
     let elsewhere = Elsewhere::start();
     let (pid, root) = (elsewhere.process.id(), elsewhere.root.id());
     let worker = for_process(pid).unwrap();
@@ -152,17 +152,17 @@ fn worker_reads_as_its_owner() {
 }
 
 #[test]
-fn read_apart_runs_a_helper() {
+fn read_apart_runs_a_worker() {
     serve_if_asked(&mut [&mut Test], |_| ());
 }
 
-/// The helper of an owner of its own.
-fn helper(owner: u32) -> Apart {
+/// The worker of an owner of its own.
+fn worker(owner: u32) -> Apart {
     static ENABLED: Once = Once::new();
     let budget = Budget { memory_bytes: MEMORY_BYTES, time: Some(TIME) };
     ENABLED.call_once(|| ramson_apart::enable(Some(budget), false));
     assert_eq!(bounds(true), budget);
-    for_owner(Owner::of_user(owner)).expect("a helper")
+    for_owner(Owner::of_user(owner)).expect("a worker")
 }
 
 fn ask(apart: &Apart, kind: u8, body: &[u8]) -> Result<Vec<u8>, Failure> {
@@ -170,8 +170,8 @@ fn ask(apart: &Apart, kind: u8, body: &[u8]) -> Result<Vec<u8>, Failure> {
 }
 
 #[test]
-fn helper_answers_every_question() {
-    let apart = helper(20_001);
+fn worker_answers_every_question() {
+    let apart = worker(20_001);
     let body = vec![7; 5 << 20];
     for _ in 0..3 {
         assert_eq!(ask(&apart, ECHO, &body).as_ref(), Ok(&body));
@@ -181,8 +181,8 @@ fn helper_answers_every_question() {
 }
 
 #[test]
-fn memory_excess_ends_one_helper() {
-    let apart = helper(20_002);
+fn memory_excess_ends_one_worker() {
+    let apart = worker(20_002);
     let allocate = |bytes: u64| ask(&apart, ALLOCATE, &bytes.to_le_bytes());
     assert_eq!(allocate(32 << 20), Ok(vec![1]));
     assert_eq!(allocate(100 << 20), Err(Failure::Memory(MEMORY_BYTES)));
@@ -191,14 +191,14 @@ fn memory_excess_ends_one_helper() {
 
 #[test]
 fn reader_panic_is_one_failure() {
-    let apart = helper(20_005);
+    let apart = worker(20_005);
     assert_eq!(ask(&apart, PANIC, &[]), Err(Failure::Broken));
     assert_eq!(ask(&apart, ECHO, &[1]), Ok(vec![1]));
 }
 
-/// Returns the failure of a request in whose middle the helper gets a signal; the next one is answered.
+/// Returns the failure of a request in whose middle the worker gets a signal; the next one is answered.
 fn signalled(owner: u32, signal: rustix::process::Signal) -> Failure {
-    let apart = helper(owner);
+    let apart = worker(owner);
     let ((mut hears, its_mouth), (its_ear, _says)) = (io::pipe().unwrap(), io::pipe().unwrap());
     let files = [its_mouth.as_fd(), its_ear.as_fd()];
     let answer = std::thread::scope(|scope| {
@@ -214,16 +214,16 @@ fn signalled(owner: u32, signal: rustix::process::Signal) -> Failure {
 }
 
 #[test]
-fn signalled_helper_is_one_failure() {
+fn signalled_worker_is_one_failure() {
     assert_eq!(signalled(20_006, rustix::process::Signal::KILL), Failure::Signal(9));
     let Failure::Stuck(time) = signalled(20_010, rustix::process::Signal::STOP) else { panic!() };
     assert!(time <= Duration::from_secs(3));
 }
 
 #[test]
-fn helper_cannot_reach_outside() {
+fn worker_cannot_reach_outside() {
     let own_id = std::process::id().to_string();
-    let said = String::from_utf8(ask(&helper(20_007), FORBIDDEN, own_id.as_bytes()).unwrap());
+    let said = String::from_utf8(ask(&worker(20_007), FORBIDDEN, own_id.as_bytes()).unwrap());
     let said = said.unwrap();
     assert_eq!(said.lines().count(), 10, "{said}");
     let refused = format!(": {:?}", Some(libc::EPERM));
@@ -232,7 +232,7 @@ fn helper_cannot_reach_outside() {
 
 #[test]
 fn owner_waiting_time_is_bounded() {
-    let apart = helper(20_008);
+    let apart = worker(20_008);
     let mut refused = None;
     let begin = Instant::now();
     for _ in 0..100 {
@@ -248,5 +248,5 @@ fn owner_waiting_time_is_bounded() {
     }
     assert_eq!(refused, Some(Failure::UsedUp));
     assert!(begin.elapsed() < Duration::from_secs(40));
-    assert_eq!(ask(&helper(20_009), ECHO, &[1]), Ok(vec![1]));
+    assert_eq!(ask(&worker(20_009), ECHO, &[1]), Ok(vec![1]));
 }

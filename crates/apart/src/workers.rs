@@ -1,9 +1,9 @@
-//! All helpers of this process, by the owners of what they read.
+//! All workers of this process, by the owners of what they read.
 
 use crate::at_once::AT_ONCE;
 use crate::budget::Budget;
 use crate::failure::Failure;
-use crate::helper::{Helper, Limits, Outcome};
+use crate::worker::{Worker, Limits, Outcome};
 use crate::owner::{Account, Owner, group_of_process, ids_for};
 use crate::serve::{Role, RootDirectory, own_bounds};
 use rustix::process::getuid;
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a helper may make no progress at a time …
+/// How long a worker may make no progress at a time …
 const MOST_IDLE: Duration = Duration::from_secs(2);
 /// … and all inputs of others may take in vain together, before each gets only a moment.
 const MOST_IN_VAIN: Duration = Duration::from_secs(20);
@@ -26,16 +26,16 @@ const SLOW: Duration = Duration::from_secs(1);
 const GOING_ON: u32 = 3;
 /// An act may take so long. It has bounds of its own, and waits for the process's own threads.
 const MOST_ACT: Duration = Duration::from_secs(120);
-/// Helpers of one owner that were ended, and still wait in the kernel, before there is no further one.
+/// Workers of one owner that were ended, and still wait in the kernel, before there is no further one.
 const MOST_LEFT: usize = 4;
-/// Helpers that read for one owner at once: who asks for more waits.
+/// Workers that read for one owner at once: who asks for more waits.
 const MOST_READERS: usize = AT_ONCE;
-/// Helpers that act on one owner's processes at once: their acts come one after the other.
+/// Workers that act on one owner's processes at once: their acts come one after the other.
 const MOST_ACTORS: usize = 1;
 
-static HELPERS: OnceLock<Helpers> = OnceLock::new();
+static WORKERS: OnceLock<Workers> = OnceLock::new();
 
-struct Helpers {
+struct Workers {
     /// Budget of every input, as the user wants it.
     wanted: Option<Budget>,
     goes_on: bool,
@@ -47,7 +47,7 @@ struct Helpers {
     in_vain: Mutex<Spent>,
 }
 
-/// A request to a helper.
+/// A request to a worker.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// Which reader.
@@ -58,7 +58,7 @@ pub struct Request<'a> {
     pub files: &'a [BorrowedFd<'a>],
 }
 
-/// The helpers that read what belongs to one user.
+/// The workers that read what belongs to one user.
 #[derive(Clone)]
 pub struct Apart(Arc<Shared>);
 
@@ -81,13 +81,13 @@ struct Slot {
     /// … and those that act.
     actors: Crew,
     /// Those that were ended and have not ended yet.
-    left: Vec<Helper>,
+    left: Vec<Worker>,
 }
 
-/// Helpers for one kind of work.
+/// Workers for one kind of work.
 struct Crew {
     /// Those that wait to be asked.
-    idle: Vec<Helper>,
+    idle: Vec<Worker>,
     /// How many are asked now …
     working: usize,
     /// … at most.
@@ -121,7 +121,7 @@ impl Spent {
 /// From now on, what others own is read apart. With `budget` also what this user owns, and each input may cost so much. `goes_on`: this command
 /// looks again and again, until it is ended.
 pub fn enable(budget: Option<Budget>, goes_on: bool) {
-    let _ = HELPERS.set(Helpers {
+    let _ = WORKERS.set(Workers {
         wanted: budget,
         goes_on,
         by_owner: Mutex::default(),
@@ -130,18 +130,18 @@ pub fn enable(budget: Option<Budget>, goes_on: bool) {
     });
 }
 
-/// Ends the helpers that are not at work. If this process ends without this call, they pass to a process that may not expect
+/// Ends the workers that are not at work. If this process ends without this call, they pass to a process that may not expect
 /// children, such as the first one of a container, and stay as zombies.
 pub fn end_all() {
-    let Some(helpers) = HELPERS.get() else { return };
-    let all: Vec<Apart> = locked(&helpers.by_owner).values().cloned().collect();
+    let Some(workers) = WORKERS.get() else { return };
+    let all: Vec<Apart> = locked(&workers.by_owner).values().cloned().collect();
     all.iter().for_each(Apart::end_idle);
 }
 
-/// The same of those of a user, so that many users' helpers do not take the memory. Others are started should there be more to read.
+/// The same of those of a user, so that many users' workers do not take the memory. Others are started should there be more to read.
 pub fn end_of_user(user: u32) {
-    let Some(helpers) = HELPERS.get() else { return };
-    let by_owner = locked(&helpers.by_owner);
+    let Some(workers) = WORKERS.get() else { return };
+    let by_owner = locked(&workers.by_owner);
     let its = by_owner.iter().filter(|((owner, _), _)| owner.user == user);
     let its: Vec<Apart> = its.map(|(_, apart)| apart.clone()).collect();
     drop(by_owner);
@@ -150,7 +150,7 @@ pub fn end_of_user(user: u32) {
 
 /// Returns the budget of an input: the one that the user wants, or the default for an owner who is trusted or not.
 pub fn bounds(is_trusted: bool) -> Budget {
-    let wanted = HELPERS.get().and_then(|helpers| helpers.wanted).or_else(own_bounds);
+    let wanted = WORKERS.get().and_then(|workers| workers.wanted).or_else(own_bounds);
     wanted.unwrap_or(if is_trusted { Budget::OWN } else { Budget::STRANGER })
 }
 
@@ -161,7 +161,7 @@ pub fn for_owner(owner: Owner) -> Option<Apart> {
 
 /// The same of what belongs to the owner of a process.
 pub fn for_process(pid: u32) -> Option<Apart> {
-    HELPERS.get()?;
+    WORKERS.get()?;
     let owner = Owner::of_process(pid)?;
     let apart = found(owner, RootDirectory::Own, || Account::of_process(pid, owner))?;
     // The process that was here before may have ended.
@@ -176,19 +176,19 @@ pub fn for_told_root(owner: Owner, path: &Path) -> Option<Apart> {
 }
 
 fn found(owner: Owner, root: RootDirectory, account: impl FnOnce() -> Account) -> Option<Apart> {
-    let helpers = HELPERS.get()?;
+    let workers = WORKERS.get()?;
     let is_trusted = owner.is_trusted();
-    if is_trusted && helpers.wanted.is_none() {
+    if is_trusted && workers.wanted.is_none() {
         return None;
     }
-    let mut by_owner = locked(&helpers.by_owner);
+    let mut by_owner = locked(&workers.by_owner);
     let new = || Apart::new(owner, root.clone(), account(), bounds(is_trusted));
     Some(by_owner.entry((owner, root.clone())).or_insert_with(new).clone())
 }
 
 /// The role of one that keeps its rights.
 fn acting() -> Role {
-    Role::Acts(HELPERS.get().and_then(|helpers| helpers.wanted))
+    Role::Acts(WORKERS.get().and_then(|workers| workers.wanted))
 }
 
 fn locked<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -224,7 +224,7 @@ impl Apart {
         locked(&self.0.slot).owner
     }
 
-    /// Has it read, by a helper that is started if there is none. The answer may be anything: it is to be checked.
+    /// Has it read, by a worker that is started if there is none. The answer may be anything: it is to be checked.
     pub fn ask(&self, request: &Request) -> Result<Vec<u8>, Failure> {
         self.have(request, false)
     }
@@ -246,36 +246,36 @@ impl Apart {
         let start = (waited.role(acts), waited.owner, waited.budget);
         let kept = waited.crew(acts).idle.pop().ok_or(start);
         drop(waited);
-        let helper = kept.or_else(|(role, owner, budget)| Helper::start(&role, owner, budget));
-        let (answer, helper) = match helper {
-            Ok(helper) => self.have_by(helper, request, most, acts),
+        let worker = kept.or_else(|(role, owner, budget)| Worker::start(&role, owner, budget));
+        let (answer, worker) = match worker {
+            Ok(worker) => self.have_by(worker, request, most, acts),
             Err(failure) => (Err(failure), None),
         };
         let mut slot = locked(slot);
-        slot.crew(acts).idle.extend(helper);
+        slot.crew(acts).idle.extend(worker);
         slot.crew(acts).working -= 1;
         is_free.notify_all();
         answer
     }
 
-    /// The helper comes back if it can be asked again.
+    /// The worker comes back if it can be asked again.
     fn have_by(
         &self,
-        mut helper: Helper,
+        mut worker: Worker,
         request: &Request,
         most: Limits,
         acts: bool,
-    ) -> (Result<Vec<u8>, Failure>, Option<Helper>) {
-        let Outcome { answer, time } = helper.ask(request.kind, request.body, request.files, most);
-        let has_ended = answer.is_err() && helper.end().is_some();
+    ) -> (Result<Vec<u8>, Failure>, Option<Worker>) {
+        let Outcome { answer, time } = worker.ask(request.kind, request.body, request.files, most);
+        let has_ended = answer.is_err() && worker.end().is_some();
         let mut slot = locked(&self.0.slot);
         // An act may take its time, if it comes to an end.
         if answer.is_err() || !acts {
             slot.took(time, answer.is_err());
         }
         match answer {
-            Ok(_) => return (answer, Some(helper)),
-            Err(_) if !has_ended => slot.left.push(helper),
+            Ok(_) => return (answer, Some(worker)),
+            Err(_) if !has_ended => slot.left.push(worker),
             Err(_) => {}
         }
         (answer, None)
@@ -285,7 +285,7 @@ impl Apart {
     pub fn end_acting(&self) {
         let idle = take(&mut locked(&self.0.slot).actors.idle);
         let left = idle.into_iter().filter_map(|mut actor| actor.end().is_none().then_some(actor));
-        let left: Vec<Helper> = left.collect();
+        let left: Vec<Worker> = left.collect();
         locked(&self.0.slot).left.extend(left);
     }
 }
@@ -293,20 +293,20 @@ impl Apart {
 impl Slot {
     /// Says how long the next input may take, unless no more of them are read.
     fn admit(&mut self) -> Result<Limits, Failure> {
-        self.left.retain_mut(|helper| !helper.has_ended());
+        self.left.retain_mut(|worker| !worker.has_ended());
         if self.left.len() >= MOST_LEFT {
             return Err(Failure::UsedUp);
         }
-        let Some(helpers) = HELPERS.get().filter(|_| !self.owner.is_trusted()) else {
+        let Some(workers) = WORKERS.get().filter(|_| !self.owner.is_trusted()) else {
             return Ok(Limits { time: self.budget.time, idle: MOST_IDLE });
         };
-        let left_of_all = MOST_IN_VAIN.saturating_sub(locked(&helpers.in_vain).time());
+        let left_of_all = MOST_IN_VAIN.saturating_sub(locked(&workers.in_vain).time());
         let left_of_all = left_of_all.max(A_MOMENT);
         let spent =
-            locked(&helpers.accounts).get(&self.account).map_or(Duration::ZERO, Spent::time);
+            locked(&workers.accounts).get(&self.account).map_or(Duration::ZERO, Spent::time);
         let idle = MOST_IDLE.min(left_of_all);
         let Some(time) = self.budget.time else { return Ok(Limits { time: None, idle }) };
-        let allowed = if helpers.goes_on { time * GOING_ON } else { time };
+        let allowed = if workers.goes_on { time * GOING_ON } else { time };
         match allowed.saturating_sub(spent) {
             Duration::ZERO => Err(Failure::UsedUp),
             left => Ok(Limits { time: Some(left.min(time).min(left_of_all)), idle }),
@@ -315,12 +315,12 @@ impl Slot {
 
     /// An input took so long.
     fn took(&self, time: Duration, in_vain: bool) {
-        let Some(helpers) = HELPERS.get().filter(|_| !self.owner.is_trusted()) else { return };
-        if in_vain || time > SLOW || !helpers.goes_on {
-            locked(&helpers.accounts).entry(self.account).or_default().add(time);
+        let Some(workers) = WORKERS.get().filter(|_| !self.owner.is_trusted()) else { return };
+        if in_vain || time > SLOW || !workers.goes_on {
+            locked(&workers.accounts).entry(self.account).or_default().add(time);
         }
         if in_vain {
-            locked(&helpers.in_vain).add(time);
+            locked(&workers.in_vain).add(time);
         }
     }
 

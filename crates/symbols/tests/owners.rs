@@ -1,4 +1,4 @@
-//! Names that a helper reads. The helper is this very program: it runs the one test whose name has its argument in it.
+//! Names that a worker reads. The worker is this very program: it runs the one test whose name has its argument in it.
 
 #[path = "symbols/support/mod.rs"]
 mod support;
@@ -14,7 +14,7 @@ use support::elf::*;
 use support::*;
 
 #[test]
-fn read_apart_runs_a_helper() {
+fn read_apart_runs_a_worker() {
     serve_if_asked(&mut [&mut NameReader::default()], |_| ());
 }
 
@@ -22,7 +22,7 @@ fn read_apart_runs_a_helper() {
 const BUDGET: Budget = Budget { memory_bytes: 64 << 20, time: Some(Duration::from_secs(60)) };
 
 #[test]
-fn helper_tells_file_mapping() {
+fn worker_tells_file_mapping() {
     ramson_apart::enable(Some(BUDGET), false);
     let address = |path: &Path| address_of_offset(path, 0, Owner::of_user(0));
     // An executable that may be anywhere, and no ELF file.
