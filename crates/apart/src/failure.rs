@@ -22,6 +22,8 @@ pub enum Failure {
     NotStarted(String),
     /// What it was to look at has ended.
     Gone,
+    /// The root directory of what it was to look at may not be entered.
+    Denied,
     /// The worker's answer is not a valid one.
     BadAnswer,
     /// Earlier inputs of the same owner, files or processes, have used up what all of them together may take.
@@ -41,6 +43,7 @@ impl Failure {
             Self::Signal(_) | Self::Stuck(_) => "Try again",
             Self::NotStarted(_) => "Run ramson as the owner",
             Self::Gone => "Nothing is left to see",
+            Self::Denied => "Run ramson in its namespaces, or without confinement",
             Self::Broken | Self::BadAnswer => "Report it as a bug",
         }
     }
@@ -61,6 +64,7 @@ impl fmt::Display for Failure {
             }
             Self::Broken => f.write_str("the process that read it failed"),
             Self::Gone => f.write_str("it ended while ramson was reading it"),
+            Self::Denied => f.write_str("the kernel denies access to its root directory"),
             Self::NotStarted(why) => write!(f, "no process could be started to read it ({why})"),
             Self::BadAnswer => f.write_str("the process that read it gave no proper answer"),
             Self::UsedUp => f.write_str(
@@ -108,6 +112,7 @@ impl From<Failure> for io::Error {
         let kind = match failure {
             Failure::Stuck(_) | Failure::UsedUp => io::ErrorKind::TimedOut,
             Failure::Gone => io::ErrorKind::NotFound,
+            Failure::Denied => io::ErrorKind::PermissionDenied,
             _ => io::ErrorKind::Other,
         };
         io::Error::new(kind, failure)

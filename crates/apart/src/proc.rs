@@ -7,6 +7,7 @@ use crate::owner::Owner;
 use crate::serve::{FILE, WANTED};
 use rustix::fs::{CWD, Dir, Mode, OFlags, openat, readlinkat};
 use rustix::io::Errno;
+use rustix::mount::{OpenTreeFlags, open_tree};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -35,7 +36,10 @@ static OUTSIDE: OnceLock<Outside> = OnceLock::new();
 
 /// In a worker: to be called before it enters its root directory.
 pub fn keep_outside(channel: &'static Channel) -> io::Result<()> {
-    let proc = openat(CWD, "/proc", LOOK | OFlags::DIRECTORY, Mode::empty())?;
+    // A mount of its own, of which nothing leads up and out.
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let proc = open_tree(CWD, "/proc", flags)
+        .or_else(|_| openat(CWD, "/proc", LOOK | OFlags::DIRECTORY, Mode::empty()))?;
     // It is called once.
     let _ = OUTSIDE.set(Outside { proc, channel });
     Ok(())

@@ -25,8 +25,10 @@ pub const BROKEN: i32 = 101;
 pub const ANSWER: u8 = 0;
 /// Kind of an answer that refuses. As the answer to the greeting, it says why the worker cannot serve.
 pub const REFUSAL: u8 = 1;
-/// The answer to the greeting, where the process whose root directory was to be entered has ended.
+/// The answer to the greeting, where the process whose root directory was to be entered has ended …
 pub const GONE: u8 = 2;
+/// … or where that directory may not be entered.
+pub const DENIED: u8 = 5;
 /// A worker's question for a file of /proc, before it answers …
 pub const WANTED: u8 = 3;
 /// … and the answer: the file, or none.
@@ -132,11 +134,12 @@ fn serve(
     match borsh::from_slice(&first.body).ok()? {
         Role::Reads { root, ids, memory_bytes } => {
             let entered = keep_outside(channel).and_then(|()| root.enter());
-            if entered.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-                return channel.send(GONE, &[], &[]).ok();
+            match entered.map_err(|error| error.kind()) {
+                Err(io::ErrorKind::NotFound) => return channel.send(GONE, &[], &[]).ok(),
+                Err(_) => return channel.send(DENIED, &[], &[]).ok(),
+                Ok(()) => {}
             }
-            let entered = entered.map_err(|error| format!("root directory: {error}"));
-            if let Err(why) = entered.and_then(|()| confine(ids, memory_bytes)) {
+            if let Err(why) = confine(ids, memory_bytes) {
                 return channel.send(REFUSAL, why.as_bytes(), &[]).ok();
             }
             let _ = OWN_BOUNDS.set(Budget { memory_bytes, time: None });

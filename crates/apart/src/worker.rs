@@ -5,7 +5,7 @@ use crate::channel::{Channel, Message};
 use crate::failure::Failure;
 use crate::owner::Owner;
 use crate::proc::wanted;
-use crate::serve::{ANSWER, BROKEN, FILE, GONE, Role, WANTED, WORD};
+use crate::serve::{ANSWER, BROKEN, DENIED, FILE, GONE, Role, WANTED, WORD};
 use crate::watch::Watch;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use std::io::{self, ErrorKind};
@@ -96,6 +96,7 @@ impl Worker {
         match answer.kind {
             ANSWER => Ok(()),
             GONE => Err(Failure::Gone),
+            DENIED => Err(Failure::Denied),
             _ => Err(Failure::NotStarted(String::from_utf8_lossy(&answer.body).into_owned())),
         }
     }
@@ -118,6 +119,10 @@ impl Worker {
             .send(kind, body, files)
             .and_then(|()| channel.receive(budget.memory_bytes, &mut look));
         while let Ok(Some(Message { kind: WANTED, body, .. })) = &answer {
+            // Questions without end count, too.
+            if look().is_err() {
+                break;
+            }
             let file = opened(body.clone(), *owner, &mut look);
             let file: Vec<_> = file.iter().map(AsFd::as_fd).collect();
             let sent = channel.send(FILE, &[], &file);

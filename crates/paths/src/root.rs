@@ -6,7 +6,7 @@ use crate::regular::{Facts, Refusal, RegularFile, descriptor_path, look_at, open
 use pathrs::flags::ResolverFlags;
 use ramson_apart::proc;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, fstat, makedev, openat, statx};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// Treatment of symbolic links on the way.
@@ -123,7 +123,12 @@ impl Root {
         let name = path.file_name().ok_or(Refusal::Missing)?;
         let folder = self.0.find(parent, Links::WithinRoot)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        open_regular(open_at(&folder, name.as_ref(), flags, false)?)
+        let found = open_at(&folder, name.as_ref(), flags, false)?;
+        // Where the kernel was not asked to stay in the mount.
+        if mount_of(&found) != mount_of(&folder) {
+            return Err(Refusal::Mount);
+        }
+        open_regular(found)
     }
 
     /// Returns the facts about the regular file at `path`, which is not opened.
@@ -154,6 +159,14 @@ impl Root {
         };
         path.ancestors().skip(1).all(is_searchable)
     }
+}
+
+/// The number of the mount that a file is in; `None` before Linux 5.8. Nothing is asked of its file system.
+fn mount_of(found: impl AsFd) -> Option<u64> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let facts = statx(found, "", flags, StatxFlags::MNT_ID).ok()?;
+    let is_told = facts.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    is_told.then_some(facts.stx_mnt_id)
 }
 
 impl Place {

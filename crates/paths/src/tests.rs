@@ -6,6 +6,7 @@ use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// A root with `inner/file` in it, and a secret beside it.
@@ -254,4 +255,28 @@ fn mounts_of_other_users_are_refused() {
         assert_ne!(matches!(within, Err(Refusal::Mount)), is_entered, "{within:?}");
         assert_eq!(directory.has(inner), is_entered);
     }
+}
+
+#[test]
+fn mounts_and_links_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (map, link) = (folder.path().join("map"), folder.path().join("link"));
+    std::fs::write(&map, "").unwrap();
+    std::os::unix::fs::symlink(&map, &link).unwrap();
+    let script = format!("mount --bind /proc/self/exe {} && exec cat", map.display());
+    let mut within = Command::new("unshare")
+        .args(["--mount", "sh", "-c", &script])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let comm = || std::fs::read(format!("/proc/{}/comm", within.id())).unwrap();
+    while !comm().starts_with(b"cat") {}
+    let open = |root: Root, path: &Path| root.open_itself(path).map(drop);
+    let own = || Root::at("/".as_ref()).unwrap();
+    let its = Root::of_process(within.id()).unwrap();
+    assert!(matches!(open(its, &map), Err(Refusal::Mount)));
+    assert!(open(own(), &map).is_ok());
+    assert!(matches!(open(own(), &link), Err(Refusal::Link)));
+    drop(within.stdin.take());
+    within.wait().unwrap();
 }

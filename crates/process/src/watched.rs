@@ -109,7 +109,7 @@ fn silent_lately(pid: u32) -> Option<Failure> {
 
 /// The same, as an error.
 pub fn noted(pid: u32, failure: Failure) -> io::Error {
-    if failure != Failure::Gone {
+    if !matches!(failure, Failure::Gone | Failure::Denied) {
         locked().insert(pid, Silence { since: Instant::now(), failure: failure.clone() });
     }
     failure.into()
