@@ -11,11 +11,7 @@ OWN_PROC = "a file of /proc that we form, which the kernel makes up"
 # Files that may open something in another way, and what each opens.
 EXCEPTIONS = {
     "crates/symbols/src/folder.rs": "the user's own cache",
-    "crates/process/src/allocators.rs": OWN_PROC,
-    "crates/process/src/forked.rs": OWN_PROC,
-    "crates/process/src/process_memory.rs": OWN_PROC,
     "crates/process/src/processes.rs": OWN_PROC + ", and control groups that the user names",
-    "crates/process/src/watched.rs": OWN_PROC,
     "crates/process/src/program.rs": "the program that the user runs",
     "crates/process/src/rights.rs": OWN_PROC,
     "crates/process/src/text.rs": OWN_PROC + " or /sys",

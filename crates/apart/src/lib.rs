@@ -13,20 +13,20 @@ mod budget;
 mod channel;
 mod confine;
 mod failure;
-mod worker;
-mod workers;
 #[expect(unsafe_code, reason = "two requests of ioctl, two IDs")]
 mod namespace;
 mod owner;
 pub mod proc;
 mod serve;
 mod watch;
+mod worker;
+mod workers;
 
 pub use at_once::{OWNERS_AT_ONCE, each_at_once, each_of_owners, on_all};
 pub use budget::Budget;
 pub use failure::{Failure, read_error, write_error};
+pub use owner::{NOBODY, Owner};
+pub use serve::{Handler, is_asked, serve_if_asked};
 pub use workers::{
     Apart, Request, bounds, enable, end_all, end_of_user, for_owner, for_process, for_told_root,
 };
-pub use owner::{NOBODY, Owner};
-pub use serve::{Handler, is_asked, serve_if_asked};

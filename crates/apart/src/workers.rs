@@ -3,9 +3,9 @@
 use crate::at_once::AT_ONCE;
 use crate::budget::Budget;
 use crate::failure::Failure;
-use crate::worker::{Worker, Limits, Outcome};
 use crate::owner::{Account, Owner, group_of_process, ids_for};
 use crate::serve::{Role, RootDirectory, own_bounds};
+use crate::worker::{Limits, Outcome, Worker};
 use rustix::process::getuid;
 use std::collections::HashMap;
 use std::mem::take;

@@ -114,7 +114,9 @@ impl Elsewhere {
             let mut command = Command::new(program);
             command.args(arguments).stdin(Stdio::piped());
             let child = command.spawn().unwrap();
-            while !std::fs::read(format!("/proc/{}/comm", child.id())).unwrap().starts_with(b"cat") {}
+            while !std::fs::read(format!("/proc/{}/comm", child.id())).unwrap().starts_with(b"cat")
+            {
+            }
             child
         };
         let arguments = ["--mount", "sh", "-c", script].map(std::ffi::OsStr::new);
@@ -140,7 +142,8 @@ fn worker_reads_as_its_owner() {
     let (pid, root) = (elsewhere.process.id(), elsewhere.root.id());
     let worker = for_process(pid).unwrap();
     let file = elsewhere.file.display();
-    let asked = format!("{file}\n/etc/shadow\n{pid}/comm\n{pid}/environ\n{root}/comm\n{root}/environ\n");
+    let asked =
+        format!("{file}\n/etc/shadow\n{pid}/comm\n{pid}/environ\n{root}/comm\n{root}/environ\n");
     let said = String::from_utf8(ask(&worker, LOOK, asked.as_bytes()).unwrap()).unwrap();
     let said: Vec<&str> = said.lines().collect();
     let [its, shadow, comm, environ, other_comm, other] = said[..] else { panic!("{said:?}") };

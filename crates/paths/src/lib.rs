@@ -17,7 +17,10 @@ mod regular;
 mod root;
 
 pub use directory::{Directory, Entry};
-pub use mapped::{MapIdentity, MappedFile, MappedLink, executable_identity, executable_of, mapped_file, mapped_links};
+pub use mapped::{
+    MapIdentity, MappedFile, MappedLink, executable_identity, executable_of, mapped_file,
+    mapped_links,
+};
 pub use ramson_apart::Owner;
 pub use regular::{Facts, Kind, Refusal, RegularFile};
 pub use root::{Links, Root, RootIdentity};

@@ -67,7 +67,8 @@ pub struct MappedFile<'a> {
 pub fn mapped_file(mapped: &MappedFile) -> Result<RegularFile, Refusal> {
     let Range { start, end } = mapped.range;
     let link = format!("{start:x}-{end:x}");
-    let by_name = |root: Result<Root, Refusal>| root?.open(Path::new(mapped.path), Links::WithinRoot);
+    let by_name =
+        |root: Result<Root, Refusal>| root?.open(Path::new(mapped.path), Links::WithinRoot);
     // Another file may be mapped there since the line was read.
     let is_it =
         |found: &RegularFile| MapIdentity::from(found.facts).is(mapped.device, mapped.inode);
@@ -77,7 +78,8 @@ pub fn mapped_file(mapped: &MappedFile) -> Result<RegularFile, Refusal> {
     // The refusal that is reported is the one in the process's own root directory.
     by_link.or_else(|_| {
         let of_process = by_name(Root::of_process(mapped.pid)).and_then(checked);
-        of_process.or_else(|why| by_name(Root::at(Path::new("/"))).and_then(checked).map_err(|_| why))
+        of_process
+            .or_else(|why| by_name(Root::at(Path::new("/"))).and_then(checked).map_err(|_| why))
     })
 }
 

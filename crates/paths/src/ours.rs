@@ -41,10 +41,11 @@ pub(crate) fn find(path: &Path) -> Result<OwnedFd, Refusal> {
 fn is_roots_mount(place: &Path) -> bool {
     let mounts = read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let mount = fields.filter(|fields| fields.get(4).is_some_and(|at| Path::new(at) == place)).last();
+    let mount = fields.rev().find(|fields| fields.get(4).is_some_and(|at| Path::new(at) == place));
     mount.is_some_and(|fields| {
         let kind = fields.iter().skip_while(|field| **field != "-").nth(1);
-        let has_option = |field: Option<&&str>| field.is_some_and(|all| all.split(',').any(|it| it == "nosuid"));
+        let has_option =
+            |field: Option<&&str>| field.is_some_and(|all| all.split(',').any(|it| it == "nosuid"));
         kind.is_some_and(|kind| !kind.starts_with("fuse")) && !has_option(fields.get(5))
     })
 }
@@ -88,7 +89,8 @@ mod tests {
         let directory = tempfile::tempdir_in("/root").expect("this test runs as root");
         let path = directory.path().join("file");
         let mount = |options: &str| {
-            let script = "mount -t tmpfs -o $0 none $1 && touch $1/file && exec $2 --exact $3 --ignored";
+            let script =
+                "mount -t tmpfs -o $0 none $1 && touch $1/file && exec $2 --exact $3 --ignored";
             let own = std::env::current_exe().unwrap();
             let test = "ours::tests::file_is_ours";
             std::process::Command::new("unshare")

@@ -4,9 +4,7 @@ use pathrs::HandleRef;
 use pathrs::error::{Error, ErrorKind};
 use pathrs::flags::OpenFlags;
 use ramson_apart::{Owner, proc};
-use rustix::fs::{
-    AtFlags, FileType, Stat, StatxFlags, fstat, fstatfs, statx,
-};
+use rustix::fs::{AtFlags, FileType, Stat, StatxFlags, fstat, fstatfs, statx};
 use std::fmt;
 use std::fs::File;
 use std::io;

@@ -1,16 +1,17 @@
 //! Which allocators a process has, and whose statistics can be read.
 
 use crate::areas::anonymous_bytes;
+use crate::asked::{STATISTICS, ask};
 use crate::glibc::{self, Effort, Statistics};
 use crate::identify::{self, AllocatorKind};
 use crate::part::Part;
 use crate::search::{Found, Search};
-use crate::{Area, Binary, ProcessMemory, executable, owners, program, watched};
+use crate::{Area, Binary, ProcessMemory, executable, program, watched};
 use borsh::{BorshDeserialize, BorshSerialize};
-use ramson_apart::proc;
+use ramson_apart::{Apart, Failure, proc};
 use serde::{Serialize, Serializer};
-use std::time::Duration;
 use std::fmt;
+use std::time::Duration;
 
 /// Beside another allocator, the C library's own counts from this part of the anonymous memory on.
 const LEAST_SHARE: f64 = 0.1;
@@ -153,7 +154,7 @@ impl Allocators {
         effort: Effort,
     ) -> Result<Statistics, Missing> {
         if let ProcessMemory::Theirs(by, pid) = memory {
-            return owners::statistics(by, *pid, self, effort);
+            return self.their_statistics(by, *pid, effort);
         }
         let library = identify::data_of_libc(areas);
         let statistics = self
@@ -165,6 +166,21 @@ impl Allocators {
             .ok()
             .filter(|statistics| statistics.taken_bytes() as f64 >= least_bytes)
             .ok_or(Missing::Unreadable(kind))
+    }
+
+    /// The same, read by a worker.
+    fn their_statistics(
+        &self,
+        by: &Apart,
+        pid: u32,
+        effort: Effort,
+    ) -> Result<Statistics, Missing> {
+        let said =
+            |failure: Failure| Missing::Refused(format!("{failure}. {}", failure.next_step()));
+        let told: Result<Statistics, Missing> =
+            ask(by, STATISTICS, &(pid, self, effort)).map_err(said)?;
+        let is_possible = told.as_ref().ok().is_none_or(Statistics::is_possible);
+        if is_possible { told } else { Err(said(Failure::BadAnswer)) }
     }
 
     fn readable_version(&self) -> Result<(u32, u32), String> {

@@ -1,5 +1,6 @@
 //! The areas of a process, as the text of /proc/PID/smaps tells them.
 
+use crate::asked::MOST_BYTES;
 use crate::mappings::{Mapping, UNNAMED, mappings};
 use borsh::{BorshDeserialize, BorshSerialize};
 use rustix::fs::makedev;
@@ -95,6 +96,15 @@ impl Area {
 
 pub(crate) fn parse_file(smaps: File) -> IoResult<Vec<Area>> {
     parse(BufReader::with_capacity(SMAPS_READ_BYTES, smaps))
+}
+
+/// Whether they can be the areas of a process: to be asked of those that came from another process.
+pub(crate) fn are_possible(areas: &[Area]) -> bool {
+    let is_area = |it: &Area| {
+        let bytes = [it.rss, it.anonymous, it.shared, it.anonymous_huge, it.hugetlb, it.swap];
+        it.start < it.end && bytes.iter().all(|&bytes| bytes <= MOST_BYTES)
+    };
+    areas.iter().all(is_area) && areas.windows(2).all(|pair| pair[0].end <= pair[1].start)
 }
 
 /// The areas of process `pid` without what of them is resident: the kernel tells that many times as fast.
@@ -258,4 +268,19 @@ pub fn device(text: &str) -> Option<u64> {
     let (major, minor) = text.split_once(':')?;
     let number = |text| u32::from_str_radix(text, 16).ok();
     Some(makedev(number(major)?, number(minor)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn areas_that_cannot_be_are_refused() {
+        let area = |start, end, rss| Area { start, end, rss, ..Area::default() };
+        assert!(are_possible(&[area(1, 2, MOST_BYTES), area(2, 3, 0)]));
+        assert!(!are_possible(&[area(2, 3, 0), area(1, 2, 0)]));
+        assert!(!are_possible(&[area(1, 3, 0), area(2, 4, 0)]));
+        assert!(!are_possible(&[area(1, 1, 0)]));
+        assert!(!are_possible(&[area(1, 2, MOST_BYTES + 1)]));
+    }
 }

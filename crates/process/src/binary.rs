@@ -1,8 +1,9 @@
 //! A file that a process runs or has mapped, read in pieces: it may be of any size, and anyone's.
 
 use crate::areas::Area;
+use crate::asked::{PIECE, SEARCH, ask};
 use crate::search::{Found, Search};
-use crate::{owners, watched};
+use crate::watched;
 use borsh::{BorshDeserialize, BorshSerialize};
 use object::ReadRef;
 use ramson_apart::{Apart, for_owner};
@@ -85,7 +86,7 @@ impl Binary {
     pub fn search(&self, what: Search) -> Found {
         match &self.0 {
             Source::Ours(content) => what.run(content),
-            Source::Theirs(by, place) => owners::search(by, place, what),
+            Source::Theirs(by, place) => ask(by, SEARCH, &(place, what)).unwrap_or_default(),
         }
     }
 
@@ -98,7 +99,7 @@ impl Binary {
         let copy = File::from(memfd_create("ramson-copy", MemfdFlags::CLOEXEC).ok()?);
         let mut length = 0;
         loop {
-            let piece = owners::piece(&by, &place, length)?;
+            let piece: Vec<u8> = ask::<Option<_>>(&by, PIECE, &(&place, length)).ok()??;
             if piece.is_empty() {
                 return RegularFile::given(copy).ok().map(Content::of);
             }

@@ -1,9 +1,9 @@
 //! Contents of a process's executable: an allocator, a C library, a language's run time.
 
 use crate::binary::{Binary, Content};
-use crate::{identify, program};
 use crate::mappings::{Mapping, mappings};
 use crate::search::{Found, Search};
+use crate::{identify, program};
 use memchr::memmem;
 use object::{Object, ObjectSymbol, elf};
 

@@ -8,6 +8,8 @@
 
 pub mod allocators;
 mod areas;
+mod asked;
+mod beside;
 mod binary;
 pub mod cgroup;
 pub mod clock;
@@ -17,7 +19,7 @@ pub mod glibc;
 pub mod identify;
 mod mappings;
 mod memory;
-mod owners;
+mod memory_reader;
 mod padding;
 mod part;
 mod process_memory;
@@ -34,6 +36,7 @@ mod smaps;
 mod stacks;
 pub mod stat;
 pub mod text;
+mod their_rss;
 mod variables;
 pub mod watched;
 
@@ -41,10 +44,11 @@ pub mod watched;
 mod tests;
 
 pub use areas::{Area, Backing, parse_smaps, read_outline};
+pub use beside::beside;
 pub use binary::{Binary, Content};
 pub use mappings::{Mapping, mappings, mappings_of_files};
 pub use memory::{Memory, PAGE_BYTES, Presence};
-pub use owners::{MemoryReader, beside};
+pub use memory_reader::MemoryReader;
 pub use padding::padding;
 pub use part::{Part, Term};
 pub use process_memory::ProcessMemory;

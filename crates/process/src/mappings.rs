@@ -2,10 +2,11 @@
 //! /proc/PID/maps. A process may have very many, with paths of 4 KiB each, which take the kernel more time than everything else: only names that
 //! tell something are asked for.
 
+use crate::asked::{MAPPINGS, ask};
 use crate::watched::{self, noted};
-use crate::{areas, owners, remote};
+use crate::{areas, remote};
 use borsh::{BorshDeserialize, BorshSerialize};
-use ramson_apart::{Apart, proc};
+use ramson_apart::{Apart, Failure, proc};
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::vec;
@@ -128,8 +129,11 @@ impl Asked {
         let Some(at) = self.next else { return Ok(()) };
         let batch = match &self.maps {
             Maps::Ours(maps) => batch(maps, at, self.of_files),
-            Maps::Theirs(by) => owners::mappings(by, self.pid, at, self.of_files)
-                .map_err(|failure| noted(self.pid, failure))?,
+            Maps::Theirs(by) => {
+                let batch = ask(by, MAPPINGS, &(self.pid, at, self.of_files));
+                let batch = batch.map_err(|failure| noted(self.pid, failure))?;
+                Some(batch).filter(|batch| are_valid(batch, at)).ok_or(Failure::BadAnswer)?
+            }
         };
         let batch = batch.ok_or(ErrorKind::Unsupported)?;
         self.next = batch.last().map(|last| last.end).filter(|_| batch.len() == BATCH);
@@ -138,7 +142,7 @@ impl Asked {
     }
 }
 
-pub(crate) fn are_valid(batch: &Option<Vec<Mapping>>, at: u64) -> bool {
+fn are_valid(batch: &Option<Vec<Mapping>>, at: u64) -> bool {
     let batch = batch.as_deref().unwrap_or_default();
     let follow = |pair: &[Mapping]| pair[0].end <= pair[1].start;
     let is_whole = |mapping: &Mapping| {

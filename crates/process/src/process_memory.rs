@@ -1,7 +1,8 @@
 //! The memory of a running process, through /proc.
 
+use crate::asked::{PEEK, RUNS, ask};
 use crate::memory::{HEAD_BYTES, Head, Memory, PAGE_BYTES, head_of, word_at};
-use crate::{owners, remote, watched};
+use crate::{remote, watched};
 use ramson_apart::{Apart, proc};
 use std::fs::File;
 use std::io;
@@ -43,7 +44,9 @@ impl Memory for ProcessMemory {
         match self {
             Self::Ours(files) => files.read(address, buffer),
             Self::Theirs(by, pid) => {
-                let bytes = owners::peek(by, *pid, address, buffer.len() as u64);
+                let length = buffer.len() as u64;
+                let bytes: Option<Vec<u8>> = ask(by, PEEK, &(*pid, address, length)).ok().flatten();
+                let bytes = bytes.filter(|bytes| bytes.len() == buffer.len());
                 bytes.map(|bytes| buffer.copy_from_slice(&bytes)).is_some()
             }
         }
@@ -69,8 +72,15 @@ impl Memory for ProcessMemory {
                     || entries(pagemap, start, end, visit)
             }
             Self::Theirs(by, pid) => {
-                let runs = owners::present(by, *pid, start, end);
-                runs.map(|runs| runs.iter().for_each(|&(from, to)| visit(from, to))).is_some()
+                let runs: Option<Vec<(u64, u64)>> =
+                    ask(by, RUNS, &(*pid, start, end)).ok().flatten();
+                let are_runs = |runs: &Vec<(u64, u64)>| {
+                    runs.iter().all(|run| run.0 < run.1)
+                        && runs.windows(2).all(|pair| pair[0].1 <= pair[1].0)
+                };
+                runs.filter(are_runs)
+                    .map(|runs| runs.iter().for_each(|&(from, to)| visit(from, to)))
+                    .is_some()
             }
         }
     }

@@ -1,10 +1,11 @@
 //! The root directory of a process in a container or after a chroot, and where it is in our own file system.
 
-use crate::{owners, text, watched};
-use ramson_apart::{Owner, for_owner};
+use crate::asked::{DIRECTORY, ask};
+use crate::{text, watched};
+use ramson_apart::{Apart, Owner, for_owner};
 use ramson_paths::{Root, RootIdentity};
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// A root directory that is not ours.
@@ -39,10 +40,16 @@ pub fn told_root(path: &Path, by: Option<Owner>) -> Option<RootIdentity> {
             return Root::told_ours(path)
                 .and_then(|root| root.identity())
                 .ok()
-                .or_else(|| owners::directory(&by, path));
+                .or_else(|| their_directory(&by, path));
         }
     };
     found.and_then(|root| root.identity()).ok()
+}
+
+/// Which directory an owner finds at a path; `None`: none that the owner may look at.
+fn their_directory(by: &Apart, path: &Path) -> Option<RootIdentity> {
+    let found: Option<(u64, u64, u64)> = ask(by, DIRECTORY, &path.as_os_str().as_bytes()).ok()?;
+    found.map(|(device, inode, birth_ns)| RootIdentity { device, inode, birth_ns })
 }
 
 /// Returns the paths at which the mount that a process has as its root directory may be in another mount namespace. Both texts are as mountinfo has

@@ -2,6 +2,7 @@
 
 use crate::allocators::{Allocators, Missing};
 use crate::areas::{self, Area, Backing, without};
+use crate::asked::MOST_BYTES;
 use crate::glibc::{Arena, Effort, Statistics};
 use crate::identify::base_name;
 use crate::memory::{Memory, Presence};
@@ -11,7 +12,7 @@ use crate::sight::Sight;
 use crate::smaps::{Areas, read_areas};
 use crate::stacks::stack_pointers;
 use crate::variables::begins_with_variables;
-use crate::{clock, forked, owners, rights, stat, text, watched};
+use crate::{clock, forked, rights, stat, text, their_rss, watched};
 use borsh::{BorshDeserialize, BorshSerialize};
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
@@ -51,8 +52,6 @@ impl Explained {
 
     /// Whether its numbers can be added up.
     pub(crate) fn is_possible(&self) -> bool {
-        /// A process has no more addresses.
-        const MOST_BYTES: u64 = 1 << 47;
         let own = [self.rss, self.swap, self.anonymous_huge, self.hugetlb];
         own.into_iter().chain(self.parts.map(i64::unsigned_abs)).all(|bytes| bytes <= MOST_BYTES)
     }
@@ -334,7 +333,7 @@ pub fn read(
     request: &Request,
 ) -> io::Result<Reading> {
     if let Some(by) = watched::owner_of(pid)? {
-        return owners::read_rss(&by, pid, allocators, request);
+        return their_rss::read_rss(&by, pid, allocators, request);
     }
     let memory = ProcessMemory::open(pid).map_err(|error| denied(pid, &error));
     let parent = forked::parent(pid);

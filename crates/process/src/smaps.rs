@@ -1,8 +1,9 @@
 //! One reading of /proc/PID/smaps, by a worker if it is another user's, and the kernel's total beside it.
 
 use crate::areas::{self, Area};
-use crate::{clock, owners, stat, watched};
-use ramson_apart::proc;
+use crate::asked::{AREAS, ask};
+use crate::{clock, stat, watched};
+use ramson_apart::{Failure, proc};
 use std::io::Result;
 
 /// Times that smaps is read until it agrees with the total …
@@ -14,7 +15,11 @@ const MOST_READING_NS: u64 = 1_000_000_000;
 pub fn read_smaps(pid: u32) -> Result<Vec<Area>> {
     match watched::owner_of(pid)? {
         None => areas::parse_file(proc::open(&format!("{pid}/smaps"))?),
-        Some(by) => owners::areas(&by, pid).map_err(|failure| watched::noted(pid, failure)),
+        Some(by) => {
+            let areas = ask(&by, AREAS, &pid);
+            let areas: Vec<Area> = areas.map_err(|failure| watched::noted(pid, failure))?;
+            Ok(Some(areas).filter(|areas| areas::are_possible(areas)).ok_or(Failure::BadAnswer)?)
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! Tests on made-up processes: whole, torn, swapped out and hostile ones.
 
-use crate::sight::Sight;
 use crate::glibc::{self, Effort, LibraryData, Statistics};
 use crate::identify;
 use crate::identify::AllocatorKind::{Jemalloc, Musl, Tcmalloc};
 use crate::memory::{Memory, PAGE_BYTES, page_of};
 use crate::rss::{Known, explain};
+use crate::sight::Sight;
 use crate::{Area, Part, Term, parse_smaps};
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -3,7 +3,8 @@
 //!
 //! A worker opens and reads the files of others' processes, where the waiting can be ended.
 
-use crate::{owners, text};
+use crate::asked::{BYTES, ask};
+use crate::text;
 use ramson_apart::{Apart, Failure, Owner, for_process, proc};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -29,7 +30,9 @@ struct Silence {
 /// The first bytes of the file `name` of process `pid`.
 pub fn start(pid: u32, name: &str, most_bytes: u64) -> io::Result<Vec<u8>> {
     if let Some(by) = owner_of(pid)? {
-        return owners::bytes(&by, pid, name, most_bytes);
+        let bytes = ask::<Result<Vec<u8>, i32>>(&by, BYTES, &(pid, name, most_bytes));
+        let bytes = bytes.map_err(|failure| noted(pid, failure))?;
+        return bytes.map_err(io::Error::from_raw_os_error);
     }
     let mut bytes = Vec::new();
     proc::open(&format!("{pid}/{name}"))?.take(most_bytes).read_to_end(&mut bytes)?;

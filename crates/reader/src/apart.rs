@@ -1,9 +1,9 @@
 //! Profiles of others, which a worker of their owner reads. Its answers are checked like the bytes of a file, because it may be in the owner's
 //! hands.
 
+use crate::ReadAt;
 use crate::defect::ReadError;
 use crate::snapshot::{FailedAllocation, Header, LiveSample, Snapshot, Stack};
-use crate::ReadAt;
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::{Apart, Failure, Request};
 use ramson_format::{END_BYTES, End, HEALTH, KINDS, LookupAddress, MAX_DEPTH, Root};
@@ -33,7 +33,12 @@ pub struct Passed<'a> {
 impl<'a> Passed<'a> {
     /// A file that one worker is to read, whoever owns it.
     pub fn file(by: Apart, file: &'a File, most_bytes: u64) -> Self {
-        Self { by, kind: READ_FILE, body: most_bytes.to_le_bytes().to_vec(), file: Some(file.as_fd()) }
+        Self {
+            by,
+            kind: READ_FILE,
+            body: most_bytes.to_le_bytes().to_vec(),
+            file: Some(file.as_fd()),
+        }
     }
 
     /// One that a worker opens when it gets a request of this kind, with the depth and this body.

@@ -5,12 +5,11 @@ use crate::foreign::Foreign;
 use crate::maps::{
     Map, ProcessBytes, bytes_of, bytes_of_map, has_mapped, maps, open_found, profile_maps,
 };
+use crate::places::open_directory_of;
 use crate::recording::{Recording, complete};
 use crate::root_note::note_root;
 use crate::running::{self, is_running, running_elsewhere};
-use crate::owners::{self, Found, TheirBytes};
-use crate::places::open_directory_of;
-use borsh::{BorshDeserialize, BorshSerialize};
+use crate::theirs::{self, Choice, Found, TheirBytes};
 use ramson_apart::{Apart, NOBODY, Owner, bounds, for_owner, for_process};
 use ramson_format::{FILE_BYTES_RANGE, MAGIC, flags, state};
 use ramson_import::{Budget, ImportError, InuseAt};
@@ -257,18 +256,11 @@ pub fn mapped_header(pid: u32) -> Option<(Header, String)> {
 /// Why `open_member` cannot read what it finds.
 pub fn member_failure(pid: u32) -> Option<Failure> {
     match profile_of(pid, Choice::Own)? {
-        Ok(found) => Snapshot::read(&*found.bytes).err().map(|error| unreadable(&found.origin, &error)),
+        Ok(found) => {
+            Snapshot::read(&*found.bytes).err().map(|error| unreadable(&found.origin, &error))
+        }
         Err((error, origin)) => Some(unreadable(&origin, &error)),
     }
-}
-
-/// Which of the profiles that a process has mapped.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, BorshSerialize, BorshDeserialize)]
-pub enum Choice {
-    /// Its own.
-    Own,
-    /// Its own, else the first.
-    OwnOrFirst,
 }
 
 /// A profile that a process has mapped, or why it cannot be read and where it is.
@@ -276,7 +268,7 @@ type Finding = Result<Mapped, (ReadError, String)>;
 
 fn profile_of(pid: u32, choice: Choice) -> Option<Finding> {
     let Some(by) = watched::owner_of(pid).ok()? else { return find_mapped(pid, choice) };
-    Some(match owners::find(&by, pid, choice)? {
+    Some(match theirs::find(&by, pid, choice)? {
         Found::Read(header, origin) => {
             let bytes = Box::new(TheirBytes { by, pid, choice });
             Ok(Mapped { bytes, origin, header })
@@ -413,8 +405,9 @@ impl Recording {
         };
         let file = self.file().map(|found| Box::new(bytes_of(found)) as Box<dyn ReadAt>);
         if let Some((pid, by)) = self.running.and_then(|pid| Some((pid, for_process(pid)?))) {
-            let theirs = [Choice::Own, Choice::OwnOrFirst]
-                .map(|choice| Box::new(TheirBytes { by: by.clone(), pid, choice }) as Box<dyn ReadAt>);
+            let theirs = [Choice::Own, Choice::OwnOrFirst].map(|choice| {
+                Box::new(TheirBytes { by: by.clone(), pid, choice }) as Box<dyn ReadAt>
+            });
             return file.into_iter().chain(theirs).find(|bytes| is_it(&**bytes));
         }
         let mapped = self.running.into_iter().flat_map(|pid| {

@@ -10,6 +10,7 @@
 mod discovery;
 mod failure;
 mod file;
+mod finder;
 mod foreign;
 mod http;
 mod maps;
@@ -17,7 +18,6 @@ pub mod marks;
 mod members;
 mod moment;
 mod open;
-mod owners;
 pub mod places;
 mod recording;
 mod root_note;
@@ -26,17 +26,18 @@ mod selector;
 mod snapshot_bytes;
 mod sum;
 mod target;
+mod theirs;
 
 pub use discovery::{Discovery, all, all_with, files_in, files_since, list_all, list_each};
 pub use failure::Failure;
 pub use file::{
     Opened, check_stored, find_again, open_file, open_member, open_to_write, read_file,
 };
+pub use finder::ProfileFinder;
 pub use foreign::Foreign;
 pub use maps::runs_another_program;
 pub use members::{is_named, none_of, processes_of};
 pub use moment::{PastMoment, find, place, time_of, unreadable};
-pub use owners::ProfileFinder;
 pub use open::{Members, open_all, open_one, open_recording, open_recordings, running};
 pub use recording::{Past, Recording, complete, name_of};
 pub use root_note::{RootFate, note_root_of, root_fate};

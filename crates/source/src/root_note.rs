@@ -2,7 +2,7 @@
 
 use crate::file::{mapped_header, open_to_write};
 use crate::maps::{bytes_of, file_of_map, maps};
-use crate::owners::have_written;
+use crate::theirs::have_written;
 use ramson_apart::{NOBODY, Owner, for_process};
 use ramson_format::{ROOT_OFFSET, Root as Note};
 use ramson_paths::{Root, RootIdentity};

@@ -80,7 +80,9 @@ impl Targets {
     }
 
     fn add(&mut self, pids: &[u32]) {
-        for (&pid, looked_at) in pids.iter().zip(each_of_owners(pids, |&pid| pid, |&pid| target(pid))) {
+        for (&pid, looked_at) in
+            pids.iter().zip(each_of_owners(pids, |&pid| pid, |&pid| target(pid)))
+        {
             match looked_at {
                 Ok(target) => self.found.push(target),
                 Err(failure) => self.refused.push(Refused { pid, name: comm(pid), failure }),

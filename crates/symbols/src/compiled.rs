@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use borsh::{BorshDeserialize, BorshSerialize};
-use ramson_apart::{Apart, NOBODY, Owner, for_owner, for_process, for_told_root};
+use ramson_apart::{Apart, Failure, NOBODY, Owner, for_owner, for_process, for_told_root};
 use ramson_paths::{Refusal, RegularFile};
 
 use crate::address::RuntimeAddress;
+use crate::asked::{COMPILED_NAMES, ask};
 use crate::defect::SymbolDefect;
-use crate::owners;
 use crate::perf_map::{MAX_BYTES, MAX_NAME_BYTES, MAX_STRANGER_BYTES, PerfMap, REPLACED};
 use crate::rooted::{NotedRoot, RootedPath};
 
@@ -44,9 +44,11 @@ pub fn compiled_names(
     let question = Compiled::of(process, wanted);
     let told = match owner_of(process) {
         None => question.told(),
-        Some(by) => match owners::compiled(&by, &question) {
+        Some(by) => match question.ask(&by) {
             // The runtime's host may have written it here.
-            Ok(Ok(None)) => question.told_of(process.running.map(map_of).map(|map| RootedPath::here(&map))),
+            Ok(Ok(None)) => {
+                question.told_of(process.running.map(map_of).map(|map| RootedPath::here(&map)))
+            }
             Ok(told) => told,
             Err(failure) => {
                 let path = map_of(process.own_pid);
@@ -115,8 +117,14 @@ impl Compiled {
         refusal.map_or(Ok(None), Err)
     }
 
+    /// The answer of a worker.
+    fn ask(&self, by: &Apart) -> Result<Told, Failure> {
+        let told: Told = ask(by, COMPILED_NAMES, self)?;
+        Some(told).filter(|told| self.is_answer(told)).ok_or(Failure::BadAnswer)
+    }
+
     /// Whether it can be the answer.
-    pub fn is_answer(&self, told: &Told) -> bool {
+    fn is_answer(&self, told: &Told) -> bool {
         let is_name = |name: &String| name.len() <= MAX_NAME_BYTES * REPLACED;
         match told {
             Ok(Some(names)) => names.len() == self.addresses.len() && names.iter().all(is_name),

@@ -133,8 +133,7 @@ pub enum LostRoot {
     Present,
     /// Another one than ours, which is not found any more; where it was, if that is known.
     Gone(
-        #[borsh(serialize_with = "write_option", deserialize_with = "read_option")]
-        Option<PathBuf>,
+        #[borsh(serialize_with = "write_option", deserialize_with = "read_option")] Option<PathBuf>,
     ),
     /// Another one is at its path.
     Replaced(#[borsh(serialize_with = "write_buf", deserialize_with = "read_path")] PathBuf),

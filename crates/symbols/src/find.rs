@@ -193,9 +193,10 @@ fn mapped(
     mut is_wanted: impl FnMut(&Path) -> bool,
 ) -> impl Iterator<Item = ElfFile> {
     let path = Path::new(plain_path(binary));
-    let links = binary.pid.into_iter().flat_map(|pid| {
-        mapped_links(pid).into_iter().map(move |link| (pid, link))
-    });
+    let links = binary
+        .pid
+        .into_iter()
+        .flat_map(|pid| mapped_links(pid).into_iter().map(move |link| (pid, link)));
     links.filter(move |(_, link)| is_wanted(&link.name)).filter_map(move |(pid, link)| {
         ElfFile::mapped(link.open().ok()?, &RootedPath::in_process(pid, path)).ok()
     })

@@ -5,6 +5,7 @@
 
 mod address;
 mod answers;
+mod asked;
 mod binary;
 mod budget;
 mod build_id;
@@ -23,9 +24,9 @@ mod frame;
 mod lines;
 mod links;
 mod mini_debug_file;
+mod name_reader;
 mod names;
 mod names_block;
-mod owners;
 mod perf_map;
 mod rooted;
 mod schemes;
@@ -34,6 +35,7 @@ mod sources;
 mod split;
 mod symbolizer;
 mod texts;
+mod their_names;
 mod units;
 mod worker;
 
@@ -44,8 +46,8 @@ pub use crate::debuginfod::ServerOptions;
 pub use crate::defect::{LostRoot, SymbolDefect};
 pub use crate::demangle::demangle;
 pub use crate::frame::{Frame, SymbolSource};
+pub use crate::name_reader::NameReader;
 pub use crate::names_block::CarriedNames;
-pub use crate::owners::NameReader;
 pub use crate::perf_map::PerfMap;
 pub use crate::rooted::NotedRoot;
 pub use crate::segments::{address_of_offset, address_of_offset_in};

@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 
-
 use crate::address::RuntimeAddress;
 
 /// A larger file is refused; a line takes about 60 bytes.

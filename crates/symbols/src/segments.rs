@@ -7,11 +7,11 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, elf};
-use ramson_apart::{Owner, for_owner};
+use ramson_apart::{Apart, Owner, for_owner};
 use ramson_paths::{Links, Root};
 
+use crate::asked::{self, ask};
 use crate::elf::{class_of, program_headers};
-use crate::owners;
 use crate::rooted::{read_path, write_buf};
 
 const PAGE: u64 = 1 << 12;
@@ -28,13 +28,17 @@ pub(crate) struct Offset {
 pub fn address_of_offset(path: &Path, offset: u64, named_by: Owner) -> Option<u64> {
     let question = Offset { path: path.to_owned(), offset };
     let Some(by) = for_owner(named_by) else { return address(&question) };
-    address_below(&Root::ours(), &question).or_else(|| owners::address(&by, &question))
+    address_below(&Root::ours(), &question).or_else(|| their_address(&by, &question))
 }
 
 /// The same of a file in a directory that the user named.
 pub fn address_of_offset_in(directory: &Path, path: &Path, offset: u64) -> Option<u64> {
     let path = directory.join(path.strip_prefix("/").unwrap_or(path));
     address(&Offset { path, offset })
+}
+
+fn their_address(by: &Apart, question: &Offset) -> Option<u64> {
+    ask::<Option<u64>>(by, asked::ADDRESS, question).ok()?
 }
 
 /// The same in this process's root directory.
@@ -45,7 +49,7 @@ pub(crate) fn address(question: &Offset) -> Option<u64> {
 fn address_below(root: &Root, question: &Offset) -> Option<u64> {
     let opened = root.open(&question.path, Links::WithinRoot).ok()?;
     match for_owner(opened.facts.owner) {
-        Some(by) => owners::address(&by, question),
+        Some(by) => their_address(&by, question),
         None => address_in_file(&opened.file, question.offset),
     }
 }

@@ -20,9 +20,9 @@ use crate::find::{Folders, Place, Search, debug_places, locate, present};
 use crate::frame::{Frame, SymbolSource};
 use crate::links::debug_link;
 use crate::names_block::CarriedNames;
-use crate::owners::{Question, Reply};
 use crate::rooted::{NotedRoot, Readers, RootedPath};
 use crate::sources;
+use crate::their_names::{Question, Reply};
 
 /// Sections of binaries that were not used lately are dropped beyond this.
 const MAX_OPEN_BYTES: u64 = 2 << 30;
@@ -108,7 +108,8 @@ impl Symbolizer {
         let readers = if is_for_all { Readers::All } else { Readers::Caller };
         let named_by = named_by.unwrap_or(NOBODY);
         let is_others = |root: &NotedRoot| for_owner(root.owner.unwrap_or(NOBODY)).is_some();
-        let (told, root) = if root.as_ref().is_some_and(is_others) { (root, None) } else { (None, root) };
+        let (told, root) =
+            if root.as_ref().is_some_and(is_others) { (root, None) } else { (None, root) };
         let theirs = Cell::default();
         let folders =
             Folders { debug_paths, sysroot, root, readers, named_by, is_without_lines, theirs };

@@ -11,6 +11,7 @@ mod mapped_chunks;
 mod mapped_main;
 mod piece;
 mod pins;
+mod possible;
 mod reading;
 mod runs;
 mod statistics;

@@ -3,6 +3,7 @@
 use super::find::Parameters;
 use super::layout::chunk;
 use super::map::HeapMap;
+use super::possible;
 use super::runs::page_bytes;
 use super::strata::Spread;
 use crate::memory::{PAGE_BYTES, Presence};
@@ -227,6 +228,11 @@ pub struct Statistics {
 }
 
 impl Statistics {
+    /// Whether nothing that is worked out from them can fail: to be asked of statistics that came from another process.
+    pub fn is_possible(&self) -> bool {
+        possible::is_possible(self)
+    }
+
     /// A sum over the arenas.
     pub fn sum(&self, part: impl Fn(&Arena) -> u64) -> u64 {
         self.arenas.iter().map(part).sum()

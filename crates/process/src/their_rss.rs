@@ -1,0 +1,76 @@
+//! RSS of another user's process, which a worker reads.
+
+use crate::allocators::{Allocators, Missing};
+use crate::asked::{RSS, ask};
+use crate::glibc::{Effort, Statistics};
+use crate::process_memory::ProcessMemory;
+use crate::rss::{self, Explained, Reading, Request};
+use crate::watched;
+use borsh::{BorshDeserialize, BorshSerialize};
+use ramson_apart::{Apart, Failure};
+use std::{io, ops};
+
+/// Question for the RSS of a process. Ranges are start and end.
+#[derive(BorshSerialize, BorshDeserialize)]
+pub struct Asked {
+    pid: u32,
+    allocators: Option<Allocators>,
+    effort: Effort,
+    profile: Option<String>,
+    extents: Vec<(u64, u64)>,
+    blocks: Vec<u64>,
+}
+
+/// The answer.
+#[derive(BorshSerialize, BorshDeserialize)]
+pub struct Told {
+    allocators: Option<Allocators>,
+    explained: Explained,
+    statistics: Result<Statistics, Missing>,
+    has_memory: bool,
+    is_forked: bool,
+}
+
+/// The same as `rss::read`.
+pub fn read_rss(
+    by: &Apart,
+    pid: u32,
+    allocators: &mut Option<Allocators>,
+    request: &Request,
+) -> io::Result<Reading> {
+    let asked = Asked {
+        pid,
+        allocators: allocators.take(),
+        effort: request.effort,
+        profile: request.profile.map(str::to_owned),
+        extents: request.extents.iter().map(|range| (range.start, range.end)).collect(),
+        blocks: request.blocks.to_vec(),
+    };
+    let mut told = ask::<Option<Told>>(by, RSS, &asked);
+    if let Err(Failure::Stuck(_) | Failure::Time(_)) = told {
+        // Its program may be where nobody answers: its allocator is not looked for then.
+        let allocators = Some(asked.allocators.unwrap_or_default());
+        told = ask(by, RSS, &Asked { allocators, ..asked });
+    }
+    let told = told.map_err(|failure| watched::noted(pid, failure))?;
+    let told = told.ok_or(io::ErrorKind::NotFound)?;
+    let Told { explained, statistics, has_memory, is_forked, .. } = told;
+    if !explained.is_possible() || !statistics.as_ref().ok().is_none_or(Statistics::is_possible) {
+        return Err(Failure::BadAnswer.into());
+    }
+    *allocators = told.allocators;
+    let memory = has_memory.then(|| ProcessMemory::Theirs(by.clone(), pid));
+    Ok(Reading { explained, statistics, memory, is_forked })
+}
+
+/// In a worker: the answer.
+pub fn told(asked: Asked) -> Option<Told> {
+    let Asked { pid, mut allocators, effort, profile, extents, blocks } = asked;
+    let extents: Vec<ops::Range<u64>> =
+        extents.into_iter().map(|(start, end)| start..end).collect();
+    let request =
+        Request { effort, profile: profile.as_deref(), extents: &extents, blocks: &blocks };
+    let Reading { explained, statistics, memory, is_forked } =
+        rss::read(pid, &mut allocators, &request).ok()?;
+    Some(Told { allocators, explained, statistics, has_memory: memory.is_some(), is_forked })
+}
