@@ -93,7 +93,7 @@ fn seen(paths: &str) -> String {
     let see = |path: &str| {
         let file = if path.starts_with('/') { File::open(path) } else { proc::open(path) };
         let text = file.and_then(io::read_to_string);
-        text.map_err(|error| error.kind()).map_or_else(|kind| format!("{kind:?}"), |text| text)
+        text.unwrap_or_else(|error| format!("{:?}", error.kind()))
     };
     paths.lines().map(|path| format!("{}\n", see(path).trim())).collect()
 }

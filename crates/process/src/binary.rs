@@ -49,7 +49,7 @@ pub(crate) enum Place {
 pub struct Binary(Source);
 
 enum Source {
-    Ours(Content),
+    Ours(Box<Content>),
     /// A worker of its owner opens it when it is asked.
     Theirs(Apart, Place),
 }
@@ -78,7 +78,7 @@ impl Binary {
         Some(Self(match for_owner(opened.facts.owner) {
             // What another user has put there is read as that user, who has no right to look at the process.
             Some(by) => Source::Theirs(by, Place::Own(opened.name()?.to_str()?.into())),
-            None => Source::Ours(Content::of(opened)),
+            None => Source::Ours(Box::new(Content::of(opened))),
         }))
     }
 
@@ -93,7 +93,7 @@ impl Binary {
     /// Its content, to be read by this process, as one that acts on a process reads what it calls there. Of another user's file, a copy.
     pub fn here(self) -> Option<Content> {
         let (by, place) = match self.0 {
-            Source::Ours(content) => return Some(content),
+            Source::Ours(content) => return Some(*content),
             Source::Theirs(by, place) => (by, place),
         };
         let copy = File::from(memfd_create("ramson-copy", MemfdFlags::CLOEXEC).ok()?);

@@ -271,7 +271,7 @@ fn profile_of(pid: u32, choice: Choice) -> Option<Finding> {
     Some(match theirs::find(&by, pid, choice)? {
         Found::Read(header, origin) => {
             let bytes = Box::new(TheirBytes { by, pid, choice });
-            Ok(Mapped { bytes, origin, header })
+            Ok(Mapped { bytes, origin, header: *header })
         }
         Found::Unreadable(error, origin) => Err((error, origin)),
     })

@@ -51,7 +51,7 @@ impl ProfileFinder {
         }
         match find_mapped(pid, choice)? {
             Ok(mapped) => {
-                let found = Found::Read(mapped.header.clone(), mapped.origin.clone());
+                let found = Found::Read(Box::new(mapped.header.clone()), mapped.origin.clone());
                 self.open.insert((pid, choice), mapped);
                 Some(found)
             }

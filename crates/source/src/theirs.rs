@@ -23,7 +23,7 @@ pub enum Choice {
 #[derive(BorshSerialize, BorshDeserialize)]
 pub enum Found {
     /// Its header, and the place of its bytes.
-    Read(Header, String),
+    Read(Box<Header>, String),
     /// Why it cannot be read, and where it is.
     Unreadable(ReadError, String),
 }
