@@ -21,7 +21,7 @@ use seccompiler::{
 use std::fs::read_to_string;
 use std::io;
 
-/// It keeps few open.
+/// Descriptors that it may have open; it needs few.
 const MOST_DESCRIPTORS: u64 = 1 << 12;
 /// Largest file in memory, such as unpacked mini debug information, in bytes.
 const MOST_FILE_BYTES: u64 = 128 << 20;
@@ -33,10 +33,10 @@ const PROCMAP_QUERY: u64 = 0xc068_6611;
 /// User and group to become, and those whose files are opened then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Ids {
-    /// Of the process: whoever has them may signal, renice, limit and trace it.
+    /// User of the process: who has the same one may signal, renice, limit and trace it.
     pub user: u32,
     pub group: u32,
-    /// For files, and files of /proc.
+    /// User by whose rights it opens files, those of /proc included.
     pub file_user: u32,
     pub file_group: u32,
 }
@@ -128,7 +128,7 @@ fn filter() -> Result<BpfProgram, seccompiler::Error> {
 
 /// No call changes, executes or starts anything, sends a signal to another process, or reaches the network.
 const ALLOWED: [c_long; 43] = [
-    // What it opened or got, and memory that looks like a file.
+    // Files that it opened or got, and memory that looks like a file.
     libc::SYS_read,
     libc::SYS_readv,
     libc::SYS_pread64,

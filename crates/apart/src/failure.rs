@@ -20,9 +20,9 @@ pub enum Failure {
     Broken,
     /// There is no worker.
     NotStarted(String),
-    /// What it was to look at has ended.
+    /// The process that it was to look at has ended.
     Gone,
-    /// The root directory of what it was to look at may not be entered.
+    /// The root directory of the process may not be entered.
     Denied,
     /// The worker's answer is not a valid one.
     BadAnswer,

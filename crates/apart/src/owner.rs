@@ -85,7 +85,7 @@ impl Owner {
         let place = place_of(&process);
         let is_here = place == *OWN_PLACE;
         let has_all_rights = capabilities & *OWN_CAPABILITIES == *OWN_CAPABILITIES;
-        // Where the kernel does not tell the namespace, it lets us look at nothing else of the process either.
+        // Without the right to see the namespace, we may not read the process either.
         let is_in_ours = place[0].is_none() || place[0] == OWN_PLACE[0];
         let is_roots = effective_user == 0 && is_in_ours && has_all_rights;
         if is_roots || is_here && effective_user != 0 {

@@ -83,7 +83,7 @@ pub enum RootDirectory {
     /// The one that it has.
     #[default]
     Own,
-    /// That of a process of this owner.
+    /// The root directory of this process, which must still be this owner's.
     OfProcess(u32, Owner),
     /// The one at a path that a profile tells, without links.
     Told(Vec<u8>),

@@ -29,7 +29,7 @@ const MOST_TIME_TO_END: Duration = Duration::from_millis(500);
 pub struct Worker {
     child: Child,
     channel: Channel,
-    /// What is told it first, until it has been told.
+    /// First message, until it has been sent.
     greeting: Option<Vec<u8>>,
     /// Whose processes' files it may have.
     owner: Owner,

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::owner::{Account, Owner, group_of_process, ids_for};
 use crate::serve::{Role, RootDirectory, own_bounds};
 use crate::worker::{Limits, Outcome, Worker};
+use borsh::{BorshDeserialize, BorshSerialize};
 use rustix::process::getuid;
 use std::collections::HashMap;
 use std::mem::take;
@@ -227,6 +228,17 @@ impl Apart {
     /// Has it read, by a worker that is started if there is none. The answer may be anything: it is to be checked.
     pub fn ask(&self, request: &Request) -> Result<Vec<u8>, Failure> {
         self.have(request, false)
+    }
+
+    /// The same, with a question and an answer that borsh writes.
+    pub fn ask_for<T: BorshDeserialize>(
+        &self,
+        kind: u8,
+        question: &impl BorshSerialize,
+    ) -> Result<T, Failure> {
+        let body = borsh::to_vec(question).map_err(|_| Failure::BadAnswer)?;
+        let answer = self.ask(&Request { kind, body: &body, files: &[] })?;
+        borsh::from_slice(&answer).map_err(|_| Failure::BadAnswer)
     }
 
     /// Has it done, with the rights of this process, by a process that can be left alone with it. It goes on should this one end.

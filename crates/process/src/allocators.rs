@@ -1,7 +1,7 @@
 //! Which allocators a process has, and whose statistics can be read.
 
 use crate::areas::anonymous_bytes;
-use crate::asked::{STATISTICS, ask};
+use crate::asked::STATISTICS;
 use crate::glibc::{self, Effort, Statistics};
 use crate::identify::{self, AllocatorKind};
 use crate::part::Part;
@@ -178,7 +178,7 @@ impl Allocators {
         let said =
             |failure: Failure| Missing::Refused(format!("{failure}. {}", failure.next_step()));
         let told: Result<Statistics, Missing> =
-            ask(by, STATISTICS, &(pid, self, effort)).map_err(said)?;
+            by.ask_for(STATISTICS, &(pid, self, effort)).map_err(said)?;
         let is_possible = told.as_ref().ok().is_none_or(Statistics::is_possible);
         if is_possible { told } else { Err(said(Failure::BadAnswer)) }
     }

@@ -1,6 +1,6 @@
 //! Free memory beside blocks of a process.
 
-use crate::asked::{BESIDE, MOST_BYTES, ask};
+use crate::asked::{BESIDE, MOST_BYTES};
 use crate::glibc::{self, Beside, Statistics};
 use crate::process_memory::ProcessMemory;
 use ramson_apart::Failure;
@@ -15,7 +15,7 @@ pub fn beside(
         return all_beside(memory, statistics, blocks);
     };
     let found: Result<Vec<Option<Beside>>, Failure> =
-        ask(by, BESIDE, &(pid, &statistics.ranges, blocks));
+        by.ask_for(BESIDE, &(pid, &statistics.ranges, blocks));
     let is_bytes = |it: &Beside| it.below_bytes <= MOST_BYTES && it.above_bytes <= MOST_BYTES;
     let is_answer = |found: &Vec<Option<Beside>>| {
         found.len() == blocks.len() && found.iter().flatten().all(is_bytes)

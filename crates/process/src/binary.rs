@@ -1,7 +1,7 @@
 //! A file that a process runs or has mapped, read in pieces: it may be of any size, and anyone's.
 
 use crate::areas::Area;
-use crate::asked::{PIECE, SEARCH, ask};
+use crate::asked::{PIECE, SEARCH};
 use crate::search::{Found, Search};
 use crate::watched;
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -86,7 +86,7 @@ impl Binary {
     pub fn search(&self, what: Search) -> Found {
         match &self.0 {
             Source::Ours(content) => what.run(content),
-            Source::Theirs(by, place) => ask(by, SEARCH, &(place, what)).unwrap_or_default(),
+            Source::Theirs(by, place) => by.ask_for(SEARCH, &(place, what)).unwrap_or_default(),
         }
     }
 
@@ -99,7 +99,7 @@ impl Binary {
         let copy = File::from(memfd_create("ramson-copy", MemfdFlags::CLOEXEC).ok()?);
         let mut length = 0;
         loop {
-            let piece: Vec<u8> = ask::<Option<_>>(&by, PIECE, &(&place, length)).ok()??;
+            let piece: Vec<u8> = by.ask_for::<Option<_>>(PIECE, &(&place, length)).ok()??;
             if piece.is_empty() {
                 return RegularFile::given(copy).ok().map(Content::of);
             }

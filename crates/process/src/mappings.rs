@@ -2,7 +2,7 @@
 //! /proc/PID/maps. A process may have very many, with paths of 4 KiB each, which take the kernel more time than everything else: only names that
 //! tell something are asked for.
 
-use crate::asked::{MAPPINGS, ask};
+use crate::asked::MAPPINGS;
 use crate::watched::{self, noted};
 use crate::{areas, remote};
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -130,7 +130,7 @@ impl Asked {
         let batch = match &self.maps {
             Maps::Ours(maps) => batch(maps, at, self.of_files),
             Maps::Theirs(by) => {
-                let batch = ask(by, MAPPINGS, &(self.pid, at, self.of_files));
+                let batch = by.ask_for(MAPPINGS, &(self.pid, at, self.of_files));
                 let batch = batch.map_err(|failure| noted(self.pid, failure))?;
                 Some(batch).filter(|batch| are_valid(batch, at)).ok_or(Failure::BadAnswer)?
             }

@@ -1,6 +1,6 @@
 //! The memory of a running process, through /proc.
 
-use crate::asked::{PEEK, RUNS, ask};
+use crate::asked::{PEEK, RUNS};
 use crate::memory::{HEAD_BYTES, Head, Memory, PAGE_BYTES, head_of, word_at};
 use crate::{remote, watched};
 use ramson_apart::{Apart, proc};
@@ -45,7 +45,8 @@ impl Memory for ProcessMemory {
             Self::Ours(files) => files.read(address, buffer),
             Self::Theirs(by, pid) => {
                 let length = buffer.len() as u64;
-                let bytes: Option<Vec<u8>> = ask(by, PEEK, &(*pid, address, length)).ok().flatten();
+                let bytes: Option<Vec<u8>> =
+                    by.ask_for(PEEK, &(*pid, address, length)).ok().flatten();
                 let bytes = bytes.filter(|bytes| bytes.len() == buffer.len());
                 bytes.map(|bytes| buffer.copy_from_slice(&bytes)).is_some()
             }
@@ -73,7 +74,7 @@ impl Memory for ProcessMemory {
             }
             Self::Theirs(by, pid) => {
                 let runs: Option<Vec<(u64, u64)>> =
-                    ask(by, RUNS, &(*pid, start, end)).ok().flatten();
+                    by.ask_for(RUNS, &(*pid, start, end)).ok().flatten();
                 let are_runs = |runs: &Vec<(u64, u64)>| {
                     runs.iter().all(|run| run.0 < run.1)
                         && runs.windows(2).all(|pair| pair[0].1 <= pair[1].0)

@@ -1,6 +1,6 @@
 //! The root directory of a process in a container or after a chroot, and where it is in our own file system.
 
-use crate::asked::{DIRECTORY, ask};
+use crate::asked::DIRECTORY;
 use crate::{text, watched};
 use ramson_apart::{Apart, Owner, for_owner};
 use ramson_paths::{Root, RootIdentity};
@@ -48,7 +48,8 @@ pub fn told_root(path: &Path, by: Option<Owner>) -> Option<RootIdentity> {
 
 /// Which directory an owner finds at a path; `None`: none that the owner may look at.
 fn their_directory(by: &Apart, path: &Path) -> Option<RootIdentity> {
-    let found: Option<(u64, u64, u64)> = ask(by, DIRECTORY, &path.as_os_str().as_bytes()).ok()?;
+    let found: Option<(u64, u64, u64)> =
+        by.ask_for(DIRECTORY, &path.as_os_str().as_bytes()).ok()?;
     found.map(|(device, inode, birth_ns)| RootIdentity { device, inode, birth_ns })
 }
 

@@ -1,7 +1,7 @@
 //! One reading of /proc/PID/smaps, by a worker if it is another user's, and the kernel's total beside it.
 
 use crate::areas::{self, Area};
-use crate::asked::{AREAS, ask};
+use crate::asked::AREAS;
 use crate::{clock, stat, watched};
 use ramson_apart::{Failure, proc};
 use std::io::Result;
@@ -16,7 +16,7 @@ pub fn read_smaps(pid: u32) -> Result<Vec<Area>> {
     match watched::owner_of(pid)? {
         None => areas::parse_file(proc::open(&format!("{pid}/smaps"))?),
         Some(by) => {
-            let areas = ask(&by, AREAS, &pid);
+            let areas = by.ask_for(AREAS, &pid);
             let areas: Vec<Area> = areas.map_err(|failure| watched::noted(pid, failure))?;
             Ok(Some(areas).filter(|areas| areas::are_possible(areas)).ok_or(Failure::BadAnswer)?)
         }

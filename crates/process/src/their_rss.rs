@@ -1,7 +1,7 @@
 //! RSS of another user's process, which a worker reads.
 
 use crate::allocators::{Allocators, Missing};
-use crate::asked::{RSS, ask};
+use crate::asked::RSS;
 use crate::glibc::{Effort, Statistics};
 use crate::process_memory::ProcessMemory;
 use crate::rss::{self, Explained, Reading, Request};
@@ -46,11 +46,11 @@ pub fn read_rss(
         extents: request.extents.iter().map(|range| (range.start, range.end)).collect(),
         blocks: request.blocks.to_vec(),
     };
-    let mut told = ask::<Option<Told>>(by, RSS, &asked);
+    let mut told = by.ask_for::<Option<Told>>(RSS, &asked);
     if let Err(Failure::Stuck(_) | Failure::Time(_)) = told {
         // Its program may be where nobody answers: its allocator is not looked for then.
         let allocators = Some(asked.allocators.unwrap_or_default());
-        told = ask(by, RSS, &Asked { allocators, ..asked });
+        told = by.ask_for(RSS, &Asked { allocators, ..asked });
     }
     let told = told.map_err(|failure| watched::noted(pid, failure))?;
     let told = told.ok_or(io::ErrorKind::NotFound)?;

@@ -3,7 +3,7 @@
 //!
 //! A worker opens and reads the files of others' processes, where the waiting can be ended.
 
-use crate::asked::{BYTES, ask};
+use crate::asked::BYTES;
 use crate::text;
 use ramson_apart::{Apart, Failure, Owner, for_process, proc};
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ struct Silence {
 /// The first bytes of the file `name` of process `pid`.
 pub fn start(pid: u32, name: &str, most_bytes: u64) -> io::Result<Vec<u8>> {
     if let Some(by) = owner_of(pid)? {
-        let bytes = ask::<Result<Vec<u8>, i32>>(&by, BYTES, &(pid, name, most_bytes));
+        let bytes = by.ask_for::<Result<Vec<u8>, i32>>(BYTES, &(pid, name, most_bytes));
         let bytes = bytes.map_err(|failure| noted(pid, failure))?;
         return bytes.map_err(io::Error::from_raw_os_error);
     }

@@ -10,7 +10,7 @@ use ramson_apart::{Apart, Failure, NOBODY, Owner, for_owner, for_process, for_to
 use ramson_paths::{Refusal, RegularFile};
 
 use crate::address::RuntimeAddress;
-use crate::asked::{COMPILED_NAMES, ask};
+use crate::asked::COMPILED_NAMES;
 use crate::defect::SymbolDefect;
 use crate::perf_map::{MAX_BYTES, MAX_NAME_BYTES, MAX_STRANGER_BYTES, PerfMap, REPLACED};
 use crate::rooted::{NotedRoot, RootedPath};
@@ -119,7 +119,7 @@ impl Compiled {
 
     /// The answer of a worker.
     fn ask(&self, by: &Apart) -> Result<Told, Failure> {
-        let told: Told = ask(by, COMPILED_NAMES, self)?;
+        let told: Told = by.ask_for(COMPILED_NAMES, self)?;
         Some(told).filter(|told| self.is_answer(told)).ok_or(Failure::BadAnswer)
     }
 

@@ -10,7 +10,7 @@ use object::{Endianness, elf};
 use ramson_apart::{Apart, Owner, for_owner};
 use ramson_paths::{Links, Root};
 
-use crate::asked::{self, ask};
+use crate::asked;
 use crate::elf::{class_of, program_headers};
 use crate::rooted::{read_path, write_buf};
 
@@ -38,7 +38,7 @@ pub fn address_of_offset_in(directory: &Path, path: &Path, offset: u64) -> Optio
 }
 
 fn their_address(by: &Apart, question: &Offset) -> Option<u64> {
-    ask::<Option<u64>>(by, asked::ADDRESS, question).ok()?
+    by.ask_for::<Option<u64>>(asked::ADDRESS, question).ok()?
 }
 
 /// The same in this process's root directory.

@@ -7,7 +7,7 @@ use ramson_apart::{Apart, Failure, Owner};
 
 use crate::address::FileAddress;
 use crate::answers::Answers;
-use crate::asked::{NAMES, ask};
+use crate::asked::NAMES;
 use crate::binary::Binary;
 use crate::defect::SymbolDefect;
 use crate::frame::{Frame, SymbolSource};
@@ -60,7 +60,7 @@ impl Question {
     }
 
     fn asked(&self, by: &Apart) -> Result<Reply, Failure> {
-        let reply: Reply = ask(by, NAMES, self)?;
+        let reply: Reply = by.ask_for(NAMES, self)?;
         Some(reply).filter(|reply| reply.answers.is_valid()).ok_or(Failure::BadAnswer)
     }
 }
