@@ -31,11 +31,11 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Describes a source whose profile, with names, is `profile`.
-    pub fn of(opened: &Opened, profile: &Profile) -> Self {
+    /// Describes a source whose profile, with names, is `profile`, and the RSS of its process.
+    pub fn of(opened: &Opened, profile: &Profile, rss: Option<Rss>) -> Self {
         match opened {
             Opened::Recording(recording) => {
-                Self::Recording(Summary::of(recording, profile.time_unix_ns))
+                Self::Recording(Summary::of(recording, profile.time_unix_ns, rss))
             }
             Opened::Foreign(foreign) => Self::Foreign(ForeignSummary::of(foreign, profile)),
         }
@@ -99,14 +99,11 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Describes a recording as it was at `time_unix_ns`.
-    pub fn of(recording: &Recording, time_unix_ns: u64) -> Self {
+    /// Describes a recording as it was at `time_unix_ns`, with the RSS of its process.
+    pub fn of(recording: &Recording, time_unix_ns: u64, rss: Option<Rss>) -> Self {
         let snapshot = &recording.snapshot;
         let header = &snapshot.header;
         let live = extents::live_heap(snapshot);
-        let rss = recording
-            .running
-            .and_then(|pid| Rss::read(pid, &recording.origin, snapshot, &mut None));
         // After a detach no block is known that would tell the allocator's memory from the rest.
         let is_detached = attachment::is_detached(recording);
         let known = rss.as_ref().filter(|_| !is_detached);

@@ -37,6 +37,18 @@ pub struct Estimate {
     /// does not say how it sampled, infinite where records were lost: `value` is then of those that are left, and no sum with
     /// it is more certain.
     pub variance: f64,
+    /// What a calibration has taken out of the error (docs/sampling.md), as the root of the variance: the error's variance is
+    /// `variance` − `known`². 0 without a calibration. Adds up as values do over parts of one calibrated profile.
+    pub known: f64,
+}
+
+/// How the estimates of a profile are corrected by a total that is known better than their sum (docs/sampling.md).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Calibration {
+    /// What is added to an estimate for each unit of its variance: (B − E)/(V + V_B).
+    pub slope: f64,
+    /// What becomes known of the error for each unit of its variance: 1/√(V + V_B).
+    pub known: f64,
 }
 
 /// `{"value": int, "half_width_95": int}`; null for what is not known. If records were lost, also `"at_least": true`.
@@ -57,14 +69,15 @@ impl Serialize for Estimate {
 /// Writes the bits: a value that is not known is no number, which borsh refuses.
 impl BorshSerialize for Estimate {
     fn serialize<W: Write>(&self, out: &mut W) -> io::Result<()> {
-        BorshSerialize::serialize(&[self.value, self.variance].map(f64::to_bits), out)
+        BorshSerialize::serialize(&[self.value, self.variance, self.known].map(f64::to_bits), out)
     }
 }
 
 impl BorshDeserialize for Estimate {
     fn deserialize_reader<R: Read>(input: &mut R) -> io::Result<Self> {
-        let [value, variance] = <[u64; 2]>::deserialize_reader(input)?.map(f64::from_bits);
-        Ok(Self { value, variance })
+        let bits = <[u64; 3]>::deserialize_reader(input)?;
+        let [value, variance, known] = bits.map(f64::from_bits);
+        Ok(Self { value, variance, known })
     }
 }
 
@@ -99,9 +112,26 @@ pub fn sampling_probability(size_bytes: u64, interval_bytes: u64) -> f64 {
 }
 
 impl Estimate {
+    /// An estimate that no calibration has corrected.
+    pub const fn new(value: f64, variance: f64) -> Estimate {
+        Estimate { value, variance, known: 0.0 }
+    }
+
     /// A number that was counted, not estimated.
     pub fn exact(value: f64) -> Estimate {
-        Estimate { value, variance: 0.0 }
+        Estimate::new(value, 0.0)
+    }
+
+    /// The variance of the error that is left.
+    pub fn error_variance(self) -> f64 {
+        // The known part is never more than the whole, but for rounding. Unlike max, clamp keeps NaN.
+        (self.variance - self.known * self.known).clamp(0.0, f64::INFINITY)
+    }
+
+    /// The same with an error of its own: what a calibration made known of it is no longer told apart. Sums with estimates
+    /// of other calibrations are then not more certain than they should be.
+    pub fn settled(self) -> Estimate {
+        Estimate::new(self.value, self.error_variance())
     }
 
     /// The same of records of which some were lost: the whole is this or more.
@@ -116,7 +146,8 @@ impl Estimate {
 
     /// `factor` times as much, in the unit of the value.
     pub fn scaled(self, factor: f64) -> Estimate {
-        Estimate { value: factor * self.value, variance: factor * factor * self.variance }
+        let variance = factor * factor * self.variance;
+        Estimate { value: factor * self.value, variance, known: factor * self.known }
     }
 
     /// The contribution of one recorded allocation of `size_bytes`. `inverse_probability` is 1/p ≥ 1, the weight in
@@ -129,15 +160,15 @@ impl Estimate {
         Estimate {
             value: inverse_probability * counted,
             variance: inverse_probability * (inverse_probability - 1.0) * counted * counted,
+            known: 0.0,
         }
     }
 
-    /// Half the width of the 95 % interval, 1.959964·√variance, in the unit of `value`. The normal approximation needs
+    /// Half the width of the 95 % interval, 1.959964 standard deviations of the error, in the unit of `value`. The normal approximation needs
     /// some tens of samples; below that the true coverage is lower. A sum with no sample has the width 0, which says
     /// nothing; one of unknown variance has the width NaN.
     pub fn half_width_95(self) -> f64 {
-        // Unlike max, clamp keeps NaN.
-        NORMAL_QUANTILE_975 * self.variance.clamp(0.0, f64::INFINITY).sqrt()
+        NORMAL_QUANTILE_975 * self.error_variance().sqrt()
     }
 
     /// Whether 0 lies outside the 95 % interval: in a diff, whether the change is more than noise. False for exactly 0
@@ -152,10 +183,25 @@ impl Estimate {
     }
 }
 
+impl Calibration {
+    /// Corrects the estimate of one sample, or the sum of some.
+    pub fn of(self, estimate: Estimate) -> Estimate {
+        Estimate {
+            value: estimate.value + self.slope * estimate.variance,
+            known: self.known * estimate.variance,
+            ..estimate
+        }
+    }
+}
+
 impl Add for Estimate {
     type Output = Estimate;
     fn add(self, other: Estimate) -> Estimate {
-        Estimate { value: self.value + other.value, variance: self.variance + other.variance }
+        Estimate {
+            value: self.value + other.value,
+            variance: self.variance + other.variance,
+            known: self.known + other.known,
+        }
     }
 }
 
@@ -174,10 +220,11 @@ impl Sub for Estimate {
     }
 }
 
+/// What is taken away has an error of its own, settled before.
 impl Neg for Estimate {
     type Output = Estimate;
     fn neg(self) -> Estimate {
-        Estimate { value: -self.value, variance: self.variance }
+        Estimate { value: -self.value, ..self.settled() }
     }
 }
 

@@ -82,6 +82,23 @@ pub fn format_estimate(estimate: Estimate, unit: SampleUnit) -> String {
     }
 }
 
+/// Bytes of a term of a sum: `108 MiB (±13 %)`; `108 MiB` where all was counted, `up to 31.0 MiB` where the interval is wider than
+/// the value.
+pub fn format_term(bytes: Estimate) -> String {
+    let half_width = bytes.half_width_95();
+    if bytes.is_part() || half_width == 0.0 || half_width.is_nan() {
+        return if bytes.is_part() {
+            format_estimate(bytes, SampleUnit::Bytes)
+        } else {
+            format_bytes(bytes.value)
+        };
+    }
+    if half_width >= bytes.value.abs() {
+        return format!("up to {}", format_bytes(bytes.value + half_width));
+    }
+    format_estimate(bytes, SampleUnit::Bytes)
+}
+
 /// The 95 % interval relative to the value: `±1.8 %`; `±0 %` where everything was recorded, `±>999 %` where the
 /// value is noise, `≥` where records were lost, `–` of nothing.
 pub fn format_relative_error(estimate: Estimate) -> String {
@@ -245,8 +262,7 @@ mod tests {
 
     #[test]
     fn intervals_are_relative_or_absolute() {
-        let of =
-            |value, half_width: f64| Estimate { value, variance: (half_width / 1.959964).powi(2) };
+        let of = |value, half_width: f64| Estimate::new(value, (half_width / 1.959964).powi(2));
         assert_eq!(format_relative_error(of(100.0, 1.8)), "±1.8 %");
         assert_eq!(format_relative_error(of(-100.0, 18.2)), "±18 %");
         assert_eq!(format_relative_error(of(100.0, 0.01)), "±<0.1 %");
@@ -262,7 +278,7 @@ mod tests {
     fn lost_records_give_lower_bound() {
         let of = |value, half_width: f64| {
             let variance = (half_width / 1.959964).powi(2);
-            Estimate { value: value * MIB, variance: variance * MIB * MIB }
+            Estimate::new(value * MIB, variance * MIB * MIB)
         };
         let text = |estimate| format_estimate(estimate, SampleUnit::Bytes);
         assert_eq!(text(of(108.0, 13.0)), "108 MiB (±12 %)");
@@ -313,7 +329,7 @@ mod tests {
         ];
         for a in strange {
             for b in strange {
-                let estimate = Estimate { value: a, variance: b };
+                let estimate = Estimate::new(a, b);
                 for text in [
                     format_bytes(a),
                     format_objects(a),

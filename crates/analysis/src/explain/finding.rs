@@ -67,7 +67,7 @@ impl Finding {
             Part::Anonymous => self.rss.term(Term::Other).variance,
             _ => 0.0,
         };
-        Estimate { value: self.part(part) as f64, variance }
+        Estimate::new(self.part(part) as f64, variance)
     }
 
     /// Nothing is known to grow, and most of what is live cannot be judged yet.

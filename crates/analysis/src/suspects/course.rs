@@ -2,6 +2,7 @@
 
 use crate::attachment;
 use crate::overlap;
+use crate::rss::Rss;
 use ramson_profile::format::format_duration;
 use ramson_source::{Failure, Recording};
 
@@ -19,6 +20,8 @@ pub struct Course {
     pub moment: DatedRecording,
     /// Earlier moment of the same process.
     pub earlier: Option<DatedRecording>,
+    /// RSS of the process, which has calibrated the moment.
+    pub rss: Option<Rss>,
 }
 
 /// Pairs two moments of each process. One that began in between has no earlier one; fails if no process has both.
@@ -36,7 +39,7 @@ pub fn paired(
             overlap::is_same_process(old, new) && is_earlier
         };
         let earlier = earlier.iter().position(is_its).map(|at| earlier.swap_remove(at));
-        Course { moment, earlier }
+        Course::new(moment, earlier)
     };
     let courses: Vec<Course> = later.into_iter().map(course).collect();
     if courses.iter().all(|course| course.earlier.is_none()) {
@@ -78,7 +81,12 @@ impl Course {
 
     /// Creates a course of one moment alone.
     pub fn of(recording: Recording) -> Self {
-        Self { moment: DatedRecording::of(recording), earlier: None }
+        Self::new(DatedRecording::of(recording), None)
+    }
+
+    fn new(mut moment: DatedRecording, earlier: Option<DatedRecording>) -> Self {
+        let rss = Rss::of_recording(&mut moment.recording);
+        Self { moment, earlier, rss }
     }
 }
 

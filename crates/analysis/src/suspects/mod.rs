@@ -120,7 +120,8 @@ pub fn suspects(
     for course in courses {
         let recording = &course.moment.recording;
         let header = &recording.snapshot.header;
-        let summary = Summary::of(recording, header.unix_ns(course.moment.now_ns));
+        let summary =
+            Summary::of(recording, header.unix_ns(course.moment.now_ns), course.rss.clone());
         let found = match judged(slice::from_ref(course), question, &known) {
             // The stacks that are left of the other processes are judged.
             Err(_) if courses.len() > 1 => Judged::default(),
@@ -235,7 +236,7 @@ fn judged(
             nothing_left.get_or_insert(failure);
             continue;
         }
-        live += profile.total(SampleType::InuseSpace);
+        live += profile.total(SampleType::InuseSpace).settled();
         suppressed += suppressed::remove(&mut profile, &question.suppressions);
         if let Some(own) = &question.selection.own_frames {
             own.fold(&mut profile);

@@ -2,11 +2,13 @@
 //! addresses, the allocator's own frames, what a filter hides) are one.
 
 use super::course::DatedRecording;
+use crate::extents;
 use crate::named::stack_number;
 use crate::overlap::{self, of_stack};
+use ramson_format::Kind;
 use ramson_leaks::{Finding, LiveBlock, MeasuredChange, Settings, StackHistory, judge};
 use ramson_profile::{Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUnit, StackSample};
-use ramson_reader::{LiveSample, Snapshot};
+use ramson_reader::Snapshot;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::mem;
@@ -89,7 +91,13 @@ pub fn by_number(snapshot: &Snapshot, now_ns: u64, profile: &Profile) -> Vec<(us
 /// By the number of the stack.
 fn live_blocks(snapshot: &Snapshot) -> Vec<Vec<LiveBlock>> {
     let mut live: Vec<Vec<LiveBlock>> = vec![Vec::new(); snapshot.stacks.len()];
-    snapshot.live.iter().for_each(|sample| live[sample.stack].push(block(sample)));
+    for sample in extents::live(snapshot, Some(Kind::Heap)) {
+        live[sample.stack].push(LiveBlock {
+            time_ns: sample.monotonic_ns,
+            bytes: sample.estimate(SampleUnit::Bytes),
+            inverse_probability: sample.inverse_probability,
+        });
+    }
     live
 }
 
@@ -97,10 +105,16 @@ fn live_blocks(snapshot: &Snapshot) -> Vec<Vec<LiveBlock>> {
 /// that ages stay.
 pub fn together(all: Vec<(u64, Vec<NamedStack>)>) -> Vec<NamedStack> {
     let now_ns = all.iter().map(|(now_ns, _)| *now_ns).max().unwrap_or(0);
+    let is_several = all.len() > 1;
     let mut found: HashMap<Vec<FrameName>, NamedStack> = HashMap::new();
     for (own_now_ns, stacks) in all {
         for mut stack in stacks {
             stack.history.shift(now_ns - own_now_ns);
+            if is_several {
+                // Each process has a calibration of its own.
+                let blocks = stack.history.live.iter_mut();
+                blocks.for_each(|block| block.bytes = block.bytes.settled());
+            }
             match found.entry(stack.frames.clone()) {
                 Entry::Vacant(place) => drop(place.insert(stack)),
                 Entry::Occupied(mut known) => {
@@ -116,24 +130,18 @@ pub fn together(all: Vec<(u64, Vec<NamedStack>)>) -> Vec<NamedStack> {
     stacks
 }
 
-fn block(sample: &LiveSample) -> LiveBlock {
-    let LiveSample { monotonic_ns, size, inverse_probability, .. } = *sample;
-    LiveBlock { time_ns: monotonic_ns, size_bytes: size, inverse_probability }
-}
-
 /// Later − earlier live bytes by number of the stack in the later snapshot, without the error of what lives in both.
 fn changes(old: &Snapshot, new: &Snapshot) -> HashMap<usize, Estimate> {
     let Some(parts) = overlap::split(old, new) else { return HashMap::new() };
     let numbers: HashMap<_, usize> =
         new.stacks.iter().enumerate().map(|(number, stack)| (of_stack(stack), number)).collect();
-    let bytes = |sample: &LiveSample| block(sample).estimate(SampleUnit::Bytes);
     let mut changes: HashMap<usize, Estimate> = HashMap::new();
-    for sample in &parts.new.live {
-        *changes.entry(sample.stack).or_default() += bytes(sample);
+    for sample in extents::live(&parts.new, Some(Kind::Heap)) {
+        *changes.entry(sample.stack).or_default() += sample.sampled();
     }
-    for sample in &parts.old.live {
+    for sample in extents::live(&parts.old, Some(Kind::Heap)) {
         if let Some(&number) = numbers.get(&of_stack(&old.stacks[sample.stack])) {
-            *changes.entry(number).or_default() += -bytes(sample);
+            *changes.entry(number).or_default() += -sample.sampled();
         }
     }
     changes
@@ -150,7 +158,7 @@ mod tests {
     }
 
     fn block(time_ns: u64) -> LiveBlock {
-        LiveBlock { time_ns, size_bytes: 100, inverse_probability: 2.0 }
+        LiveBlock::new(time_ns, 100, 2.0)
     }
 
     /// 100 samples a second, all kept. As a detach forgets what is live, the time before it must not count.
@@ -183,7 +191,7 @@ mod tests {
     #[test]
     fn equal_stacks_of_processes_are_merged() {
         let change = |value, window_ns| {
-            let change = Estimate { value, variance: value };
+            let change = Estimate::new(value, value);
             Some(MeasuredChange { change, window_ns })
         };
         let one = StackHistory {

@@ -187,9 +187,8 @@ mod tests {
 
     #[test]
     fn rss_is_live_and_rest() {
-        let live = |mib: f64, half_width_mib: f64| Estimate {
-            value: mib * MIB,
-            variance: (half_width_mib * MIB / 1.959_964).powi(2),
+        let live = |mib: f64, half_width_mib: f64| {
+            Estimate::new(mib * MIB, (half_width_mib * MIB / 1.959_964).powi(2))
         };
         let of = |live| equation(100 << 20, live);
         assert_eq!(
