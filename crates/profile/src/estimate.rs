@@ -18,6 +18,16 @@ use std::ops::{Add, AddAssign, Neg, Sub};
 /// 97.5 % quantile of the standard normal distribution: half of a two-sided 95 % interval, in standard deviations.
 pub const NORMAL_QUANTILE_975: f64 = 1.959964;
 
+/// A total that is further from the sum of the estimates, in standard deviations, has memory that the profile did not see.
+const MOST_DEVIATIONS: f64 = 4.0;
+/// If nothing is uncertain: part of the total that may be missing, as blocks are a little larger than their requests tell.
+const MOST_ROUNDED: f64 = 0.01;
+/// With fewer samples, the distribution of an estimate is too skewed for an interval.
+const FEW_SAMPLES: f64 = 10.0;
+/// By the number of samples, from 0: the mean of a Poisson distribution of which so few come in 5 % of cases.
+const POISSON_UPPER_95: [f64; 11] =
+    [2.996, 4.744, 6.296, 7.754, 9.154, 10.513, 11.842, 13.148, 14.435, 15.705, 16.962];
+
 /// The unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SampleUnit {
@@ -47,7 +57,7 @@ pub struct Estimate {
 pub struct Calibration {
     /// What is added to an estimate for each unit of its variance: (B − E)/(V + V_B).
     pub slope: f64,
-    /// What becomes known of the error for each unit of its variance: 1/√(V + V_B).
+    /// What becomes known of the error for each unit of its variance: 1/√(V + V_B), with V corrected.
     pub known: f64,
 }
 
@@ -171,6 +181,33 @@ impl Estimate {
         NORMAL_QUANTILE_975 * self.error_variance().sqrt()
     }
 
+    /// Of one sample: what it stands for beyond itself.
+    fn excess(self) -> f64 {
+        if self.variance == 0.0 { 0.0 } else { self.variance / self.value }
+    }
+
+    /// How many samples it rests on, if all are of small blocks; more for large blocks, which are more certain. NaN or infinite where
+    /// nothing is uncertain.
+    fn samples(self) -> f64 {
+        self.value * self.value / self.variance
+    }
+
+    /// Whether it rests on fewer samples than an interval needs: `upper_bound_95` says more.
+    pub fn has_few_samples(self) -> bool {
+        self.samples() < FEW_SAMPLES
+    }
+
+    /// What the true value exceeds in 5 of 100 cases, of an estimate with few samples.
+    pub fn upper_bound_95(self) -> f64 {
+        let samples = self.samples().clamp(0.0, FEW_SAMPLES);
+        let (below, part) = (samples.floor() as usize, samples.fract());
+        let bound = |count: usize| POISSON_UPPER_95[count.min(POISSON_UPPER_95.len() - 1)];
+        let upper = bound(below) + part * (bound(below + 1) - bound(below));
+        // A calibration leaves less of the error.
+        let left = (self.error_variance() / self.variance).sqrt();
+        self.value + (upper - samples) * (self.variance / self.value) * left
+    }
+
     /// Whether 0 lies outside the 95 % interval: in a diff, whether the change is more than noise. False for exactly 0
     /// and where nothing is known of the variance.
     pub fn is_significant(self) -> bool {
@@ -184,12 +221,41 @@ impl Estimate {
 }
 
 impl Calibration {
-    /// Corrects the estimate of one sample, or the sum of some.
-    pub fn of(self, estimate: Estimate) -> Estimate {
+    /// By a `total` that is known apart from the `samples`; `None`: their sum is so far from it that memory is missing from it.
+    /// `interval_bytes` is the sampling interval.
+    pub fn by(
+        samples: impl Iterator<Item = Estimate>,
+        total: Estimate,
+        interval_bytes: u64,
+    ) -> Option<Self> {
+        let mut sum = Estimate::default();
+        let mut covariance = 0.0;
+        for sample in samples {
+            sum += sample;
+            covariance += sample.variance * sample.excess();
+        }
+        let gap = total.value - sum.value;
+        let variance = sum.variance + total.variance;
+        if variance == 0.0 {
+            return (gap.abs() <= MOST_ROUNDED * total.value).then(Self::default);
+        }
+        // One sample more or less: small blocks of which none was sampled have a variance that is not estimated.
+        let unsampled = (interval_bytes as f64).powi(2);
+        if gap.abs() > MOST_DEVIATIONS * (variance + unsampled).sqrt() {
+            return None;
+        }
+        let slope = gap / variance;
+        let corrected = (sum.variance + slope * covariance).max(0.0) + total.variance;
+        Some(Self { slope, known: if corrected > 0.0 { corrected.sqrt().recip() } else { 0.0 } })
+    }
+
+    /// Corrects the estimate of one sample: its value, and its variance, which is an estimate, too.
+    pub fn of(self, sample: Estimate) -> Estimate {
+        let variance = sample.variance * (1.0 + self.slope * sample.excess()).max(0.0);
         Estimate {
-            value: estimate.value + self.slope * estimate.variance,
-            known: self.known * estimate.variance,
-            ..estimate
+            value: sample.value + self.slope * sample.variance,
+            variance,
+            known: self.known * variance,
         }
     }
 }
@@ -235,6 +301,9 @@ impl Sum for Estimate {
     }
 }
 
+#[cfg(test)]
+#[path = "calibration_tests.rs"]
+mod calibration_tests;
 #[cfg(test)]
 #[path = "estimate_tests.rs"]
 mod tests;

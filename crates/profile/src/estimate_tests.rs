@@ -6,7 +6,7 @@ const INTERVAL: u64 = 512 * 1024;
 const TRIALS: usize = 2000;
 
 /// SplitMix64: enough for a simulation, and the same on every machine.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -18,13 +18,13 @@ impl Random {
     }
 
     /// Uniform in (0, 1].
-    fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
     /// How many of `count` allocations are recorded, each with probability `p`: steps from one recorded allocation to
     /// the next by geometric gaps.
-    fn recorded(&mut self, count: u64, p: f64) -> u64 {
+    pub fn recorded(&mut self, count: u64, p: f64) -> u64 {
         let log_missed = (-p).ln_1p();
         let mut position = 0u64;
         let mut recorded = 0;
