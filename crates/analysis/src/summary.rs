@@ -10,6 +10,7 @@ use crate::recording::{self, Cost};
 use crate::rss::Rss;
 use ramson_format::Health;
 use ramson_profile::{Estimate, Profile, SampleType};
+use ramson_reader::Counting;
 use ramson_source::{Foreign, Opened, Past, Recording};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -68,8 +69,10 @@ pub struct Summary {
     pub rss_and_live: String,
     /// `None` where there is no process to ask.
     pub rss: Option<Rss>,
-    /// Live bytes of the heap, by the profile; null: not known, as the process was detached from.
+    /// Live bytes of the heap, usable ones; null: not known, as the process was detached from.
     pub live: Option<Estimate>,
+    /// The same in requested bytes.
+    pub live_requested: Option<Estimate>,
     /// Memory that the program mapped itself.
     pub mmap: MmapSums,
     /// How much of the anonymous memory the profile explains; `None` where there is no process to ask.
@@ -123,6 +126,8 @@ impl Summary {
             fate: end::sentence(recording),
             rss_and_live: end::rss_and_live_text(recording, live),
             live: (!is_detached).then_some(live),
+            live_requested: (!is_detached)
+                .then(|| extents::live_heap_as(snapshot, Counting::Requested)),
             mmap: MmapSums::of(snapshot),
             coverage,
             recording: Cost::of(

@@ -108,11 +108,7 @@ impl Program {
             header,
             mappings: vec![mapping],
             stacks: list,
-            live: Vec::new(),
-            extents: Vec::new(),
-            freed: Vec::new(),
-            max_freed: 0,
-            defects: Vec::new(),
+            ..Snapshot::default()
         };
         Self { snapshot, ends: Vec::new(), sequence, now_ns: 0 }
     }

@@ -60,7 +60,7 @@ impl Growth {
         let per_hour = change.scaled(NS_PER_HOUR / window_ns as f64);
         let confidence = 1.0 - FALSE_ALARMS / stacks.max(1) as f64;
         let deviations =
-            per_hour.variance.max(0.0).sqrt() * Normal::standard().inverse_cdf(confidence);
+            per_hour.error_variance().sqrt() * Normal::standard().inverse_cdf(confidence);
         let is_significant = per_hour.value > deviations;
         Self { per_hour, window_ns, is_measured: false, is_significant }
     }
