@@ -34,12 +34,12 @@ pub fn calibrate_all(opened: &mut [Opened]) -> Vec<Option<Rss>> {
     opened.iter_mut().map(Rss::of_opened).collect()
 }
 
-/// How the live bytes of a snapshot are to be counted, by the reading of its process's memory that followed it; if they cannot be calibrated, why.
+/// How the live bytes of a snapshot are to be counted, by the reading of its process's memory that followed it; if they cannot be calibrated, why. Also returns the allocator's total.
 pub fn calibrate(
     snapshot: &Snapshot,
     reading: &Reading,
     has_other: bool,
-) -> Result<Counting, Calibration> {
+) -> Result<(Counting, Estimate), Calibration> {
     if !is_whole(snapshot) || reading.is_forked {
         return Err(Calibration::NotWhole);
     }
@@ -49,7 +49,7 @@ pub fn calibrate(
     let samples = extents::live(snapshot, Some(Kind::Heap)).map(|live| live.sampled());
     let by = profile::Calibration::by(samples, total, snapshot.header.interval_bytes);
     let profile::Calibration { slope, known } = by.ok_or(Calibration::NotSeen)?;
-    Ok(Counting::Calibrated { slope, known, until_ns: clock::monotonic_ns() })
+    Ok((Counting::Calibrated { slope, known, until_ns: clock::monotonic_ns() }, total))
 }
 
 /// Whether everything that the process allocated was to be a sample.

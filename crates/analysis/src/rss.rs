@@ -41,6 +41,9 @@ pub struct Rss {
     /// How the snapshot's live bytes are to be counted so that they add up to `live`.
     #[serde(skip)]
     pub counting: Counting,
+    /// The allocator's total, where it calibrates: changes between two moments are calibrated by its change.
+    #[serde(skip)]
+    pub total: Option<Estimate>,
     /// Part of the profile's live bytes that is not resident: never touched, or swapped out. Null if there is none. Null also if ramson
     /// did not look because the estimate is not above the resident bytes.
     live_not_resident: Option<Estimate>,
@@ -132,7 +135,8 @@ impl Rss {
             Some(Err(why)) => why,
             None => Calibration::NoTotal,
         };
-        let counting = counting.and_then(Result::ok).unwrap_or_default();
+        let (counting, total) = counting.and_then(Result::ok).unzip();
+        let counting = counting.unwrap_or_default();
         let live = snapshot.map(|snapshot| extents::live_heap_as(snapshot, counting));
         let residence = || {
             let memory = memory.as_ref()?;
@@ -148,7 +152,7 @@ impl Rss {
         let live = live.map(|live| (live, before.is_some()));
         let statistics = statistics.as_ref().ok();
         let rss = Self::divided(explained.clone(), statistics, live, &residence, allocators);
-        Self { calibration, counting, ..rss }.since(before)
+        Self { calibration, counting, total, ..rss }.since(before)
     }
 
     /// `live` says beside the estimate whether its residence must be known in any case.
@@ -199,6 +203,7 @@ impl Rss {
             live: live.map(|(live, _)| live),
             calibration: Calibration::NoTotal,
             counting: Counting::default(),
+            total: None,
             live_not_resident,
             allocator: match other {
                 AllocatorKind::InProgram => "malloc".into(),
@@ -247,6 +252,7 @@ impl Rss {
             live: all.iter().filter_map(|rss| rss.live).map(Estimate::settled).reduce(Add::add),
             calibration: Calibration::Several,
             counting: Counting::default(),
+            total: None,
             live_not_resident: all.iter().filter_map(|rss| rss.live_not_resident).reduce(Add::add),
             allocator: if is_one_allocator { first.allocator.clone() } else { "allocators".into() },
             may_hold_live: all.iter().any(|rss| rss.may_hold_live),

@@ -71,7 +71,7 @@ fn line_keeps_order_and_omits_zeros() {
     let rss = divided(Some(estimate(2.0, 0.3)));
     assert_eq!(
         rss.line(),
-        "RSS 5.00 MiB = live 2.00 MiB (±15 %) + files 1.00 MiB + other anonymous 2.00 MiB (±15 %)"
+        "RSS 5.00 MiB = live 2.0 MiB (±15 %) + files 1.00 MiB + other anonymous 2.0 MiB (±15 %)"
     );
     let rss = divided(None);
     assert_eq!(rss.line(), "RSS 5.00 MiB = files 1.00 MiB + other anonymous 4.00 MiB");
@@ -94,9 +94,9 @@ fn line_of(live: Estimate) -> String {
 fn remainder_is_held() {
     let after = " + files 1.00 MiB + other anonymous 1.00 MiB";
     for (live, terms) in [
-        (2.0, "live 2.00 MiB (±15 %) + held by malloc 1.00 MiB (±30 %)"),
-        (2.8, "live 2.80 MiB (±11 %) + held by malloc up to 512 KiB"),
-        (2.98, "live 2.98 MiB (±10 %) + held by malloc up to 328 KiB"),
+        (2.0, "live 2.0 MiB (±15 %) + held by malloc 1.0 MiB (±30 %)"),
+        (2.8, "live 2.8 MiB (±11 %) + held by malloc up to 510 KiB"),
+        (2.98, "live 3.0 MiB (±10 %) + held by malloc up to 330 KiB"),
         // The heap has 3 MiB.
         (3.02, "live 3.02 MiB (±9.9 %)"),
         (3.2, "live 3.20 MiB (±9.4 %), 3.00 MiB resident"),
@@ -148,9 +148,9 @@ fn unexplained_total_is_not_seen() {
         Rss { calibration, ..rss }.since(None).line()
     };
     let terms = " + files 1.00 MiB + other anonymous 1.00 MiB";
-    let not_seen = "live 1.00 MiB (±30 %) + not seen 2.00 MiB (±15 %)";
+    let not_seen = "live 1.0 MiB (±30 %) + not seen 2.0 MiB (±15 %)";
     assert_eq!(of(Calibration::NotSeen, 1.0), format!("RSS 5.00 MiB = {not_seen}{terms}"));
-    let within_error = "live 2.90 MiB (±10 %) + not seen up to 410 KiB";
+    let within_error = "live 2.9 MiB (±10 %) + not seen up to 410 KiB";
     assert_eq!(of(Calibration::NoTotal, 2.9), format!("RSS 5.00 MiB = {within_error}{terms}"));
 }
 
@@ -205,18 +205,18 @@ fn memory_before_attach_is_a_term() {
     let sum: f64 = Term::ALL.iter().map(|&(term, _)| rss.term(term).value).sum();
     assert_eq!(sum, 5.0 * MIB);
     let line = rss.line();
-    let words = "live 2.00 MiB (±15 %) + allocated before the attach or not seen 1.00 MiB (±30 %)";
+    let words = "live 2.0 MiB (±15 %) + allocated before the attach or not seen 1.0 MiB (±30 %)";
     assert!(line.contains(words), "{line}");
 }
 
 #[test]
 fn parent_memory_beyond_error_is_told() {
     let line = half_unseen(375.0, 37.5, 8.6, Before::Fork).line();
-    let terms = "live 37.5 MiB (±23 %) + allocated before the fork or not seen 338 MiB (±2.5 %)";
+    let terms = "live 38 MiB (±23 %) + allocated before the fork or not seen 338 MiB (±2.5 %)";
     assert_eq!(line, format!("RSS 375 MiB = {terms}"));
     // A daemon.
     let rss = half_unseen(100.0, 95.0, 8.0, Before::Fork);
-    let terms = "live 95.0 MiB (±8.4 %) + allocated before the fork or not seen up to 13.0 MiB";
+    let terms = "live 95.0 MiB (±8.4 %) + allocated before the fork or not seen up to 13 MiB";
     assert_eq!(rss.line(), format!("RSS 100 MiB = {terms}"));
     assert!(!rss.may_hold_live);
 }

@@ -22,6 +22,8 @@ pub const NORMAL_QUANTILE_975: f64 = 1.959964;
 const MOST_DEVIATIONS: f64 = 4.0;
 /// If nothing is uncertain: part of the total that may be missing, as blocks are a little larger than their requests tell.
 const MOST_ROUNDED: f64 = 0.01;
+/// A part of a variance that is smaller is none.
+const ROUNDING_ERROR: f64 = 1e-9;
 /// With fewer samples, the distribution of an estimate is too skewed for an interval.
 const FEW_SAMPLES: f64 = 10.0;
 /// By the number of samples, from 0: the mean of a Poisson distribution of which so few come in 5 % of cases.
@@ -134,8 +136,9 @@ impl Estimate {
 
     /// The variance of the error that is left.
     pub fn error_variance(self) -> f64 {
-        // The known part is never more than the whole, but for rounding. Unlike max, clamp keeps NaN.
-        (self.variance - self.known * self.known).clamp(0.0, f64::INFINITY)
+        let left = self.variance - self.known * self.known;
+        // Sums in another order differ in their last bits. Unlike max, clamp keeps NaN.
+        if left < ROUNDING_ERROR * self.variance { 0.0 } else { left.clamp(0.0, f64::INFINITY) }
     }
 
     /// The same with an error of its own: what a calibration made known of it is no longer told apart. Sums with estimates

@@ -360,7 +360,7 @@ mod tests {
             Estimate::new(value * MIB, variance * MIB * MIB)
         };
         let text = |estimate| format_estimate(estimate, SampleUnit::Bytes);
-        assert_eq!(text(of(108.0, 13.0)), "108 MiB (±12 %)");
+        assert_eq!(text(of(108.0, 13.0)), "110 MiB (±12 %)");
         assert_eq!(text(of(108.0, 0.0)), "108 MiB (±0 %)");
         assert_eq!(text(of(0.0, 0.0)), "0 B");
         assert_eq!(text(of(177.0, 0.0).as_part()), "≥ 177 MiB");

@@ -39,7 +39,7 @@ pub struct Growing {
 impl Leaks {
     /// Judges the live stacks of a recording that is calibrated.
     pub fn of(recording: Recording, question: &Question) -> Result<Self, Failure> {
-        let course = Course { moment: DatedRecording::of(recording), earlier: None, rss: None };
+        let course = Course { moment: DatedRecording::calibrated(recording), earlier: None };
         let found = suspects(&[course], 0, question)?;
         let undecided = found.suspects.iter().map(|suspect| &suspect.finding);
         let undecided = undecided.filter(|finding| finding.verdict == Verdict::NotEnoughData);

@@ -1,13 +1,15 @@
 //! From snapshots to one history per stack as its frames are named: stacks that differ only in what a reader does not see (code
 //! addresses, the allocator's own frames, what a filter hides) are one.
 
-use super::course::DatedRecording;
+use super::course::Course;
 use crate::extents;
 use crate::named::stack_number;
 use crate::overlap::{self, of_stack};
 use ramson_format::Kind;
 use ramson_leaks::{Finding, LiveBlock, MeasuredChange, Settings, StackHistory, judge};
-use ramson_profile::{Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUnit, StackSample};
+use ramson_profile::{
+    Calibration, Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUnit, StackSample,
+};
 use ramson_reader::Snapshot;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -32,14 +34,16 @@ impl NamedStack {
 pub fn stacks(
     snapshot: &Snapshot,
     now_ns: u64,
-    earlier: Option<&DatedRecording>,
+    course: Option<&Course>,
     profile: &Profile,
 ) -> Vec<NamedStack> {
     let table = FrameTable::new(profile);
     let mut live = live_blocks(snapshot);
     // Blocks that were live before a detach are not known afterwards.
+    let earlier = course.and_then(|course| course.earlier.as_ref());
     let earlier = earlier.filter(|earlier| snapshot.header.live_since_ns() <= earlier.now_ns);
-    let changes = earlier.map(|earlier| changes(&earlier.recording.snapshot, snapshot));
+    let total = course.and_then(Course::total_change);
+    let changes = earlier.map(|earlier| changes(&earlier.recording.snapshot, snapshot, total));
     let window_ns = earlier.map_or(0, |earlier| now_ns.saturating_sub(earlier.now_ns));
     let mut found: HashMap<Vec<FrameAt>, NamedStack> = HashMap::new();
     for sample in &profile.samples {
@@ -114,6 +118,9 @@ pub fn together(all: Vec<(u64, Vec<NamedStack>)>) -> Vec<NamedStack> {
                 // Each process has a calibration of its own.
                 let blocks = stack.history.live.iter_mut();
                 blocks.for_each(|block| block.bytes = block.bytes.settled());
+                if let Some(measured) = &mut stack.history.measured {
+                    measured.change = measured.change.settled();
+                }
             }
             match found.entry(stack.frames.clone()) {
                 Entry::Vacant(place) => drop(place.insert(stack)),
@@ -130,18 +137,26 @@ pub fn together(all: Vec<(u64, Vec<NamedStack>)>) -> Vec<NamedStack> {
     stacks
 }
 
-/// Later − earlier live bytes by number of the stack in the later snapshot, without the error of what lives in both.
-fn changes(old: &Snapshot, new: &Snapshot) -> HashMap<usize, Estimate> {
+/// Later − earlier live bytes by number of the stack in the later snapshot, without the error of what lives in both; calibrated by the
+/// change of the allocator's total, if that is known.
+fn changes(old: &Snapshot, new: &Snapshot, total: Option<Estimate>) -> HashMap<usize, Estimate> {
     let Some(parts) = overlap::split(old, new) else { return HashMap::new() };
     let numbers: HashMap<_, usize> =
         new.stacks.iter().enumerate().map(|(number, stack)| (of_stack(stack), number)).collect();
+    let heap = Some(Kind::Heap);
+    let added = extents::live(&parts.new, heap).map(|it| (Some(it.stack), it.sampled()));
+    let removed = extents::live(&parts.old, heap)
+        .map(|it| (numbers.get(&of_stack(&old.stacks[it.stack])).copied(), -it.sampled()));
+    let samples: Vec<(Option<usize>, Estimate)> = added.chain(removed).collect();
+    let by = |total| {
+        let samples = samples.iter().map(|&(_, bytes)| bytes);
+        Calibration::by(samples, total, new.header.interval_bytes)
+    };
+    let calibration = total.and_then(by).unwrap_or_default();
     let mut changes: HashMap<usize, Estimate> = HashMap::new();
-    for sample in extents::live(&parts.new, Some(Kind::Heap)) {
-        *changes.entry(sample.stack).or_default() += sample.sampled();
-    }
-    for sample in extents::live(&parts.old, Some(Kind::Heap)) {
-        if let Some(&number) = numbers.get(&of_stack(&old.stacks[sample.stack])) {
-            *changes.entry(number).or_default() += -sample.sampled();
+    for (stack, bytes) in samples {
+        if let Some(stack) = stack {
+            *changes.entry(stack).or_default() += calibration.of(bytes);
         }
     }
     changes

@@ -192,7 +192,7 @@ mod tests {
         let of = |live| equation(100 << 20, live);
         assert_eq!(
             of(live(60.0, 6.0)),
-            "RSS 100 MiB = live 60.0 MiB (±10 %) + rest 40.0 MiB (±15 %)"
+            "RSS 100 MiB = live 60.0 MiB (±10 %) + rest 40 MiB (±15 %)"
         );
         assert_eq!(
             of(live(104.0, 6.0)),
