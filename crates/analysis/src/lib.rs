@@ -12,6 +12,7 @@
 pub mod answer;
 pub mod attachment;
 mod biases;
+pub mod calibration;
 pub mod comparison;
 mod coverage;
 pub mod delta;

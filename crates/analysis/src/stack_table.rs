@@ -29,6 +29,9 @@ pub struct StackTable {
     pub is_folded: bool,
     /// The largest first.
     pub rows: Vec<StackRow>,
+    /// All rows were asked for.
+    #[serde(skip)]
+    pub has_all: bool,
 }
 
 /// Stacks that look the same.
@@ -100,6 +103,7 @@ impl StackTable {
             ages: Ages::of(histories.iter().map(|stack| &stack.history)),
             is_folded,
             rows: stacks.into_iter().map(row).collect(),
+            has_all: question.rows == 0,
         }
     }
 }

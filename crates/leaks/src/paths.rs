@@ -80,11 +80,7 @@ mod tests {
     const SETTINGS: Settings = Settings { min_age_ns: 60 * SECOND, stacks: 1 };
 
     fn path(ages_s: impl Iterator<Item = u64>, freed: &[(u64, u64)]) -> StackHistory {
-        let block = |age_s| LiveBlock {
-            time_ns: NOW - age_s * SECOND,
-            size_bytes: 100,
-            inverse_probability: 5000.0,
-        };
+        let block = |age_s| LiveBlock::new(NOW - age_s * SECOND, 100, 5000.0);
         let live = ages_s.map(block).collect();
         let mut history = StackHistory { now_ns: NOW, live, ..StackHistory::default() };
         for &(lifetime_s, count) in freed {

@@ -9,6 +9,9 @@ const NOT_A_NUMBER: &str = "–";
 const BINARY_UNITS: [&str; 9] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"];
 const DECIMAL_UNITS: [&str; 5] = ["", "k", "M", "G", "T"];
 
+/// Beside a wider interval, relative to the value, a third digit says nothing.
+const ROUGH_SHARE: f64 = 0.1;
+
 /// A value of a sample type: `format_bytes` or `format_objects`.
 pub fn format_value(value: f64, unit: SampleUnit) -> String {
     match unit {
@@ -70,16 +73,54 @@ pub fn format_share(share: f64) -> String {
     format!("{} %", three_digits((share * 100.0).clamp(-1e6, 1e6)))
 }
 
-/// A value with its interval: `108 MiB (±13 %)`; `≥ 108 MiB` where records were lost, `0 B` of nothing.
+/// An estimated value, with as many digits as its interval leaves: three, or two if it is wider than ±10 %.
+pub fn format_amount(estimate: Estimate, unit: SampleUnit) -> String {
+    let is_rough = estimate.half_width_95() > ROUGH_SHARE * estimate.value.abs();
+    if !is_rough || estimate.is_part() {
+        return format_value(estimate.value, unit);
+    }
+    match unit {
+        SampleUnit::Bytes => format_rough_bytes(estimate.value),
+        SampleUnit::Objects => format_objects(rounded_to_two(estimate.value)),
+    }
+}
+
+/// A value with its interval: `108 MiB (±8.3 %)`, `3.0 MiB (≤7.8 MiB)`; `≥ 108 MiB` where records were lost, `0 B` of nothing.
 pub fn format_estimate(estimate: Estimate, unit: SampleUnit) -> String {
-    let value = format_value(estimate.value, unit);
+    let value = format_amount(estimate, unit);
     if estimate.is_part() {
         format!("≥ {value}")
     } else if estimate.is_nothing() || estimate.variance.is_nan() {
         value
     } else {
-        format!("{value} ({})", format_relative_error(estimate))
+        format!("{value} ({})", format_error(estimate, unit))
     }
+}
+
+/// Bytes of a term of a sum: `108 MiB (±8.3 %)`; `108 MiB` where all was counted, `up to 31 MiB` where the interval is wider than
+/// the value.
+pub fn format_term(bytes: Estimate) -> String {
+    let half_width = bytes.half_width_95();
+    if bytes.is_part() {
+        return format!("≥ {}", format_bytes(bytes.value));
+    }
+    if half_width == 0.0 || half_width.is_nan() {
+        return format_bytes(bytes.value);
+    }
+    if half_width >= bytes.value.abs() {
+        return format!("up to {}", format_rough_bytes(bytes.value + half_width));
+    }
+    let value = format_amount(bytes, SampleUnit::Bytes);
+    format!("{value} ({})", format_relative_error(bytes))
+}
+
+/// The uncertainty of a value that rests on samples: its interval, or an upper bound if there are fewer than 10 samples: `±13 %`, `≤7.8 MiB`.
+pub fn format_error(estimate: Estimate, unit: SampleUnit) -> String {
+    if !estimate.has_few_samples() || estimate.value <= 0.0 || !estimate.variance.is_normal() {
+        return format_relative_error(estimate);
+    }
+    let bound = Estimate::new(estimate.upper_bound_95(), estimate.variance);
+    format!("≤{}", format_amount(bound, unit))
 }
 
 /// The 95 % interval relative to the value: `±1.8 %`; `±0 %` where everything was recorded, `±>999 %` where the
@@ -151,6 +192,23 @@ fn timestamp(unix_ns: u64) -> Timestamp {
     Timestamp::from_nanosecond(i128::from(unix_ns)).unwrap_or_default()
 }
 
+/// Bytes in binary units with two significant digits: `4.1 MiB`, `740 MiB`.
+fn format_rough_bytes(bytes: f64) -> String {
+    let Some((_, unit)) = scaled(bytes, 1024.0, &BINARY_UNITS) else { return NOT_A_NUMBER.into() };
+    let power = BINARY_UNITS.iter().position(|of| *of == unit).unwrap_or(0) as i32;
+    let rough = rounded_to_two(bytes / 1024f64.powi(power));
+    let decimals = if power > 0 && rough.abs() < 9.95 { 1 } else { 0 };
+    format!("{rough:.decimals$} {unit}")
+}
+
+fn rounded_to_two(value: f64) -> f64 {
+    if value == 0.0 {
+        return 0.0;
+    }
+    let step = 10f64.powf(value.abs().log10().floor() - 1.0);
+    (value / step).round() * step
+}
+
 /// The number with three significant digits and the largest unit in which it is not below 1; whole in the first unit.
 /// `None` if it is not a number.
 fn scaled(value: f64, step: f64, units: &[&'static str]) -> Option<(String, &'static str)> {
@@ -211,6 +269,44 @@ mod tests {
     }
 
     #[test]
+    fn rough_values_have_two_digits() {
+        let of = |value: f64, share: f64| Estimate::new(value, (share * value / 1.959964).powi(2));
+        for (estimate, text) in [
+            (of(4.056 * MIB, 0.09), "4.06 MiB"),
+            (of(4.056 * MIB, 0.11), "4.1 MiB"),
+            (of(40.5 * MIB, 0.2), "41 MiB"),
+            (of(743.0 * MIB, 0.2), "740 MiB"),
+            (of(1019.0 * MIB, 0.2), "1000 MiB"),
+            (of(1023.7 * MIB, 0.2), "1.0 GiB"),
+            (of(314.0, 0.2), "310 B"),
+            (of(-4.056 * MIB, 0.11), "-4.1 MiB"),
+        ] {
+            assert_eq!(format_amount(estimate, SampleUnit::Bytes), text);
+        }
+        assert_eq!(format_amount(of(251_682.0, 0.2), SampleUnit::Objects), "250,000");
+        assert_eq!(format_amount(of(251_682.0, 0.02), SampleUnit::Objects), "251,682");
+    }
+
+    /// Samples of 512 KiB each: 3, and 12.
+    #[test]
+    fn few_samples_have_an_upper_bound() {
+        let of = |samples: f64| Estimate::new(samples * MIB / 2.0, samples * MIB * MIB / 4.0);
+        assert_eq!(format_estimate(of(3.0), SampleUnit::Bytes), "1.5 MiB (≤3.9 MiB)");
+        assert_eq!(format_estimate(of(12.0), SampleUnit::Bytes), "6.0 MiB (±57 %)");
+    }
+
+    #[test]
+    fn term_within_its_interval_is_a_bound() {
+        let of = |value: f64, half_width: f64| {
+            format_term(Estimate::new(value * MIB, (half_width * MIB / 1.959964).powi(2)))
+        };
+        assert_eq!(of(113.0, 174.0), "up to 290 MiB");
+        assert_eq!(of(113.0, 100.0), "110 MiB (±88 %)");
+        assert_eq!(of(113.0, 0.0), "113 MiB");
+        assert_eq!(of(113.0, 5.0), "113 MiB (±4.4 %)");
+    }
+
+    #[test]
     fn objects_have_thousands_separators() {
         for (objects, text) in [
             (0.0, "0"),
@@ -245,8 +341,7 @@ mod tests {
 
     #[test]
     fn intervals_are_relative_or_absolute() {
-        let of =
-            |value, half_width: f64| Estimate { value, variance: (half_width / 1.959964).powi(2) };
+        let of = |value, half_width: f64| Estimate::new(value, (half_width / 1.959964).powi(2));
         assert_eq!(format_relative_error(of(100.0, 1.8)), "±1.8 %");
         assert_eq!(format_relative_error(of(-100.0, 18.2)), "±18 %");
         assert_eq!(format_relative_error(of(100.0, 0.01)), "±<0.1 %");
@@ -262,10 +357,10 @@ mod tests {
     fn lost_records_give_lower_bound() {
         let of = |value, half_width: f64| {
             let variance = (half_width / 1.959964).powi(2);
-            Estimate { value: value * MIB, variance: variance * MIB * MIB }
+            Estimate::new(value * MIB, variance * MIB * MIB)
         };
         let text = |estimate| format_estimate(estimate, SampleUnit::Bytes);
-        assert_eq!(text(of(108.0, 13.0)), "108 MiB (±12 %)");
+        assert_eq!(text(of(108.0, 13.0)), "110 MiB (±12 %)");
         assert_eq!(text(of(108.0, 0.0)), "108 MiB (±0 %)");
         assert_eq!(text(of(0.0, 0.0)), "0 B");
         assert_eq!(text(of(177.0, 0.0).as_part()), "≥ 177 MiB");
@@ -313,7 +408,7 @@ mod tests {
         ];
         for a in strange {
             for b in strange {
-                let estimate = Estimate { value: a, variance: b };
+                let estimate = Estimate::new(a, b);
                 for text in [
                     format_bytes(a),
                     format_objects(a),

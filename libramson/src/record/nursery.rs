@@ -3,6 +3,7 @@
 
 use super::live::{self, Slot};
 use super::profile::{NearIndex, NurseryMemory, Profile};
+use crate::arch::hooks;
 use crate::config::Config;
 use crate::walk::WALKER;
 use core::num::NonZeroU64;
@@ -42,6 +43,8 @@ impl Nursery {
         let is_first = !self.has_objects.swap(true, Relaxed);
         if is_first {
             WALKER.objects.add_inherited(&self.profile);
+            // The reader rounds sizes up as this allocator does.
+            WALKER.objects.meet(hooks::real_malloc(), &self.profile);
         }
         is_first
     }

@@ -27,7 +27,7 @@ struct Answer<'a> {
     parts: BTreeMap<&'static str, i64>,
     /// Bytes that are not part of RSS; null: not known.
     beside: BTreeMap<&'static str, Option<u64>>,
-    live_by_profile: &'a Option<Estimate>,
+    live: &'a Option<Estimate>,
     limit: &'a Option<Limit>,
     allocators: &'a Allocators,
     statistics: Option<StatisticsAnswer<'a>>,
@@ -58,7 +58,7 @@ impl Serialize for Finding {
             causes: &self.causes,
             parts: parts.collect(),
             beside,
-            live_by_profile: &self.live,
+            live: &self.live,
             limit: &self.limit,
             allocators: &self.allocators,
             statistics: statistics.ok().map(StatisticsAnswer::of),

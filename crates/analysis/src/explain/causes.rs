@@ -210,10 +210,10 @@ fn held(finding: &Finding) -> Option<Cause> {
             amount(bytes, finding.rss.bytes),
             match finding.rss.before {
                 Some(Before::Fork) => {
-                    " beyond the live blocks: what was allocated before the fork, if anything was, free memory, metadata and rounding"
+                    " beyond the live blocks, with what was allocated before the fork, if anything was"
                 }
                 Some(_) => ": what was allocated before the attach or is not seen, and free memory",
-                None => " beyond the live blocks: free memory, metadata and rounding",
+                None => " beyond the live blocks",
             },
             next_question(finding),
         ),

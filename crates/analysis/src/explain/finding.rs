@@ -28,7 +28,7 @@ pub struct Finding {
     pub statistics: Result<Statistics, Missing>,
     /// Figures of another allocator that was asked, or why there are none; `None` if it was not to be asked.
     pub asked: Option<Result<Figures, String>>,
-    /// Live bytes by the profile, if there is one. If the allocator tells nothing, they are the only figure of live memory.
+    /// Live bytes as every screen has them; `None` without a profile.
     pub live: Option<Estimate>,
     /// Memory limit of its control group or of one above it.
     pub limit: Option<Limit>,
@@ -67,7 +67,7 @@ impl Finding {
             Part::Anonymous => self.rss.term(Term::Other).variance,
             _ => 0.0,
         };
-        Estimate { value: self.part(part) as f64, variance }
+        Estimate::new(self.part(part) as f64, variance)
     }
 
     /// Nothing is known to grow, and most of what is live cannot be judged yet.

@@ -1,7 +1,7 @@
 //! Whether the live memory grows, as `ramson leaks` judges it from the ages of what is kept.
 
 use crate::question::Question;
-use crate::suspects::{Course, Suspect, suspects};
+use crate::suspects::{Course, DatedRecording, Suspect, suspects};
 use ramson_leaks::{DetectionLimit, Verdict};
 use ramson_profile::Estimate;
 use ramson_source::{Failure, Recording};
@@ -37,9 +37,9 @@ pub struct Growing {
 }
 
 impl Leaks {
-    /// Judges the live stacks of a recording.
-    pub fn of(recording: &Recording, question: &Question) -> Result<Self, Failure> {
-        let course = Course::of(recording.with(recording.snapshot.clone()));
+    /// Judges the live stacks of a recording that is calibrated.
+    pub fn of(recording: Recording, question: &Question) -> Result<Self, Failure> {
+        let course = Course { moment: DatedRecording::calibrated(recording), earlier: None };
         let found = suspects(&[course], 0, question)?;
         let undecided = found.suspects.iter().map(|suspect| &suspect.finding);
         let undecided = undecided.filter(|finding| finding.verdict == Verdict::NotEnoughData);

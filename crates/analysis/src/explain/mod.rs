@@ -23,6 +23,7 @@ use crate::rss::Rss;
 use ramson_process::allocators::Figures;
 use ramson_process::cgroup::Groups;
 use ramson_process::rss::{self, Request};
+use ramson_reader::Snapshot;
 use ramson_source::{Failure, Target, Targets, find_targets, gone};
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -70,8 +71,10 @@ pub fn examine(
     if let (Some(Ok(figures)), Err(_)) = (&asked, &reading.statistics) {
         reading.explained.divide_anonymous(&figures.parts);
     }
-    let live = snapshot.map(extents::live_heap);
-    let pins = match (profile, &reading.memory, &reading.statistics) {
+    let rss = Rss::of(&reading, snapshot, Some(&allocators));
+    let calibrated = profile.map(|recording| recording.with(counted(&recording.snapshot, &rss)));
+    let live = calibrated.as_ref().map(|recording| extents::live_heap(&recording.snapshot));
+    let pins = match (&calibrated, &reading.memory, &reading.statistics) {
         (Some(recording), Some(memory), Ok(statistics)) => {
             Some(pins::pins(recording, memory, statistics, names, own_frames)?)
         }
@@ -79,9 +82,8 @@ pub fn examine(
     };
     // A process that is not sampled any more is not judged.
     let has_sampling_ended = profile.is_some_and(|it| attachment::ended_ago_ns(it).is_some());
-    let judged = profile.filter(|_| !has_sampling_ended);
+    let judged = calibrated.filter(|_| !has_sampling_ended);
     let leaks = judged.map(|recording| Leaks::of(recording, question)).transpose()?;
-    let rss = Rss::of(&reading, snapshot, Some(&allocators));
     let mut finding = Finding {
         pid: target.pid,
         name: target.name.clone(),
@@ -101,6 +103,10 @@ pub fn examine(
     finding.causes = causes::causes(&finding);
     finding.advice = advice::advice(&finding);
     Ok(finding)
+}
+
+fn counted(snapshot: &Snapshot, rss: &Rss) -> Snapshot {
+    Snapshot { counting: rss.counting, ..snapshot.clone() }
 }
 
 /// Findings about several processes.

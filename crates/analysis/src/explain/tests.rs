@@ -79,7 +79,7 @@ fn causes_are_sentences_largest_first() {
             "60.0 MiB (±4.24 MiB; 50.0 %) is live and growing by 12.0 MiB/h (±1.41 MiB), allocated by open_session:50 ← \
              serve:12 and 1 more call site. Nothing allocated here in 11 min has been freed.",
             "20.0 MiB (16.7 %) more is live: the program has not freed it. It is not known to grow.",
-            "20.0 MiB (16.7 %) is held by malloc beyond the live blocks: free memory, metadata and rounding. Only malloc \
+            "20.0 MiB (16.7 %) is held by malloc beyond the live blocks. Only malloc \
              knows how much of it is free: ramson explain --ask 42.",
         ]
     );

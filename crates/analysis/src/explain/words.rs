@@ -39,7 +39,7 @@ pub fn share(part: Estimate, whole: Estimate) -> Option<String> {
     let sum = part.value + rest;
     let of_rest = (whole.variance - part.variance).max(0.0);
     let variance = (rest.powi(2) * part.variance + part.value.powi(2) * of_rest) / sum.powi(4);
-    let share = Estimate { value: part.value / sum, variance };
+    let share = Estimate::new(part.value / sum, variance);
     if !share.value.is_finite() || !variance.is_finite() {
         return None;
     }
@@ -50,7 +50,7 @@ pub fn share(part: Estimate, whole: Estimate) -> Option<String> {
 
 /// A value whose 95 % interval is known.
 pub fn with_half_width(value: f64, half_width_95: f64) -> Estimate {
-    Estimate { value, variance: (half_width_95 / NORMAL_QUANTILE_975).powi(2) }
+    Estimate::new(value, (half_width_95 / NORMAL_QUANTILE_975).powi(2))
 }
 
 pub fn size(bytes: u64) -> String {

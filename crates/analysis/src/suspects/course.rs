@@ -2,6 +2,8 @@
 
 use crate::attachment;
 use crate::overlap;
+use crate::rss::Rss;
+use ramson_profile::Estimate;
 use ramson_profile::format::format_duration;
 use ramson_source::{Failure, Recording};
 
@@ -11,6 +13,8 @@ pub struct DatedRecording {
     pub recording: Recording,
     /// On the clock of the profile's times.
     pub now_ns: u64,
+    /// RSS of the process then, which has calibrated the recording.
+    pub rss: Option<Rss>,
 }
 
 /// A process at the moment that is judged, and at an earlier one if growth is to be measured.
@@ -71,6 +75,12 @@ pub fn refuse_short(courses: &[Course], min_age_ns: u64, object: &str) -> Result
 }
 
 impl Course {
+    /// By how much the allocator's total has changed between its moments, if both are known.
+    pub fn total_change(&self) -> Option<Estimate> {
+        let total = |moment: &DatedRecording| moment.rss.as_ref()?.total;
+        Some(total(&self.moment)? - total(self.earlier.as_ref()?)?)
+    }
+
     /// Between its moments.
     fn window_ns(&self) -> Option<u64> {
         Some(self.moment.now_ns.saturating_sub(self.earlier.as_ref()?.now_ns))
@@ -84,8 +94,14 @@ impl Course {
 
 impl DatedRecording {
     /// A running process is looked at now, what is left of a dead one shows its last sample.
-    pub fn of(recording: Recording) -> Self {
-        Self { now_ns: moment_ns(&recording), recording }
+    pub fn of(mut recording: Recording) -> Self {
+        let rss = Rss::of_recording(&mut recording);
+        Self { rss, ..Self::calibrated(recording) }
+    }
+
+    /// The same of a recording that is calibrated already.
+    pub fn calibrated(recording: Recording) -> Self {
+        Self { now_ns: moment_ns(&recording), recording, rss: None }
     }
 }
 

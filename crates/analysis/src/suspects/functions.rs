@@ -148,11 +148,7 @@ mod tests {
             line,
             ..FrameName::default()
         };
-        let block = |age_s| LiveBlock {
-            time_ns: (1000 - age_s) * SECOND,
-            size_bytes: 100,
-            inverse_probability: 5000.0,
-        };
+        let block = |age_s| LiveBlock::new((1000 - age_s) * SECOND, 100, 5000.0);
         let live = ages_s.map(block).collect();
         let history = StackHistory { now_ns: 1000 * SECOND, live, ..StackHistory::default() };
         NamedStack { frames: frames.iter().map(frame).collect(), history }

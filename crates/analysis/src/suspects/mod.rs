@@ -120,7 +120,8 @@ pub fn suspects(
     for course in courses {
         let recording = &course.moment.recording;
         let header = &recording.snapshot.header;
-        let summary = Summary::of(recording, header.unix_ns(course.moment.now_ns));
+        let summary =
+            Summary::of(recording, header.unix_ns(course.moment.now_ns), course.moment.rss.clone());
         let found = match judged(slice::from_ref(course), question, &known) {
             // The stacks that are left of the other processes are judged.
             Err(_) if courses.len() > 1 => Judged::default(),
@@ -226,7 +227,7 @@ fn judged(
     let mut live = Estimate::default();
     let mut suppressed = 0;
     for course in courses {
-        let DatedRecording { recording, now_ns } = &course.moment;
+        let DatedRecording { recording, now_ns, .. } = &course.moment;
         let named = assemble(recording, &question.names, Detail::Numbered, Some(Kind::Heap))?;
         let mut profile = named.profile;
         // XX see all frames.
@@ -235,13 +236,12 @@ fn judged(
             nothing_left.get_or_insert(failure);
             continue;
         }
-        live += profile.total(SampleType::InuseSpace);
+        live += profile.total(SampleType::InuseSpace).settled();
         suppressed += suppressed::remove(&mut profile, &question.suppressions);
         if let Some(own) = &question.selection.own_frames {
             own.fold(&mut profile);
         }
-        let earlier = course.earlier.as_ref();
-        all.push((*now_ns, stacks(&recording.snapshot, *now_ns, earlier, &profile)));
+        all.push((*now_ns, stacks(&recording.snapshot, *now_ns, Some(course), &profile)));
     }
     if let (true, Some(failure)) = (all.is_empty(), nothing_left) {
         return Err(failure);
@@ -279,7 +279,7 @@ fn limit<'a>(
     min_age_ns: u64,
 ) -> Option<DetectionLimit> {
     let recorded_ns = |course: &Course| {
-        let DatedRecording { recording, now_ns } = &course.moment;
+        let DatedRecording { recording, now_ns, .. } = &course.moment;
         now_ns.saturating_sub(recording.snapshot.header.live_since_ns())
     };
     let interval = |course: &Course| course.moment.recording.snapshot.header.interval_bytes;

@@ -76,7 +76,7 @@ function What({ top, explained, entry, whole }: Of) {
           </span>
         </p>
         <p>
-          {isHeld ? "This is what it holds beyond the live blocks: free memory, metadata and rounding." : `The program freed it, and ${rss.allocator} has not returned it.`} <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span> is live
+          {isHeld ? "This is what it holds beyond the live blocks." : `The program freed it, and ${rss.allocator} has not returned it.`} <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span> is live
           {row === undefined ? "" : ", the largest part of it "}
           {row === undefined ? null : (
             <>
@@ -112,7 +112,7 @@ function What({ top, explained, entry, whole }: Of) {
         {isAttached ? " since the attach" : ""}
         <span class="pm">
           {relative(top.total)}
-          {resident === undefined || top.sample_type !== "inuse_space" ? "" : ` · ${bytes(resident.value)} of it resident, ${share(resident.value, rss!.bytes)} of RSS`}
+          {resident === undefined || top.sample_type !== "inuse_space" || isSame(resident.value, top.total.value) ? "" : ` · ${bytes(resident.value)} of it resident, ${share(resident.value, rss!.bytes)} of RSS`}
         </span>
       </p>
       {row === undefined ? (
@@ -125,6 +125,11 @@ function What({ top, explained, entry, whole }: Of) {
       {whole === null || top.sample_type !== "inuse_space" ? null : <Larger of={whole} />}
     </>
   );
+}
+
+/** Whether two figures differ by no more than 1 %. */
+function isSame(one: number | null, other: number | null): boolean {
+  return Math.abs((one ?? 0) - (other ?? 0)) <= 0.01 * (other ?? 0);
 }
 
 /** The largest part of RSS, unless that is live memory. */
