@@ -45,7 +45,7 @@ pub use crate::defect::{LostRoot, SymbolDefect};
 pub use crate::demangle::demangle;
 pub use crate::frame::{Frame, SymbolSource};
 pub use crate::names_block::CarriedNames;
-pub use crate::perf_map::{JitProcess, PerfMap, compiled_names};
+pub use crate::perf_map::{JitProcess, PerfMap, SeenAddress, compiled_names};
 pub use crate::rooted::NotedRoot;
 pub use crate::segments::address_of_offset;
 pub use crate::serve::NameReader;

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::{Apart, Failure, Owner, Request, for_owner};
 use ramson_paths::{Facts, Refusal, RegularFile};
 
@@ -29,6 +30,8 @@ const MAX_FUNCTIONS: usize = 4 << 20;
 const MAX_NAME_BYTES: usize = 4 << 10;
 /// No function has so much code: two threads wrote into one line, as those of old versions of node do.
 const MAX_CODE_BYTES: u64 = 1 << 30;
+/// Runtimes discard code and use its addresses again: so many functions at one address are kept.
+const GENERATIONS: usize = 3;
 /// A byte that is not text becomes a character of so many bytes.
 const REPLACED: usize = 3;
 pub(crate) const COMPILED_NAMES: u8 = 0x13;
@@ -54,22 +57,31 @@ pub struct JitProcess {
 #[derive(Default)]
 pub struct PerfMap {
     content: Vec<u8>,
-    /// By start, without overlaps.
-    functions: BTreeMap<u64, Function>,
+    /// By start, without overlaps: the latest functions, then those in whose place they are, and so on.
+    generations: [BTreeMap<u64, Function>; GENERATIONS],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Function {
     end: u64,
-    /// Offset of the name in the content, in bytes.
+    /// Offset of the name in the content, in bytes. A function that was compiled later has a larger one.
     name_offset: u32,
     name_bytes: u32,
+}
+
+/// An address at which code ran.
+#[derive(Clone, Copy, Debug, PartialEq, BorshSerialize, BorshDeserialize)]
+pub struct SeenAddress {
+    /// In the process.
+    pub address: u64,
+    /// When a stack with it was seen first, on a clock that is the same for all.
+    pub first_ns: u64,
 }
 
 /// The names at these addresses by the map of this process. `Ok(None)`: it wrote none.
 pub fn compiled_names(
     process: &JitProcess,
-    addresses: &[RuntimeAddress],
+    addresses: &[SeenAddress],
 ) -> Result<Option<CompiledNames>, SymbolDefect> {
     let mut refusal = None;
     for place in places(process) {
@@ -97,16 +109,14 @@ impl PerfMap {
     }
 
     /// The name at each address, or an empty one, by a stranger's file; called in the helper that reads the file.
-    pub(crate) fn names(file: File, addresses: &[u64]) -> Option<Vec<String>> {
+    pub(crate) fn names(file: File, addresses: &[SeenAddress]) -> Option<Vec<String>> {
         let map = Self::read(file, MAX_STRANGER_BYTES).ok()?;
-        let name = |&address| map.find(RuntimeAddress(address)).unwrap_or_default().into_owned();
-        Some(addresses.iter().map(name).collect())
+        Some(map.find(addresses).into_iter().map(Cow::into_owned).collect())
     }
 
-    /// From the content of a map, which has less than 4 GiB. The later of two functions at one address stands, because
-    /// runtimes use addresses again. Lines of another form are left out.
+    /// From the content of a map, which has less than 4 GiB. Lines of another form are left out.
     pub fn parse(content: Vec<u8>) -> Self {
-        let mut functions = BTreeMap::new();
+        let mut generations = <[BTreeMap<u64, Function>; GENERATIONS]>::default();
         let mut end = 0;
         let lines = content.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
             let start = end;
@@ -115,21 +125,60 @@ impl PerfMap {
             line.ends_with(b"\n").then(|| function(&content, start..end - 1)).flatten()
         });
         for (start, function) in lines.take(MAX_FUNCTIONS) {
-            insert(&mut functions, start, function);
+            insert(&mut generations, start, function);
         }
-        Self { content, functions }
+        Self { content, generations }
     }
 
-    /// The function at a runtime address.
-    pub fn find(&self, RuntimeAddress(address): RuntimeAddress) -> Option<Cow<'_, str>> {
-        let (_, function) = self.functions.range(..=address).next_back()?;
+    /// The name of the function at each address; empty if there is none. A map has no times, but functions stand in it in the order
+    /// in which they were compiled. So a function existed by the time that it, or one after it, was seen at an address where no other
+    /// ever was. An address with several functions is that of the latest which existed when the address was seen first.
+    pub fn find(&self, wanted: &[SeenAddress]) -> Vec<Cow<'_, str>> {
+        let of_each: Vec<Vec<&Function>> =
+            wanted.iter().map(|seen| self.functions_at(seen.address)).collect();
+        let only =
+            wanted.iter().zip(&of_each).filter_map(|(seen, functions)| match functions[..] {
+                [only] => Some((only.name_offset, seen.first_ns)),
+                _ => None,
+            });
+        let mut known: Vec<(u32, u64)> = only.collect();
+        known.sort_unstable();
+        let mut earliest_ns = u64::MAX;
+        for (_, first_ns) in known.iter_mut().rev() {
+            earliest_ns = earliest_ns.min(*first_ns);
+            *first_ns = earliest_ns;
+        }
+        let existed_by_ns = |function: &Function| {
+            let next = known.partition_point(|&(offset, _)| offset < function.name_offset);
+            known.get(next).map_or(u64::MAX, |&(_, first_ns)| first_ns)
+        };
+        let name = |(seen, functions): (&SeenAddress, Vec<&Function>)| {
+            let existed = |function: &&&Function| existed_by_ns(function) <= seen.first_ns;
+            let function = functions.iter().find(existed).or(functions.last());
+            function.map_or(Cow::Borrowed(""), |function| self.name(function))
+        };
+        wanted.iter().zip(of_each).map(name).collect()
+    }
+
+    /// The functions that were at an address, the latest first.
+    fn functions_at(&self, address: u64) -> Vec<&Function> {
+        self.generations
+            .iter()
+            .filter_map(|functions| functions.range(..=address).next_back())
+            .map(|(_, function)| function)
+            .filter(|function| address < function.end)
+            .collect()
+    }
+
+    fn name(&self, function: &Function) -> Cow<'_, str> {
         let start = function.name_offset as usize;
-        let name = &self.content[start..start + function.name_bytes as usize];
-        (address < function.end).then(|| String::from_utf8_lossy(name))
+        String::from_utf8_lossy(&self.content[start..start + function.name_bytes as usize])
     }
 }
 
-fn insert(functions: &mut BTreeMap<u64, Function>, start: u64, new: Function) {
+/// Puts a function into the first of these generations; the parts of others that were in its place go into the next one.
+fn insert(generations: &mut [BTreeMap<u64, Function>], start: u64, new: Function) {
+    let Some((functions, before)) = generations.split_first_mut() else { return };
     // Each function is removed at most once, so this takes no longer than all insertions together.
     while let Some((&old_start, old)) = functions.range(..new.end).next_back()
         && old.end > start
@@ -141,6 +190,7 @@ fn insert(functions: &mut BTreeMap<u64, Function>, start: u64, new: Function) {
         if old_start < start {
             functions.insert(old_start, Function { end: start, ..old });
         }
+        insert(before, old_start.max(start), Function { end: old.end.min(new.end), ..old });
     }
     functions.insert(start, new);
 }
@@ -180,7 +230,7 @@ fn places(process: &JitProcess) -> Vec<RootedPath> {
 fn read(
     place: &RootedPath,
     process: &JitProcess,
-    addresses: &[RuntimeAddress],
+    addresses: &[SeenAddress],
 ) -> Result<Option<CompiledNames>, String> {
     let RegularFile { file, facts, .. } = match place.open_itself() {
         Ok(found) => found,
@@ -201,26 +251,20 @@ fn read(
         Some(by) => names_apart(&by, &file, addresses).map_err(|failure| failure.to_string())?,
         None => {
             let map = PerfMap::read(file, most).map_err(|error| error.to_string())?;
-            let name = |&address| map.find(address).unwrap_or_default().into_owned();
-            addresses.iter().map(name).collect()
+            map.find(addresses).into_iter().map(Cow::into_owned).collect()
         }
     };
-    let named = addresses.iter().copied().zip(names).filter(|(_, name)| !name.is_empty());
-    Ok(Some(named.map(|(address, name)| (address, name.into())).collect()))
+    let named = addresses.iter().zip(names).filter(|(_, name)| !name.is_empty());
+    Ok(Some(named.map(|(seen, name)| (RuntimeAddress(seen.address), name.into())).collect()))
 }
 
 /// As `PerfMap::names` has them.
-fn names_apart(
-    by: &Apart,
-    file: &File,
-    addresses: &[RuntimeAddress],
-) -> Result<Vec<String>, Failure> {
-    let wanted: Vec<u64> = addresses.iter().map(|address| address.0).collect();
-    let body = borsh::to_vec(&wanted).map_err(|_| Failure::BadAnswer)?;
+fn names_apart(by: &Apart, file: &File, addresses: &[SeenAddress]) -> Result<Vec<String>, Failure> {
+    let body = borsh::to_vec(addresses).map_err(|_| Failure::BadAnswer)?;
     let answer = by.ask(&Request { kind: COMPILED_NAMES, body: &body, files: &[file.as_fd()] })?;
     let names: Option<Vec<String>> = borsh::from_slice(&answer).map_err(|_| Failure::BadAnswer)?;
     let is_name = |name: &String| name.len() <= MAX_NAME_BYTES * REPLACED;
-    let names = names.filter(|names| names.len() == wanted.len() && names.iter().all(is_name));
+    let names = names.filter(|names| names.len() == addresses.len() && names.iter().all(is_name));
     names.ok_or(Failure::BadAnswer)
 }
 
@@ -238,11 +282,15 @@ mod tests {
     use super::*;
 
     fn names(text: &str, addresses: impl IntoIterator<Item = u64>) -> Vec<String> {
-        let map = PerfMap::parse(text.into());
-        addresses
-            .into_iter()
-            .map(|at| map.find(RuntimeAddress(at)).unwrap_or("-".into()).into_owned())
-            .collect()
+        names_of(&PerfMap::parse(text.into()), addresses)
+    }
+
+    /// Of addresses that are seen after everything was compiled.
+    fn names_of(map: &PerfMap, addresses: impl IntoIterator<Item = u64>) -> Vec<String> {
+        let seen = |address| SeenAddress { address, first_ns: u64::MAX };
+        let wanted: Vec<SeenAddress> = addresses.into_iter().map(seen).collect();
+        let or_dash = |name: Cow<str>| if name.is_empty() { "-".into() } else { name.into_owned() };
+        map.find(&wanted).into_iter().map(or_dash).collect()
     }
 
     #[test]
@@ -272,6 +320,26 @@ mod tests {
         assert_eq!(names("10 4 a\n14 4 b\n18 4 c\n12 8 d\n", 0x10..0x1c).join(""), "aaddddddddcc");
         assert_eq!(names("10 4 a\n10 4 b\n", [0x10, 0x13]), ["b", "b"]);
         assert_eq!(names("10 4 a\n0 40 b\n", [0x10, 0x3f]), ["b", "b"]);
+    }
+
+    /// The optimized handler is discarded, and its address used again; a stack that was seen before keeps its name.
+    #[test]
+    fn discarded_code_keeps_its_name() {
+        let map = PerfMap::parse(
+            b"100 10 start\n200 20 handler\n300 10 timer\n200 10 parser\n400 10 later\n".to_vec(),
+        );
+        let named = |wanted: &[(u64, u64)]| {
+            let seen = |&(address, first_ns): &(u64, u64)| SeenAddress { address, first_ns };
+            map.find(&wanted.iter().map(seen).collect::<Vec<_>>()).join(" ")
+        };
+        // `later` was seen at 60, so the parser existed then; nothing tells that it did at 40.
+        let others = [(0x100, 1), (0x300, 30), (0x400, 60)];
+        let with = |at: (u64, u64)| named(&[others[0], others[1], others[2], at]);
+        assert_eq!(with((0x204, 40)), "start timer later handler");
+        assert_eq!(with((0x204, 61)), "start timer later parser");
+        // The rest of the handler's place was never used again.
+        assert_eq!(with((0x214, 61)), "start timer later handler");
+        assert_eq!(named(&[(0x204, 5)]), "handler");
     }
 
     #[test]
@@ -305,18 +373,16 @@ mod tests {
         let map = PerfMap::parse(text.clone().into());
         assert_eq!(map.content.capacity(), text.len());
         assert!(size_of::<Function>() <= 16);
-        let found = map.find(RuntimeAddress(0x1_2345)).unwrap();
-        assert_eq!(found, "LazyCompile:*f18 /srv/application.js:3:15");
+        assert_eq!(names_of(&map, [0x1_2345]), ["LazyCompile:*f18 /srv/application.js:3:15"]);
     }
 
     #[test]
     fn binary_names_are_shown_as_text() {
         let map = PerfMap::parse(b"10 4 a\xffb\r\n20 4 cut off".to_vec());
-        assert_eq!(map.find(RuntimeAddress(0x10)).unwrap(), "a\u{fffd}b");
-        assert_eq!(map.find(RuntimeAddress(0x20)), None);
+        assert_eq!(names_of(&map, [0x10, 0x20]), ["a\u{fffd}b", "-"]);
         let long = format!("10 4 {}\n", "é".repeat(MAX_NAME_BYTES));
         let map = PerfMap::parse(long.into());
-        assert_eq!(map.find(RuntimeAddress(0x10)).unwrap().len(), MAX_NAME_BYTES);
+        assert_eq!(names_of(&map, [0x10])[0].len(), MAX_NAME_BYTES);
     }
 
     #[test]
@@ -334,7 +400,13 @@ mod tests {
             start: SystemTime::UNIX_EPOCH,
             last: SystemTime::now() + std::time::Duration::from_secs(60),
         };
-        let read = |uid| read(&RootedPath::here(&path), &process(uid), &[RuntimeAddress(0x10)]);
+        let read = |uid| {
+            read(
+                &RootedPath::here(&path),
+                &process(uid),
+                &[SeenAddress { address: 0x10, first_ns: 1 }],
+            )
+        };
         let names = read(rustix::process::geteuid().as_raw()).unwrap().unwrap();
         assert_eq!(&*names[&RuntimeAddress(0x10)], "a");
         std::os::unix::fs::chown(&path, Some(1501), None).expect("this test runs as root");

@@ -14,7 +14,7 @@ use crate::elf::{ElfFile, Identity};
 use crate::engine::{Engine, Files};
 use crate::identified::{CRC32, ElfFacts, IDENTIFY};
 use crate::links::{debug_link, supplement_link};
-use crate::perf_map::{COMPILED_NAMES, PerfMap};
+use crate::perf_map::{COMPILED_NAMES, PerfMap, SeenAddress};
 use crate::segments::{ADDRESS, address_in_file};
 use crate::split::{Parts, Split};
 
@@ -43,7 +43,7 @@ impl Handler for NameReader {
             CRC32 => borsh::to_vec(&given(only(files)?).ok().and_then(|file| file.crc32())),
             NAME => borsh::to_vec(&self.names(borsh::from_slice(body).ok()?, files)?),
             COMPILED_NAMES => {
-                let addresses: Vec<u64> = borsh::from_slice(body).ok()?;
+                let addresses: Vec<SeenAddress> = borsh::from_slice(body).ok()?;
                 borsh::to_vec(&PerfMap::names(only(files)?, &addresses))
             }
             ADDRESS => {

@@ -39,7 +39,7 @@ pub struct Growing {
 impl Leaks {
     /// Judges the live stacks of a recording.
     pub fn of(recording: &Recording, question: &Question) -> Result<Self, Failure> {
-        let course = Course::of(recording.with(recording.snapshot.clone()));
+        let course = Course::of(recording.with(recording.snapshot.clone())).with_kept_looks();
         let found = suspects(&[course], 0, question)?;
         let undecided = found.suspects.iter().map(|suspect| &suspect.finding);
         let undecided = undecided.filter(|finding| finding.verdict == Verdict::NotEnoughData);

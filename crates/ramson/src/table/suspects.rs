@@ -1,5 +1,6 @@
 //! The suspects as text: the answer in one line, then each finding with its reason and evidence.
 
+use super::totals;
 use super::{
     blocks, columns, most, name_and_place, push_prose, push_rest, push_terms, stack, subject,
 };
@@ -23,14 +24,14 @@ pub fn text(found: &Suspects, rows: usize, is_each: bool) -> String {
         return block(found, rows);
     }
     let mut heading = String::new();
-    push_prose(&mut heading, "", &answer(found));
+    push_answer(&mut heading, found);
     heading += &subject::heading(&found.subject, &found.defects);
     blocks(&heading, &found.processes, |suspects| block(suspects, rows))
 }
 
 fn block(found: &Suspects, rows: usize) -> String {
     let mut out = String::new();
-    push_prose(&mut out, "", &answer(found));
+    push_answer(&mut out, found);
     out += &subject::heading(&found.subject, &found.defects);
     if found.suppressed + found.known > 0 {
         let _ = writeln!(out, "hidden: {}\n", hidden(found));
@@ -45,6 +46,12 @@ fn block(found: &Suspects, rows: usize) -> String {
     push_rest(&mut out, found.suspects.len(), most(rows), " findings");
     out.truncate(out.trim_end().len());
     out + "\n"
+}
+
+/// The totals, then the answer.
+fn push_answer(out: &mut String, found: &Suspects) {
+    totals::lines(found).iter().for_each(|line| push_prose(out, "", line));
+    push_prose(out, "", &answer(found));
 }
 
 /// Whether anything leaks, and how sure that is.
@@ -98,6 +105,9 @@ fn no_leak(found: &Suspects) -> String {
         ),
         Some(CannotTell::TooShort) => {
             "too short a recording to tell: nothing is judged before --min-age has passed".into()
+        }
+        Some(CannotTell::TotalGrows) => {
+            "no function by itself shows a leak, but all that is live does".into()
         }
         Some(CannotTell::Undecided) => {
             let time = answer.judged_in_ns.filter(|_| answer.is_running);
@@ -163,6 +173,9 @@ fn push_suspect(out: &mut String, rank: usize, suspect: &Suspect, is_running: bo
     let _ = writeln!(out, "{label}{name}");
     push_terms(out, "   ", &live(suspect), 3);
     push_prose(out, "   ", &reason(suspect, is_running));
+    if let Some(together) = compiled_together(suspect) {
+        push_prose(out, "   ", &together);
+    }
     if known.len() > 1 {
         push_terms(out, "   ", &lines(&known), 3);
     }
@@ -212,6 +225,15 @@ fn reason(suspect: &Suspect, is_running: bool) -> String {
         }
         _ => finding.reason.clone(),
     }
+}
+
+/// The functions that are one leak with this one.
+fn compiled_together(suspect: &Suspect) -> Option<String> {
+    let others = suspect.compiled_together.iter().map(|other| short_name(&other.name));
+    let others: Vec<_> = others.collect();
+    (!others.is_empty()).then(|| {
+        format!("Includes {}, which the run time compiles into its caller.", others.join(", "))
+    })
 }
 
 fn lines(known: &[&LineShare]) -> String {
