@@ -6,6 +6,7 @@ use super::leaks::Leaks;
 use super::pins::Pins;
 use super::words::with_half_width;
 use crate::rss::Rss;
+use ramson_leaks::Slope;
 use ramson_process::allocators::{Allocators, Figures, Missing};
 use ramson_process::cgroup::Limit;
 use ramson_process::glibc::{Arena, Statistics};
@@ -32,6 +33,8 @@ pub struct Finding {
     pub live: Option<Estimate>,
     /// Memory limit of its control group or of one above it.
     pub limit: Option<Limit>,
+    /// Growth of that group's use, by looks of just now; `None` without a limit, and where nothing grows.
+    pub group_growth: Option<Slope>,
     /// Which no process's RSS contains; bytes.
     pub page_tables: Option<u64>,
     /// Call sites that pin free memory; `None` without a profile or statistics.

@@ -1,7 +1,7 @@
 //! Whether the live memory grows, as `ramson leaks` judges it from the ages of what is kept.
 
 use crate::question::Question;
-use crate::suspects::{Course, Suspect, suspects};
+use crate::suspects::{Course, Suspect, Totals, suspects};
 use ramson_leaks::{DetectionLimit, Verdict};
 use ramson_profile::Estimate;
 use ramson_source::{Failure, Recording};
@@ -21,6 +21,8 @@ pub struct Leaks {
     pub undecided: Estimate,
     /// The smallest leak that would have been found by now; null if none would.
     pub limit: Option<DetectionLimit>,
+    /// Growth of the process as a whole, whatever its stacks do.
+    pub totals: Totals,
 }
 
 /// A stack that grows.
@@ -48,6 +50,7 @@ impl Leaks {
             growing: found.growing().map(Growing::of).collect(),
             undecided: undecided.map(|finding| finding.inuse_space).sum(),
             limit: found.answer.limit,
+            totals: found.answer.totals,
         })
     }
 

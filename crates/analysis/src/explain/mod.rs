@@ -20,12 +20,20 @@ use crate::extents;
 use crate::members::{Each, Row};
 use crate::question::Question;
 use crate::rss::Rss;
+use ramson_leaks::Slope;
 use ramson_process::allocators::Figures;
 use ramson_process::cgroup::Groups;
+use ramson_process::clock::monotonic_ns;
 use ramson_process::rss::{self, Request};
 use ramson_source::{Failure, Target, Targets, find_targets, gone};
 use serde::Serialize;
 use std::cmp::Reverse;
+use std::thread;
+use std::time::Duration;
+
+/// Looks at what a control group uses, and the time between them.
+const GROUP_LOOKS: u32 = 11;
+const GROUP_PAUSE: Duration = Duration::from_millis(100);
 
 /// Findings in one process, or in several.
 #[derive(Serialize)]
@@ -92,15 +100,31 @@ pub fn examine(
         asked: asked.map(|asked| asked.map_err(|failure| failure.to_string())),
         live,
         limit: Groups::of(target.pid).limit(),
+        group_growth: None,
         page_tables: rss::page_tables(target.pid),
         pins,
         has_sampling_ended,
         leaks,
         advice: Vec::new(),
     };
+    if finding.limit.is_some() && advice::growth::grows(&finding) {
+        finding.group_growth = group_growth(target.pid);
+        finding.limit = Groups::of(target.pid).limit();
+    }
     finding.causes = causes::causes(&finding);
     finding.advice = advice::advice(&finding);
     Ok(finding)
+}
+
+/// The growth of what a process's control group uses, within a second from now.
+fn group_growth(pid: u32) -> Option<Slope> {
+    let mut looks: Vec<(u64, f64)> = Vec::new();
+    for _ in 0..GROUP_LOOKS {
+        let used = Groups::of(pid).limit().map(|limit| limit.used_bytes as f64);
+        looks.extend(used.map(|used| (monotonic_ns(), used)));
+        thread::sleep(GROUP_PAUSE);
+    }
+    Slope::of(&looks)
 }
 
 /// Findings about several processes.
