@@ -3,9 +3,10 @@
 
 use super::course::Course;
 use super::stacks::NamedStack;
+use crate::extents;
 use crate::owners;
 use crate::rss::Rss;
-use ramson_history::Moment;
+use ramson_history::{Moment, TERM_COUNT};
 use ramson_leaks::{Settings, Slope, StackHistory, Verdict, judge};
 use ramson_process::Term;
 use ramson_process::clock::unix_ns;
@@ -57,21 +58,26 @@ impl Look {
         let terms = Rss::read(pid, &recording.origin, &recording.snapshot, &mut None);
         Some(match terms {
             Some(rss) => {
-                let bytes = |term| rss.term(term).value.max(0.0) as u64;
-                let outside = Some(bytes(Term::Mmap) + bytes(Term::Other));
-                Self { unix_ns, rss: rss.bytes, outside }
+                let outside =
+                    outside(|term| rss.term(term).value, extents::live_heap(&recording.snapshot));
+                Self { unix_ns, rss: rss.bytes, outside: Some(outside) }
             }
             None => Self { unix_ns, rss: Stat::of(pid)?.rss?, outside: None },
         })
     }
 
     fn of_history(moment: &Moment) -> Option<Self> {
-        let outside = moment.terms.map(|terms| {
-            let bytes = |term| terms[term as usize].max(0) as u64;
-            bytes(Term::Mmap) + bytes(Term::Other)
-        });
+        let outside =
+            |terms: [i64; TERM_COUNT]| outside(|term| terms[term as usize] as f64, moment.live);
+        let outside = moment.terms.map(outside);
         Some(Self { unix_ns: moment.time_ns, rss: moment.rss?, outside })
     }
+}
+
+/// Anonymous bytes outside malloc, by the terms of RSS. Live bytes that the allocator's statistics do not have are in one of these terms.
+fn outside(term: impl Fn(Term) -> f64, live: Estimate) -> u64 {
+    let unaccounted = live.value - term(Term::Live) - term(Term::Unseen);
+    (term(Term::Mmap) + term(Term::Other) - unaccounted.max(0.0)).max(0.0) as u64
 }
 
 /// Looks at running processes again and again during a window, for each of them.
@@ -153,6 +159,19 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
     const MIB: u64 = 1 << 20;
+
+    /// The terms say 100 MiB of other memory and 5 MiB live; the profile knows 40 MiB of live blocks.
+    #[test]
+    fn live_bytes_are_not_outside_malloc() {
+        let term = |term| match term {
+            Term::Other => 100.0,
+            Term::Live => 5.0,
+            _ => 0.0,
+        };
+        assert_eq!(outside(term, Estimate::exact(40.0)), 65);
+        assert_eq!(outside(term, Estimate::exact(3.0)), 100);
+        assert_eq!(outside(term, Estimate::exact(300.0)), 0);
+    }
 
     #[test]
     fn growth_outside_malloc_is_measured() {

@@ -15,6 +15,10 @@ use std::fmt::Write;
 
 /// Callers shown of a stack.
 const MAX_CALLERS: usize = 6;
+/// If functions that hold more than this cannot be judged for want of time, no finding says anything.
+const MOST_SHARE: f64 = 0.5;
+/// Functions shown then.
+const LARGEST: usize = 2;
 /// Lines shown of a function.
 const MAX_LINES: usize = 6;
 
@@ -39,6 +43,10 @@ fn block(found: &Suspects, rows: usize) -> String {
     for group in &found.groups {
         push_prose(&mut out, "", &together(group));
         out.push('\n');
+    }
+    if is_too_early(found) {
+        push_largest(&mut out, found);
+        return out;
     }
     for (index, suspect) in found.suspects.iter().take(most(rows)).enumerate() {
         push_suspect(&mut out, index + 1, suspect, found.answer.is_running);
@@ -109,6 +117,11 @@ fn no_leak(found: &Suspects) -> String {
         Some(CannotTell::TotalGrows) => {
             "no function by itself shows a leak, but all that is live does".into()
         }
+        Some(CannotTell::Undecided) if is_too_early(found) => format!(
+            "too early to tell: {} of live memory was first allocated less than --min-age ago{}",
+            format_share(young_share(found)),
+            more_time(answer.judged_in_ns.filter(|_| answer.is_running), ". Ask again in ")
+        ),
         Some(CannotTell::Undecided) => {
             let time = answer.judged_in_ns.filter(|_| answer.is_running);
             format!(
@@ -122,6 +135,36 @@ fn no_leak(found: &Suspects) -> String {
             "no leak found, but too few samples are live to find one".into()
         }
         _ => "no leak found".into(),
+    }
+}
+
+/// Whether nearly all that is live was first seen less than `--min-age` ago, so that the findings say nothing.
+fn is_too_early(found: &Suspects) -> bool {
+    let answer = &found.answer;
+    match answer.cannot_tell {
+        Some(CannotTell::TooShort) => true,
+        Some(CannotTell::Undecided) => young_share(found) > MOST_SHARE,
+        _ => false,
+    }
+}
+
+/// The share of live memory in functions that nobody judges yet.
+fn young_share(found: &Suspects) -> f64 {
+    let young = found.suspects.iter().filter(|suspect| {
+        suspect.finding.verdict == Verdict::NotEnoughData && suspect.finding.persistence.is_none()
+    });
+    young.map(|suspect| suspect.share).sum()
+}
+
+/// The functions that hold most, before anything is known about them.
+fn push_largest(out: &mut String, found: &Suspects) {
+    for suspect in found.suspects.iter().take(LARGEST) {
+        let live = format_estimate(suspect.finding.inuse_space, SampleUnit::Bytes);
+        let label = format!("live {live}, {} of all: ", format_share(suspect.share));
+        let room = columns().map(|columns| columns.saturating_sub(label.chars().count()));
+        let function = &suspect.function;
+        let name = name_and_place(&short_name(&function.name), &function.file, 0, room);
+        let _ = writeln!(out, "{label}{name}");
     }
 }
 
