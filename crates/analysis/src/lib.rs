@@ -15,6 +15,7 @@ mod biases;
 pub mod comparison;
 mod coverage;
 pub mod delta;
+mod early_ends;
 pub mod end;
 pub mod explain;
 mod extents;

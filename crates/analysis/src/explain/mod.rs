@@ -89,7 +89,7 @@ pub fn examine(
     let has_sampling_ended = profile.is_some_and(|it| attachment::ended_ago_ns(it).is_some());
     let judged = profile.filter(|_| !has_sampling_ended);
     let leaks = judged.map(|recording| Leaks::of(recording, question)).transpose()?;
-    let rss = Rss::of(&reading, snapshot, Some(&allocators));
+    let rss = Rss::of(&reading, snapshot, Some(&allocators)).with_peak_of(target.pid);
     let mut finding = Finding {
         pid: target.pid,
         name: target.name.clone(),
