@@ -174,6 +174,11 @@ impl Evidence {
 }
 
 impl Finding {
+    /// Whether it is a leak suspect.
+    pub fn is_growing(&self) -> bool {
+        self.verdict == Verdict::Growing
+    }
+
     /// Returns whether a stack that cannot be judged yet may be a leak: it has enough samples, and may still show growth.
     pub(crate) fn may_leak(&self) -> bool {
         self.verdict == Verdict::NotEnoughData

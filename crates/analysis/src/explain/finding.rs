@@ -39,6 +39,8 @@ pub struct Finding {
     pub page_tables: Option<u64>,
     /// Call sites that pin free memory; `None` without a profile or statistics.
     pub pins: Option<Pins>,
+    /// Stacks that ended early, if many bytes have them: where, and how many bytes.
+    pub early_ends: Option<String>,
     /// Samples of the process are not taken any more.
     pub has_sampling_ended: bool,
     /// Whether what is live grows; `None` without a profile, and where sampling has ended.

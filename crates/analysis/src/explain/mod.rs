@@ -16,6 +16,7 @@ pub use leaks::{Growing, Leaks};
 pub use pins::{Pins, Site};
 
 use crate::attachment;
+use crate::early_ends;
 use crate::extents;
 use crate::members::{Each, Row};
 use crate::question::Question;
@@ -103,6 +104,7 @@ pub fn examine(
         group_growth: None,
         page_tables: rss::page_tables(target.pid),
         pins,
+        early_ends: snapshot.and_then(early_ends::line),
         has_sampling_ended,
         leaks,
         advice: Vec::new(),

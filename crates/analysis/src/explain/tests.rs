@@ -44,6 +44,7 @@ fn finding(leaks: Option<Leaks>, limit: Option<Limit>) -> Finding {
         group_growth: None,
         page_tables: None,
         pins: None,
+        early_ends: None,
         has_sampling_ended: false,
         leaks,
         advice: Vec::new(),

@@ -90,11 +90,6 @@ impl JudgedFunction {
     }
 }
 
-/// Whether a finding is a leak suspect.
-pub(super) fn is_growing(finding: &Finding) -> bool {
-    finding.verdict == Verdict::Growing
-}
-
 fn flat(stacks: Vec<Vec<NamedStack>>) -> Vec<NamedStack> {
     stacks.into_iter().flatten().collect()
 }

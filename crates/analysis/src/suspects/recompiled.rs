@@ -2,7 +2,7 @@
 //! allocates counts for the caller: one of the two has stopped growing, the other is young, and neither looks like a leak. Together
 //! they do.
 
-use super::functions::{JudgedFunction, is_growing, joined};
+use super::functions::{JudgedFunction, joined};
 use super::suspect::{functions, is_recompiled};
 use ramson_leaks::{Finding, Judged, Settings, StackHistory, judge_paths};
 use ramson_profile::SampleUnit;
@@ -37,7 +37,7 @@ pub fn leaks(
         let histories: Vec<StackHistory> = family.iter().map(|&at| left[at].1.clone()).collect();
         let is_leak = |judged: &Judged| {
             let paths = &judged.paths;
-            is_growing(&judged.finding) && paths.len() > 1 && paths[0] == 0
+            judged.finding.is_growing() && paths.len() > 1 && paths[0] == 0
         };
         if let Some(leak) = judge_paths(&histories, settings).into_iter().find(is_leak) {
             let places = leak.paths.iter().map(|&path| left[family[path]].0);

@@ -1,6 +1,5 @@
 //! One finding of the leak analysis.
 
-use super::functions::is_growing;
 use super::groups::Below;
 use super::stacks::NamedStack;
 use ramson_leaks::Finding;
@@ -80,7 +79,7 @@ pub struct LineShare {
 
 impl Suspect {
     pub(super) fn is_growing(&self) -> bool {
-        is_growing(&self.finding)
+        self.finding.is_growing()
     }
 
     /// Records were lost: what is live is at least this.
