@@ -33,8 +33,8 @@ use std::thread;
 use std::time::Duration;
 
 /// Looks at what a control group uses, and the time between them.
-const GROUP_LOOKS: u32 = 11;
-const GROUP_PAUSE: Duration = Duration::from_millis(100);
+const GROUP_LOOKS: u32 = 16;
+const GROUP_PAUSE: Duration = Duration::from_millis(200);
 
 /// Findings in one process, or in several.
 #[derive(Serialize)]
@@ -118,7 +118,7 @@ pub fn examine(
     Ok(finding)
 }
 
-/// The growth of what a process's control group uses, within a second from now.
+/// The growth of what a process's control group uses, within three seconds from now: a shorter time would show single bursts.
 fn group_growth(pid: u32) -> Option<Slope> {
     let mut looks: Vec<(u64, f64)> = Vec::new();
     for _ in 0..GROUP_LOOKS {

@@ -87,7 +87,7 @@ fn rates(finding: &Finding, leaks: &Leaks) -> Vec<(&'static str, Estimate)> {
     all.into_iter().filter_map(|(what, rate)| Some((what, rate?))).collect()
 }
 
-/// A look of a second says what is to come within a minute, not what is to come today.
+/// Looks of three seconds say what is to come within minutes, not what is to come today.
 fn is_near(finding: &Finding, per_hour: Estimate) -> bool {
     let window_ns = finding.group_growth.map_or(0, |slope| slope.window_ns) as f64;
     let left_ns = |limit: &Limit| {
