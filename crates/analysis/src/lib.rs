@@ -16,6 +16,7 @@ pub mod calibration;
 pub mod comparison;
 mod coverage;
 pub mod delta;
+mod early_ends;
 pub mod end;
 pub mod explain;
 mod extents;

@@ -7,6 +7,7 @@ use ramson_process::allocators::Allocators;
 use ramson_process::glibc::{Arena, Effort, MOST_WALKED_BYTES, Statistics};
 use ramson_process::identify::AllocatorKind;
 use ramson_process::rss::{self, Explained, Reading, Request};
+use ramson_process::stat;
 use ramson_process::{Part, Term};
 use ramson_profile::format::{format_bytes, format_estimate, format_term};
 use ramson_profile::{Estimate, SampleUnit};
@@ -15,6 +16,8 @@ use ramson_source::{Opened, Recording};
 use serde::{Serialize, Serializer};
 use std::ops::Add;
 
+/// A peak that exceeds RSS by this part of it is worth a word.
+const HIGHER_PART: u64 = 10;
 /// Quantile of the normal distribution for 95 %.
 const Z_95: f64 = 1.959_964;
 /// Resident live bytes that differ by no more from all live bytes are not shown.
@@ -25,6 +28,8 @@ const SAME_SHARE: f64 = 0.01;
 pub struct Rss {
     /// Resident bytes that the kernel counts: the sum of the terms.
     pub bytes: u64,
+    /// The largest RSS so far (VmHWM); null: not known, or a sum of several processes.
+    pub peak_bytes: Option<u64>,
     /// Every term of `Term::ALL`, in its order.
     #[serde(serialize_with = "by_name")]
     #[schemars(with = "std::collections::BTreeMap<String, Estimate>")]
@@ -117,7 +122,13 @@ impl Rss {
             blocks: &extents::blocks(snapshot),
         };
         let reading = rss::read(pid, allocators, &request).ok()?;
-        Some(Self::of(&reading, Some(snapshot), allocators.as_ref()))
+        Some(Self::of(&reading, Some(snapshot), allocators.as_ref()).with_peak_of(pid))
+    }
+
+    /// Adds the largest RSS that the process had.
+    pub fn with_peak_of(self, pid: u32) -> Self {
+        let (_, peak) = stat::rss_and_peak(pid);
+        Self { peak_bytes: Some(peak).filter(|&peak| peak > 0), ..self }
     }
 
     /// Divides a reading of a process's memory into terms. If the allocator's statistics do not tell what is live, the profile's estimate
@@ -197,6 +208,7 @@ impl Rss {
         };
         Self {
             bytes: explained.rss,
+            peak_bytes: None,
             is_settled: !explained.is_unsettled,
             terms: Term::ALL.iter().map(of_term).collect(),
             is_live_counted,
@@ -246,6 +258,7 @@ impl Rss {
         let of_term = |&(term, _): &(Term, &str)| all.iter().map(|rss| rss.term(term)).sum();
         Some(Self {
             bytes: all.iter().map(|rss| rss.bytes).sum(),
+            peak_bytes: None,
             is_settled: all.iter().all(|rss| rss.is_settled),
             terms: Term::ALL.iter().map(of_term).collect(),
             is_live_counted: all.iter().all(|rss| rss.is_live_counted),
@@ -273,6 +286,10 @@ impl Rss {
     /// `RSS 132 MiB = live 108 MiB (±13 %) + files 10.9 MiB + …`: the terms in their order, zeros left out.
     pub fn line(&self) -> String {
         let mut line = format!("RSS {}", format_bytes(self.bytes as f64));
+        let is_higher = |peak: &u64| *peak >= self.bytes + self.bytes / HIGHER_PART;
+        if let Some(peak) = self.peak_bytes.filter(is_higher) {
+            line += &format!(" ({} at its peak)", format_bytes(peak as f64));
+        }
         if self.explained.is_unsettled {
             line += " (the kernel's total; memory changes faster than its parts can be read)";
         }

@@ -232,3 +232,12 @@ fn untouched_blocks_are_no_earlier_memory() {
     assert!((rss.term(Term::Live).value - MIB).abs() < 1.0);
     assert!((rss.term(Term::Unseen).value - 2.0 * MIB).abs() < 1.0);
 }
+
+#[test]
+fn higher_peak_stands_beside_rss() {
+    let with = |peak_mib: u64| Rss { peak_bytes: Some(peak_mib << 20), ..of_areas(80, 20, 80) };
+    assert!(with(109).line().starts_with("RSS 100 MiB = "));
+    assert!(with(110).line().starts_with("RSS 100 MiB (110 MiB at its peak) = "));
+    let sum = Rss::sum(&[&with(300), &with(200)]).unwrap();
+    assert_eq!(sum.peak_bytes, None, "they need not have peaked together");
+}

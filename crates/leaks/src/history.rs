@@ -174,6 +174,14 @@ impl StackHistory {
         (freed > 0).then(|| (sum / freed as f64) as u64)
     }
 
+    /// All of these as if they were one; `None`: there are none.
+    pub fn joined<'a>(histories: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
+        let mut histories = histories.into_iter();
+        let mut joined = histories.next()?.clone();
+        histories.for_each(|history| joined.join(history));
+        Some(joined)
+    }
+
     /// Adds what else was allocated at the same time on the same clock.
     pub fn join(&mut self, other: &Self) {
         self.start_ns = self.start_ns.min(other.start_ns);

@@ -64,8 +64,7 @@ fn with_rest(paths: &[StackHistory], mut found: Vec<Judged>, settings: &Settings
 }
 
 fn judge_some(all: &[StackHistory], paths: Vec<usize>, settings: &Settings) -> Judged {
-    let mut joined = all[paths[0]].clone();
-    paths[1..].iter().for_each(|&path| joined.join(&all[path]));
+    let joined = StackHistory::joined(paths.iter().map(|&path| &all[path])).unwrap_or_default();
     Judged { finding: judge(&joined, settings), paths }
 }
 

@@ -230,8 +230,15 @@ impl Saving<'_> {
             let rows = largest_stacks(&own, &frames, of, MOST_STACKS.min(most_rows));
             let rows = rows.into_iter().map(row).collect();
             let total = own.total(of);
-            let stacks =
-                StackTable { sample_type: of, total, ages: None, is_folded, rows, has_all: true };
+            let stacks = StackTable {
+                sample_type: of,
+                total,
+                ages: None,
+                is_folded,
+                largest_function: None,
+                rows,
+                has_all: true,
+            };
             put(page, "report?view=stacks", Some("stacks"), &self.rows(&stacks, of))?;
             for row in table.rows.iter().take(MOST_PEEKS.min(most_rows)) {
                 let expression = format!("^{}$", literally(&row.name));

@@ -35,7 +35,7 @@ pub use file::{
 pub use foreign::Foreign;
 pub use maps::runs_another_program;
 pub use members::{is_named, none_of, processes_of};
-pub use moment::{PastMoment, find, place, time_of, unreadable};
+pub use moment::{PastMoment, find, moments_of, place, time_of, unreadable};
 pub use owners::ProfileFinder;
 pub use open::{Members, open_all, open_one, open_recording, open_recordings, running};
 pub use recording::{Past, Recording, complete, name_of};

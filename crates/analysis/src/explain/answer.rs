@@ -35,6 +35,8 @@ struct Answer<'a> {
     asked: Option<&'a Figures>,
     asked_missing: Option<&'a String>,
     pins: &'a Option<Pins>,
+    /// Stacks that ended early, if many bytes have them.
+    early_ends: &'a Option<String>,
     leaks: &'a Option<Leaks>,
     advice: &'a [Advice],
 }
@@ -66,6 +68,7 @@ impl Serialize for Finding {
             asked: asked.and_then(Result::ok),
             asked_missing: asked.and_then(Result::err),
             pins: &self.pins,
+            early_ends: &self.early_ends,
             leaks: &self.leaks,
             advice: &self.advice,
         };

@@ -5,6 +5,7 @@ use super::finding::Finding;
 use super::leaks::Leaks;
 use super::words::{amount, measured, sentence, site};
 use crate::rss::Before;
+use crate::suspects::Totals;
 use ramson_process::allocators::Missing;
 use ramson_process::glibc::{Arena, Statistics};
 use ramson_process::identify::AllocatorKind;
@@ -129,6 +130,9 @@ fn live(finding: &Finding) -> Option<Cause> {
         }
         None => "Whether it grows is not known without a profile".into(),
         Some(leaks) if !leaks.growing.is_empty() => "It is not known to grow".into(),
+        Some(Leaks { totals: Totals { live_per_hour: Some(rate), .. }, .. }) => {
+            format!("All of it together grows by {}", format_per_hour(*rate))
+        }
         Some(_) if finding.is_growth_undecided() => {
             "It is too early to tell whether it grows".into()
         }

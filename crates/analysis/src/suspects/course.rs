@@ -1,5 +1,6 @@
 //! The moments of processes that are judged.
 
+use super::totals::{self, Look};
 use crate::attachment;
 use crate::overlap;
 use crate::rss::Rss;
@@ -23,6 +24,8 @@ pub struct Course {
     pub moment: DatedRecording,
     /// Earlier moment of the same process.
     pub earlier: Option<DatedRecording>,
+    /// Looks at the process from outside, in their order.
+    pub looks: Vec<Look>,
 }
 
 /// Pairs two moments of each process. One that began in between has no earlier one; fails if no process has both.
@@ -40,7 +43,7 @@ pub fn paired(
             overlap::is_same_process(old, new) && is_earlier
         };
         let earlier = earlier.iter().position(is_its).map(|at| earlier.swap_remove(at));
-        Course { moment, earlier }
+        Course { moment, earlier, looks: Vec::new() }
     };
     let courses: Vec<Course> = later.into_iter().map(course).collect();
     if courses.iter().all(|course| course.earlier.is_none()) {
@@ -88,7 +91,13 @@ impl Course {
 
     /// Creates a course of one moment alone.
     pub fn of(recording: Recording) -> Self {
-        Self { moment: DatedRecording::of(recording), earlier: None }
+        Self { moment: DatedRecording::of(recording), earlier: None, looks: Vec::new() }
+    }
+
+    /// Adds the looks that a history has kept.
+    pub fn with_kept_looks(mut self) -> Self {
+        self.looks = totals::kept(&self.moment.recording);
+        self
     }
 }
 

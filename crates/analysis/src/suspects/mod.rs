@@ -4,15 +4,18 @@ mod answer;
 mod course;
 mod functions;
 mod groups;
+mod recompiled;
 mod stacks;
 mod suppressed;
 mod suspect;
+mod totals;
 
 pub use answer::{Answer, CannotTell};
 pub use course::{Course, DatedRecording, moment_ns, paired};
 pub use groups::Group;
 pub use stacks::{NamedStack, stacks, together as stacks_together};
 pub use suspect::{LineShare, Suspect};
+pub use totals::{Look, Totals, watch};
 
 use crate::attachment;
 use crate::extents::lost;
@@ -74,6 +77,7 @@ pub fn leaks(question: &Question) -> Result<Suspects, Failure> {
         }
         None => recordings.into_iter().map(Course::of).collect(),
     };
+    let courses: Vec<Course> = courses.into_iter().map(Course::with_kept_looks).collect();
     suspects(&courses, unprofiled, question)
 }
 
@@ -253,6 +257,7 @@ fn judged(
     let histories = || stacks.iter().map(|stack| &stack.history);
     let ages = Ages::of(histories());
     let limit = limit(courses, histories(), question.min_age_ns);
+    let totals = Totals::of(courses, &stacks, question.min_age_ns);
     let of =
         functions::Moment { live, unix_ns: unix_ns_of(courses), is_running: is_running(courses) };
     let is_part =
@@ -267,7 +272,7 @@ fn judged(
         courses.iter().all(|course| attachment::is_detached(&course.moment.recording));
     let has_none = sampling_ended_ns.is_some() && suspects.is_empty();
     let is_live_known = !is_detached && !has_none;
-    let with = Circumstances { limit, is_live_known, is_part, sampling_ended_ns };
+    let with = Circumstances { limit, totals, is_live_known, is_part, sampling_ended_ns };
     let answer = Answer::of(&suspects, &of, with);
     Ok(Judged { answer, stacks: left, ages, suppressed, known: before - left, suspects })
 }

@@ -16,6 +16,7 @@ pub mod stacks;
 pub mod subject;
 pub mod suspects;
 pub mod timeline;
+mod totals;
 mod trees;
 
 pub use lines::{columns, cut, cut_all, fitted, push_prose, push_terms, words, wrap};
