@@ -79,7 +79,6 @@ pub fn examine(
     if let (Some(Ok(figures)), Err(_)) = (&asked, &reading.statistics) {
         reading.explained.divide_anonymous(&figures.parts);
     }
-    let live = snapshot.map(extents::live_heap);
     let pins = match (profile, &reading.memory, &reading.statistics) {
         (Some(recording), Some(memory), Ok(statistics)) => {
             Some(pins::pins(recording, memory, statistics, names, own_frames)?)
@@ -99,7 +98,7 @@ pub fn examine(
         allocators,
         statistics: reading.statistics,
         asked: asked.map(|asked| asked.map_err(|failure| failure.to_string())),
-        live,
+        live: snapshot.map(extents::live_heap),
         limit: Groups::of(target.pid).limit(),
         group_growth: None,
         page_tables: rss::page_tables(target.pid),
