@@ -54,7 +54,7 @@ impl Header {
         }
     }
 
-    /// Since when its live samples are recorded, on the monotonic clock: since the latest attach, as a detach forgets them.
+    /// Since when its live samples are recorded, on the monotonic clock: since the latest attach, which forgets those from before.
     pub fn live_since_ns(&self) -> u64 {
         self.attached_monotonic_ns.max(self.start_monotonic_ns)
     }

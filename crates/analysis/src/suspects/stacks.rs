@@ -176,7 +176,7 @@ mod tests {
         LiveBlock::new(time_ns, 100, 2.0)
     }
 
-    /// 100 samples a second, all kept. As a detach forgets what is live, the time before it must not count.
+    /// 100 samples a second, all kept. As an attach forgets what was live before, the time before it must not count.
     #[test]
     fn growth_counts_from_latest_attach() {
         const SECOND: u64 = 1_000_000_000;

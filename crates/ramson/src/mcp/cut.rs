@@ -13,8 +13,8 @@ const KEPT: [(usize, bool); 6] =
 const DETAIL: [&str; 3] = ["histogram", "curve", "lines"];
 /// Lists of a call chain.
 const CHAINS: [&str; 1] = ["frames"];
-/// Fields of a document that go before any other list gives something.
-const ASIDE: [&str; 2] = ["health", "recording"];
+/// Fields of a document that go before any other list gives something, in this order: the verdict has the last ones in words.
+const ASIDE: [&str; 7] = ["health", "recording", "ages", "coverage", "mmap", "end", "rss"];
 
 /// A step from a value to one in it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
