@@ -101,7 +101,7 @@ pub fn examine(
         allocators,
         statistics: reading.statistics,
         asked: asked.map(|asked| asked.map_err(|failure| failure.to_string())),
-        live: snapshot.map(extents::live_heap),
+        live,
         limit: Groups::of(target.pid).limit(),
         group_growth: None,
         page_tables: rss::page_tables(target.pid),
