@@ -321,10 +321,16 @@ impl Rss {
         let resident = self.term(Term::Live);
         let Some(live) = self.live else { return format_term(resident) };
         let text = live_text(live);
-        if (live.value - resident.value).abs() <= SAME_SHARE * live.value {
+        if self.is_live_resident() {
             return text;
         }
         format!("{text}, {} resident", format_bytes(resident.value))
+    }
+
+    /// Whether live bytes are resident but for a part that is not shown.
+    pub fn is_live_resident(&self) -> bool {
+        let resident = self.term(Term::Live).value;
+        self.live.is_none_or(|live| (live.value - resident).abs() <= SAME_SHARE * live.value)
     }
 
     /// Every term's name and bytes, in their order: they add up to `bytes`.

@@ -117,7 +117,8 @@ fn growing(finding: &Finding) -> Option<Cause> {
 }
 
 fn live(finding: &Finding) -> Option<Cause> {
-    let live = finding.rss.term(Term::Live);
+    let resident = finding.rss.term(Term::Live);
+    let live = finding.live.unwrap_or(resident);
     let growing = finding.leaks.as_ref().map(Leaks::live).unwrap_or_default();
     let value = live.value - growing.value;
     if value <= 0.0 {
@@ -142,10 +143,14 @@ fn live(finding: &Finding) -> Option<Cause> {
         }
     };
     let more = if growing.value > 0.0 { " more" } else { "" };
-    let sentence = format!(
-        "{}{more} is live: the program has not freed it. {growth}.",
-        amount(bytes, finding.rss.bytes)
-    );
+    let sentence = if finding.rss.is_live_resident() {
+        let amount = amount(bytes, finding.rss.bytes);
+        format!("{amount}{more} is live: the program has not freed it. {growth}.")
+    } else {
+        let of_it = amount(resident, finding.rss.bytes);
+        let live = measured(bytes);
+        format!("{live}{more} is live, {of_it} resident: the program has not freed it. {growth}.")
+    };
     Some(Cause { cause: "live", bytes, sentence })
 }
 

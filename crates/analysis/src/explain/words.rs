@@ -1,7 +1,8 @@
 //! How `ramson explain` writes amounts: each estimate with its ±, and with its share of RSS.
 
 use ramson_profile::format::{
-    format_bytes, format_half_width, format_percent, format_relative_error, format_share,
+    format_amount, format_bytes, format_half_width, format_percent, format_relative_error,
+    format_share, format_term,
 };
 use ramson_profile::{Estimate, NORMAL_QUANTILE_975, SampleUnit};
 
@@ -10,7 +11,7 @@ const SHOWN_FRAMES: usize = 2;
 
 /// `30.1 MiB (±701 KiB; 39.0 %)`: bytes with their share of RSS.
 pub fn amount(bytes: Estimate, rss_bytes: u64) -> String {
-    let value = format_bytes(bytes.value);
+    let value = format_amount(bytes, SampleUnit::Bytes);
     let share = format_percent(bytes.value, rss_bytes as f64);
     if bytes.is_part() {
         format!("At least {value} ({share})")
@@ -23,11 +24,13 @@ pub fn amount(bytes: Estimate, rss_bytes: u64) -> String {
 
 /// `28.0 KiB (±1.20 KiB)`; without ± where it was counted.
 pub fn measured(bytes: Estimate) -> String {
-    let value = format_bytes(bytes.value);
+    let value = format_amount(bytes, SampleUnit::Bytes);
     if bytes.is_part() {
         format!("at least {value}")
     } else if is_exact(bytes) {
         value
+    } else if bytes.half_width_95() >= bytes.value.abs() {
+        format_term(bytes)
     } else {
         format!("{value} ({})", format_half_width(bytes, SampleUnit::Bytes))
     }

@@ -32,19 +32,7 @@ pub fn table(out: &mut String, report: &Report, of: &StackTable) {
     let what = if unit == SampleUnit::Bytes { "bytes" } else { "count" };
     let has_ages = of.rows.iter().any(|stack| stack.ages.is_some());
     let has_growth = of.rows.iter().any(|stack| stack.growth.is_some());
-    // The function is the last thing to go, then what it holds.
-    let age = if !has_ages {
-        ""
-    } else if has_growth {
-        "age:>8@90|"
-    } else {
-        "age:>8|"
-    };
-    let change = if has_growth { "growth:>12@70|±:>10@120|" } else { "" };
-    let heads = format!(
-        "{what}:>10|share:>7@50|±:>8@60|objects:>11@110|{age}{change}stack, innermost first"
-    );
-    let mut lines = Table::new(out, &heads);
+    let mut lines = Table::new(out, &heads(what, has_ages, has_growth));
     let room = lines.room();
     let (sure, unsure): (Vec<&StackRow>, Vec<&StackRow>) =
         of.rows.iter().partition(|row| of.has_all || row.value.is_significant());
@@ -80,6 +68,19 @@ pub fn table(out: &mut String, report: &Report, of: &StackTable) {
             percent(rest, report.magnitude)
         ));
     }
+}
+
+/// The function is the last thing to go, then what it holds.
+fn heads(what: &str, has_ages: bool, has_growth: bool) -> String {
+    let age = if !has_ages {
+        ""
+    } else if has_growth {
+        "age:>8@90|"
+    } else {
+        "age:>8|"
+    };
+    let change = if has_growth { "growth:>12@70|±:>10@120|" } else { "" };
+    format!("{what}:>10|share:>7@50|±:>8@60|objects:>11@110|{age}{change}stack, innermost first")
 }
 
 /// One line for the rows whose intervals are wider than their values.
