@@ -85,7 +85,9 @@ impl Owner {
         let place = place_of(&process);
         let is_here = place == *OWN_PLACE;
         let has_all_rights = capabilities & *OWN_CAPABILITIES == *OWN_CAPABILITIES;
-        let is_roots = effective_user == 0 && place[0] == OWN_PLACE[0] && has_all_rights;
+        // Where the kernel does not tell the namespace, it lets us look at nothing else of the process either.
+        let is_in_ours = place[0].is_none() || place[0] == OWN_PLACE[0];
+        let is_roots = effective_user == 0 && is_in_ours && has_all_rights;
         if is_roots || is_here && effective_user != 0 {
             return Some(Self::of_user(effective_user));
         }

@@ -145,11 +145,12 @@ impl Compiled {
             Err(Refusal::Missing) => return Ok(None),
             Err(refusal) => return Err(refusal.to_string()),
         };
-        if for_owner(facts.owner).is_some() {
-            return Ok(None);
-        }
         if ![self.owner.user, 0].contains(&facts.owner.user) {
             return Err(format!("it belongs to {}, not to the program's user", facts.owner));
+        }
+        // The owner's worker has read it.
+        if for_owner(facts.owner).is_some() {
+            return Ok(None);
         }
         // Process numbers come again, and maps stay behind.
         let is_old = facts.modified_ns < self.start_ns;
