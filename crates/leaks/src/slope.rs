@@ -43,7 +43,7 @@ impl Slope {
         let value = product / spread;
         let rests = points.iter().map(|point| point.1 - bytes - value * (point.0 - hours));
         let variance = variance(&rests.collect::<Vec<f64>>(), spread);
-        let bytes_per_hour = Estimate { value, variance };
+        let bytes_per_hour = Estimate { value, variance, known: 0.0 };
         Some(Self { bytes_per_hour, window_ns, looks: looks.len() })
     }
 

@@ -10,7 +10,6 @@ use std::ops::Range;
 
 use borsh::{BorshDeserialize, BorshSerialize};
 
-use crate::address::RuntimeAddress;
 
 /// A larger file is refused; a line takes about 60 bytes.
 pub(crate) const MAX_BYTES: u64 = 1 << 30;
