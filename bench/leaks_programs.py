@@ -20,6 +20,9 @@ from measure import MeasurementError
 
 INTERVAL_BYTES = 64 << 10
 REDIS_PORT, MEMCACHED_PORT, NGINX_PORT = 28431, 28432, 28433
+# The port of app.js.
+NODE_PORT = 17004
+CASES = pathlib.Path(__file__).resolve().parent.parent / "tests/accept/programs"
 PAUSE_SECONDS = 0.1
 VALUE = 2000
 KEYS = 40_000
@@ -73,11 +76,12 @@ BASH = "while :; do for i in {1..200}; do words[i]=$(printf '%2000s' $i); done; 
 
 @dataclasses.dataclass
 class Program:
-    """`leak`: expression for frames of its leak, None if it has none."""
+    """`leak`: expression for frames of its leak, None if it has none. `options`: of `ramson run`."""
     name: str
     command: list
     leak: str | None = None
     load: object = None
+    options: tuple = ()
 
 
 def redis_load():
@@ -107,6 +111,15 @@ def nginx_load():
         time.sleep(PAUSE_SECONDS / 5)
 
 
+def node_load():
+    while True:
+        client = http.client.HTTPConnection("127.0.0.1", NODE_PORT)
+        client.request("GET", "/")
+        client.getresponse().read()
+        client.close()
+        time.sleep(PAUSE_SECONDS)
+
+
 def programs(directory):
     """All of them, with what they need made in `directory`."""
     packages = {name: install(name, package, directory) for name, package in LEAKY_PACKAGES.items()}
@@ -130,7 +143,18 @@ def programs(directory):
         Program("luajit with a ring", ["luajit", "-e", LUA]),
         Program("bash with a table", ["bash", "-c", BASH]),
         Program("java with a ring of buffers", ["java", "-Xmx64m", str(java)]),
+        Program("node that keeps bodies, --languages", ["node", str(CASES / "app.js")], "app.js", node_load, ("--languages",)),
+        # A JVM tells the names of its functions at its end.
+        Program("java that keeps buffers, --languages", ["java", str(CASES / "Keep.java"), "36000"], "Keep|AllocateMemory", options=("--languages",)),
+        Program("server with a leak, a cache that fills, and a queue", [str(server(directory)), "30"], "open_session"),
     ]
+
+
+def server(directory):
+    binary = directory / "srv"
+    if not binary.exists():
+        subprocess.run(["g++", "-O2", "-g", "-w", "-pthread", "-o", str(binary), str(CASES / "srv.cc")], check=True)
+    return binary
 
 
 def install(name, package, directory):
@@ -165,9 +189,9 @@ def start(program, ramson, directory, environment):
     name = re.sub(r"\W+", "-", program.name)
     profile = directory / f"{name}.ramson"
     profile.unlink(missing_ok=True)
-    command = [ramson, "run", "--interval", str(INTERVAL_BYTES), "-o", profile, "--", *program.command]
+    command = [ramson, "run", "--interval", str(INTERVAL_BYTES), *program.options, "-o", profile, "--", *program.command]
     log = open(directory / f"{name}.log", "wb")
-    process = subprocess.Popen([str(part) for part in command], env=environment | {"PYTHONMALLOC": ""},
+    process = subprocess.Popen([str(part) for part in command], env=environment | {"PYTHONMALLOC": ""}, cwd=directory,
                                stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     if program.load:
         threading.Thread(target=retried, args=(program.load,), daemon=True).start()

@@ -109,9 +109,8 @@ pub extern "C" fn settle() {
             if is_sampling { process::recorder_for_sample(thread) } else { process::recorder() };
         let Some(recorder) = recorder else { return };
         if is_sampling {
+            recorder.forget_before_attach();
             process::move_out(recorder, false);
-        } else {
-            recorder.forget_all();
         }
         recorder.note_hooks(CONTROL.patched.load(Relaxed) > 0);
     });

@@ -33,8 +33,9 @@ const PARTS: [&str; 21] = [
     "changed_during_measurement",
 ];
 /// Every term of RSS, in its order.
-pub const TERMS: [&str; 14] = [
+pub const TERMS: [&str; 15] = [
     "live",
+    "allocated_before_the_attach_or_not_seen",
     "free_in_allocator",
     "allocator_metadata",
     "held_by_allocator",

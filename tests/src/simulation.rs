@@ -106,7 +106,7 @@ impl World {
         let inverse_probability = sampler::inverse_probability(size_bytes, self.interval_bytes);
         let record = &mut self.stacks[stack];
         record.first_ns.get_or_insert(self.now_ns);
-        let block = LiveBlock { time_ns: self.now_ns, size_bytes, inverse_probability };
+        let block = LiveBlock::new(self.now_ns, size_bytes, inverse_probability);
         let slot = record.free_slots.pop().unwrap_or_else(|| {
             record.slots.push(None);
             record.slots.len() - 1

@@ -43,9 +43,14 @@ pub fn ended_ago_ns(recording: &Recording) -> Option<u64> {
     }
 }
 
-/// The process, running or dead, was detached from: frees were not seen any more, so which blocks are live, or were at its end, is not
-/// known.
+/// The process, running or dead, was detached from, and nothing tells what was live then: an earlier library removed these records, or
+/// nothing was.
 pub fn is_detached(recording: &Recording) -> bool {
+    was_detached(recording) && recording.snapshot.live.is_empty()
+}
+
+/// The process, running or dead, was detached from: what is live is as of then.
+pub fn was_detached(recording: &Recording) -> bool {
     let set = recording.snapshot.header.flags;
     set & flags::ATTACHED != 0 && set & flags::HOOKED == 0
 }
@@ -116,15 +121,18 @@ pub fn what_is_missing(recording: &Recording) -> Vec<String> {
         Sampling::Ended => Some(format!(
             "sampling ended {ago} ago, and the hooks are still in place: ramson detach {pid}"
         )),
-        Sampling::Detached => {
+        Sampling::Detached if is_detached(recording) => {
             Some(format!("detached {ago} ago: which blocks are still live is not known"))
+        }
+        Sampling::Detached => {
+            Some(format!("detached {ago} ago: what is live is as of then"))
         }
         Sampling::Off => Some(format!(
             "sampling has been off for {ago}; new allocations are not recorded: ramson set {pid} --on"
         )),
     }));
-    if recording.running.is_none() && is_detached(recording) {
-        lines.push("detached before it ended: which blocks were still live is not known".into());
+    if recording.running.is_none() && was_detached(recording) {
+        lines.push("detached before it ended: what is live is as of the detach".into());
     }
     lines
 }

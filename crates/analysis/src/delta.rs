@@ -5,9 +5,10 @@ use crate::naming::Names;
 use crate::overlap;
 use ramson_format::Kind;
 use ramson_profile::{Profile, merge};
+use ramson_reader::{Counting, Snapshot};
 use ramson_source::{Failure, Recording};
 
-/// Returns the change of the heap, with names. Blocks that are live at both moments cancel; live values are negative if more was freed
+/// Returns the change of the heap in requested bytes, with names. Blocks that are live at both moments cancel; live values are negative if more was freed
 /// than allocated. `duration_ns` is the time that the profile says to cover, up to the later moment.
 pub fn delta(
     first: &Recording,
@@ -23,6 +24,7 @@ pub fn delta(
     };
     let parts = overlap::split(&first.snapshot, &later.snapshot).ok_or_else(ended)?;
     let of = |recording: &Recording, snapshot| {
+        let snapshot = Snapshot { counting: Counting::Requested, ..snapshot };
         unnamed(&recording.with(snapshot), Detail::Labels, Some(Kind::Heap))
     };
     let after = of(later, parts.new);

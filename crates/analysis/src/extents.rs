@@ -3,8 +3,8 @@
 use ramson_format::{Health, Kind, flags};
 use ramson_process::{Presence, ProcessMemory};
 use ramson_profile::format::format_objects;
-use ramson_profile::{Estimate, SampleUnit};
-use ramson_reader::{Extent, LiveSample, Snapshot};
+use ramson_profile::{Calibration, Estimate, SampleUnit};
+use ramson_reader::{Counting, Extent, LiveSample, Rounding, Snapshot};
 use serde::Serialize;
 use std::iter;
 use std::ops::Range;
@@ -13,11 +13,16 @@ use std::ops::Range;
 pub struct Live {
     /// Index into `Snapshot::stacks`.
     pub stack: usize,
+    pub address: u64,
+    /// Requested bytes.
     pub size: u64,
     pub tid: u32,
     /// On the clock of the profile.
     pub monotonic_ns: u64,
-    inverse_probability: f64,
+    pub inverse_probability: f64,
+    /// Bytes that count: usable or requested ones.
+    bytes: u64,
+    calibration: Calibration,
     /// Others like it were lost.
     is_part: bool,
 }
@@ -25,22 +30,71 @@ pub struct Live {
 impl Live {
     /// Estimates the objects or bytes that the sample stands for.
     pub fn estimate(&self, unit: SampleUnit) -> Estimate {
-        let estimate = Estimate::of_sample(self.size, self.inverse_probability, unit);
+        let estimate = Estimate::of_sample(self.bytes, self.inverse_probability, unit);
+        self.whole(match unit {
+            SampleUnit::Objects => estimate,
+            SampleUnit::Bytes => self.calibration.of(estimate),
+        })
+    }
+
+    /// Estimates the bytes that the sample stands for as if nothing but the samples were known.
+    pub fn sampled(&self) -> Estimate {
+        self.whole(Estimate::of_sample(self.bytes, self.inverse_probability, SampleUnit::Bytes))
+    }
+
+    fn whole(&self, estimate: Estimate) -> Estimate {
         if self.is_part { estimate.as_part() } else { estimate }
     }
 }
 
 /// All of one kind, or of both.
 pub fn live(snapshot: &Snapshot, kind: Option<Kind>) -> impl Iterator<Item = Live> {
+    live_as(snapshot, kind, snapshot.counting)
+}
+
+fn live_as(
+    snapshot: &Snapshot,
+    kind: Option<Kind>,
+    counting: Counting,
+) -> impl Iterator<Item = Live> {
     let [lost_heap, lost_extents] = [Kind::Heap, Kind::Mmap].map(|kind| lost(snapshot, kind) > 0);
+    let rounding = Rounding::of(&snapshot.mappings);
     let heap = snapshot.live.iter().map(move |sample| {
-        let &LiveSample { stack, size, tid, monotonic_ns, inverse_probability, .. } = sample;
-        Live { stack, size, tid, monotonic_ns, inverse_probability, is_part: lost_heap }
+        let &LiveSample { address, stack, size, tid, monotonic_ns, inverse_probability } = sample;
+        let calibration = match counting {
+            Counting::Calibrated { slope, known, until_ns } if monotonic_ns <= until_ns => {
+                Calibration { slope, known }
+            }
+            _ => Calibration::default(),
+        };
+        Live {
+            stack,
+            address,
+            size,
+            tid,
+            monotonic_ns,
+            inverse_probability,
+            bytes: match counting {
+                Counting::Requested => size,
+                _ => rounding.usable_bytes(size, address),
+            },
+            calibration,
+            is_part: lost_heap,
+        }
     });
     let extents = snapshot.extents.iter().filter(|extent| !extent.is_reserved).map(move |extent| {
-        let &Extent { stack, bytes: size, tid, monotonic_ns, .. } = extent;
-        let is_part = lost_extents;
-        Live { stack, size, tid, monotonic_ns, inverse_probability: 1.0, is_part }
+        let &Extent { stack, start: address, bytes, tid, monotonic_ns, .. } = extent;
+        Live {
+            stack,
+            address,
+            size: bytes,
+            tid,
+            monotonic_ns,
+            inverse_probability: 1.0,
+            bytes,
+            calibration: Calibration::default(),
+            is_part: lost_extents,
+        }
     });
     let is_of = move |stack: usize| kind.is_none_or(|kind| snapshot.stacks[stack].kind() == kind);
     heap.chain(extents).filter(move |live| is_of(live.stack))
@@ -66,8 +120,13 @@ pub fn lost_text(snapshot: &Snapshot) -> String {
 
 /// Live bytes of the heap, without what the program mapped itself.
 pub fn live_heap(snapshot: &Snapshot) -> Estimate {
-    let sum: Estimate =
-        live(snapshot, Some(Kind::Heap)).map(|live| live.estimate(SampleUnit::Bytes)).sum();
+    live_heap_as(snapshot, snapshot.counting)
+}
+
+/// The same, counted in one way or another.
+pub fn live_heap_as(snapshot: &Snapshot, counting: Counting) -> Estimate {
+    let live = live_as(snapshot, Some(Kind::Heap), counting);
+    let sum: Estimate = live.map(|live| live.estimate(SampleUnit::Bytes)).sum();
     if lost(snapshot, Kind::Heap) > 0 { sum.as_part() } else { sum }
 }
 
@@ -80,23 +139,24 @@ pub struct Residence {
     pub missing: Estimate,
 }
 
-/// Which of the live bytes are resident, by some of the samples.
-pub fn residence(snapshot: &Snapshot, memory: &ProcessMemory) -> Residence {
+/// Which of the live bytes are resident, by some of the samples. `live` are all of them.
+pub fn residence(snapshot: &Snapshot, memory: &ProcessMemory, live: Estimate) -> Residence {
     const MOST_SAMPLES: usize = 10_000;
     let step = snapshot.live.len().div_ceil(MOST_SAMPLES).max(1);
     let mut resident = Estimate::default();
     let mut missing = Estimate::default();
+    let rounding = Rounding::of(&snapshot.mappings);
     for sample in heap_samples(snapshot).step_by(step) {
-        let end = sample.address.saturating_add(sample.size);
+        let size = rounding.usable_bytes(sample.size, sample.address);
+        let end = sample.address.saturating_add(size);
         let Some(presence) = Presence::of(memory, sample.address, end) else { continue };
-        let bytes = presence.resident_bytes(sample.address, end).min(sample.size);
+        let bytes = presence.resident_bytes(sample.address, end).min(size);
         // One of so many was looked at: it stands for as many more.
         let weight = sample.inverse_probability * step as f64;
         let of = |bytes| Estimate::of_sample(bytes, weight, SampleUnit::Bytes);
         resident += of(bytes);
-        missing += of(sample.size - bytes);
+        missing += of(size - bytes);
     }
-    let live = live_heap(snapshot);
     let all = resident.value + missing.value;
     let part = |part: Estimate, share: f64| {
         let part = Estimate { value: live.value * share, ..part };

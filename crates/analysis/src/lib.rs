@@ -12,9 +12,11 @@
 pub mod answer;
 pub mod attachment;
 mod biases;
+pub mod calibration;
 pub mod comparison;
 mod coverage;
 pub mod delta;
+mod early_ends;
 pub mod end;
 pub mod explain;
 mod extents;

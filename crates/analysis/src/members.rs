@@ -144,7 +144,7 @@ pub fn together<T>(
     let sum = Sum {
         rss: Rss::sum(&rss),
         rss_bytes: rows.iter().filter_map(|row| row.rss).reduce(|sum, bytes| sum + bytes),
-        live: rows.iter().filter_map(|row| row.live).sum(),
+        live: rows.iter().filter_map(|row| row.live).map(Estimate::settled).sum(),
         past_unix_ns: past.map(|past| past.time_ns).max(),
         mmap: summaries.map(|summary| &summary.mmap).sum(),
         unprofiled,

@@ -11,7 +11,7 @@ use ramson_profile::{
     Estimate, Excess, FrameTable, Label, LabelValue, Location, LookupAddress, Mapping, Profile,
     SampleType, SampleUnit, StackSample, cut_excess, drop_allocator_frames,
 };
-use ramson_reader::{Snapshot, Stack};
+use ramson_reader::{Counting, Snapshot, Stack};
 use ramson_source::{Failure, Opened, Recording, name_of};
 use ramson_symbols::{SymbolDefect, Symbolizer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +58,21 @@ impl Kinds {
             Self::All => None,
         }
     }
+}
+
+/// From here on live bytes are those that programs asked for, as exports to other tools have them.
+pub fn count_requested(opened: &mut [Opened]) {
+    for opened in opened {
+        if let Opened::Recording(recording) = opened {
+            recording.snapshot.counting = Counting::Requested;
+        }
+    }
+}
+
+/// The same of one recording.
+pub fn requested(mut recording: Recording) -> Recording {
+    recording.snapshot.counting = Counting::Requested;
+    recording
 }
 
 /// Lists the defects of a source.
@@ -127,7 +142,11 @@ pub fn take_sum(
 pub fn sum(all: Vec<Named>, opened: &[Opened]) -> Result<Named, Failure> {
     let mut profiles = Vec::new();
     let mut missing_symbols = Vec::new();
-    for named in all {
+    for mut named in all {
+        // Each process has a calibration of its own.
+        for value in named.profile.samples.iter_mut().flat_map(|sample| &mut sample.values) {
+            *value = value.settled();
+        }
         profiles.push(named.profile);
         for defect in named.missing_symbols {
             if !missing_symbols.contains(&defect) {
@@ -199,9 +218,8 @@ pub fn unnamed(recording: &Recording, detail: Detail, kind: Option<Kind>) -> Pro
         };
         if kind.is_none_or(|kind| kind == stack.kind()) {
             let [objects, space, ..] = &mut sample.values;
-            *objects =
-                Estimate { value: stack.alloc_objects, variance: stack.alloc_objects_variance };
-            *space = Estimate { value: stack.alloc_space, variance: stack.alloc_space_variance };
+            *objects = Estimate::new(stack.alloc_objects, stack.alloc_objects_variance);
+            *space = Estimate::new(stack.alloc_space, stack.alloc_space_variance);
         }
         sample
     };

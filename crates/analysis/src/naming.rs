@@ -1,15 +1,16 @@
 //! Names: where they are looked for, binary by binary, and how they are shown.
 
 use crate::lost;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use ramson_paths::Owner;
 use ramson_profile::{
     CompiledFunction, Function, Line, Location, LookupAddress, Mapping, Profile, short_name,
 };
+use ramson_reader::Stack;
 use ramson_source::{Failure, Recording, RootFate, places, root_fate};
 use ramson_symbols::{
     Binary, CarriedNames, CodeAddress, FileAddress, Frame, JitProcess, NotedRoot, Options,
-    RuntimeAddress, ServerOptions, SymbolDefect, Symbolizer, compiled_names,
+    RuntimeAddress, SeenAddress, ServerOptions, SymbolDefect, Symbolizer, compiled_names,
 };
 use rustix::process::getuid;
 use std::os::unix::fs::MetadataExt;
@@ -198,10 +199,10 @@ fn name_compiled(
         return None;
     }
     let address_of = |location: &Location| RuntimeAddress(location.address.0);
-    let addresses: Vec<_> =
-        outside.iter().map(|&index| address_of(&profile.locations[index])).collect();
+    let addresses = outside.iter().map(|&index| profile.locations[index].address.0);
+    let seen = first_seen(addresses.collect(), &source.snapshot.stacks);
     let process = jit_process(source);
-    let names = process.map_or(Ok(None), |process| compiled_names(&process, &addresses));
+    let names = process.map_or(Ok(None), |process| compiled_names(&process, &seen));
     let (names, refusal) = match names {
         Ok(names) => (names, None),
         Err(refusal) => (None, Some(refusal)),
@@ -223,6 +224,18 @@ fn name_compiled(
         let runtime = source.name().to_owned();
         Some(SymbolDefect::NoPerfMap { addresses: unnamed, runtime, remedy })
     })
+}
+
+/// When each of these addresses was first seen in a stack.
+fn first_seen(addresses: HashSet<u64>, stacks: &[Stack]) -> Vec<SeenAddress> {
+    let mut first: HashMap<u64, u64> = HashMap::with_capacity(addresses.len());
+    for stack in stacks {
+        for frame in stack.frames.iter().filter(|frame| addresses.contains(&frame.0)) {
+            let known = first.entry(frame.0).or_insert(u64::MAX);
+            *known = stack.first_monotonic_ns.min(*known);
+        }
+    }
+    first.into_iter().map(|(address, first_ns)| SeenAddress { address, first_ns }).collect()
 }
 
 /// The frame of a function that a perf map calls this.

@@ -31,13 +31,9 @@ fn snapshot(run_id: u64, alloc: &[f64], live: &[(u64, u64, usize)]) -> Snapshot 
     };
     Snapshot {
         header,
-        mappings: vec![],
         stacks: alloc.iter().enumerate().map(stack).collect(),
         live: live.iter().map(sample).collect(),
-        extents: vec![],
-        freed: vec![],
-        max_freed: 0,
-        defects: vec![],
+        ..Snapshot::default()
     }
 }
 

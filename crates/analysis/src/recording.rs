@@ -1,6 +1,7 @@
 //! Cost of recording to the program, and what the recording lost.
 
 use crate::attachment;
+use crate::early_ends;
 use crate::interval::Intervals;
 use ramson_format::{HEALTH, Health, flags, state};
 use ramson_process::stat;
@@ -138,7 +139,8 @@ pub fn what_is_missing(recording: &Recording) -> Vec<String> {
     let drops = drops.map(|(count, what)| format!("{} {what}", format_objects(count as f64)));
     let attachment = attachment::what_is_missing(recording).into_iter();
     let defects = recording.snapshot.defects.iter().map(ToString::to_string);
-    attachment.chain(drops).chain(defects).collect()
+    let early_ends = early_ends::line(&recording.snapshot);
+    attachment.chain(drops).chain(early_ends).chain(defects).collect()
 }
 
 /// The process's CPU time: until now, or at its exit. Unknown if it was killed.

@@ -4,6 +4,7 @@ use crate::frees::{self, Frees};
 use crate::members::{Each, together, unprofiled_text};
 use crate::named::{self, Detail, Kinds, Named, common_sample_type, defects, take_named};
 use crate::question::{Question, Shown};
+use crate::rss::Rss;
 use crate::selection::Applied;
 use crate::stack_table::{Pointers, StackTable};
 use crate::summary::Subject;
@@ -109,11 +110,12 @@ pub fn report(members: &mut Members, question: &Question) -> Result<Report, Fail
     let mut answers = Vec::new();
     let mut all_stacks = Vec::new();
     for opened in &mut members.opened {
+        let rss = Rss::of_opened(opened);
         let named = named(opened, question)?;
         if !is_one {
             all.push(named.clone());
         }
-        let subject = Subject::of(opened, &named.profile);
+        let subject = Subject::of(opened, &named.profile, rss);
         let mut answer = Report::new(subject, defects(opened), named, counted);
         match question.selection.apply(&mut answer.profile, counted) {
             Ok(applied) => answer.note(applied),

@@ -1,26 +1,35 @@
 //! The first line of every summary: what the kernel counts as resident, in terms that add up to it.
 
+use crate::calibration::{Calibration, calibrate};
 use crate::extents::{self, Residence};
 use ramson_format::flags;
 use ramson_process::allocators::Allocators;
 use ramson_process::glibc::{Arena, Effort, MOST_WALKED_BYTES, Statistics};
 use ramson_process::identify::AllocatorKind;
 use ramson_process::rss::{self, Explained, Reading, Request};
+use ramson_process::stat;
 use ramson_process::{Part, Term};
-use ramson_profile::format::{format_bytes, format_estimate};
+use ramson_profile::format::{format_bytes, format_estimate, format_term};
 use ramson_profile::{Estimate, SampleUnit};
-use ramson_reader::Snapshot;
+use ramson_reader::{Counting, Snapshot};
+use ramson_source::{Opened, Recording};
 use serde::{Serialize, Serializer};
 use std::ops::Add;
 
+/// A peak that exceeds RSS by this part of it is worth a word.
+const HIGHER_PART: u64 = 10;
 /// Quantile of the normal distribution for 95 %.
 const Z_95: f64 = 1.959_964;
+/// Resident live bytes that differ by no more from all live bytes are not shown.
+const SAME_SHARE: f64 = 0.01;
 
 /// A process's resident memory.
 #[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct Rss {
     /// Resident bytes that the kernel counts: the sum of the terms.
     pub bytes: u64,
+    /// The largest RSS so far (VmHWM); null: not known, or a sum of several processes.
+    pub peak_bytes: Option<u64>,
     /// Every term of `Term::ALL`, in its order.
     #[serde(serialize_with = "by_name")]
     #[schemars(with = "std::collections::BTreeMap<String, Estimate>")]
@@ -30,8 +39,16 @@ pub struct Rss {
     /// The live bytes are the allocator's own figure, and not the profile's estimate.
     #[serde(rename = "live_is_counted")]
     pub is_live_counted: bool,
-    /// The profile's estimate of what is live, resident or not.
-    live_by_profile: Option<Estimate>,
+    /// What is live, resident or not, in usable bytes: the figure of every screen. Null: there is no profile.
+    live: Option<Estimate>,
+    /// Whether this is calibrated by the allocator's total.
+    pub calibration: Calibration,
+    /// How the snapshot's live bytes are to be counted so that they add up to `live`.
+    #[serde(skip)]
+    pub counting: Counting,
+    /// The allocator's total, where it calibrates: changes between two moments are calibrated by its change.
+    #[serde(skip)]
+    pub total: Option<Estimate>,
     /// Part of the profile's live bytes that is not resident: never touched, or swapped out. Null if there is none. Null also if ramson
     /// did not look because the estimate is not above the resident bytes.
     live_not_resident: Option<Estimate>,
@@ -74,6 +91,22 @@ impl std::fmt::Display for Before {
 }
 
 impl Rss {
+    /// Reads the RSS of a recording's process, and calibrates the recording's live bytes by it; `None`: there is no process to ask.
+    pub fn of_recording(recording: &mut Recording) -> Option<Self> {
+        let Recording { running, origin, snapshot, .. } = recording;
+        let rss = Self::read((*running)?, origin, snapshot, &mut None)?;
+        snapshot.counting = rss.counting;
+        Some(rss)
+    }
+
+    /// The same of any source.
+    pub fn of_opened(opened: &mut Opened) -> Option<Self> {
+        match opened {
+            Opened::Recording(recording) => Self::of_recording(recording),
+            Opened::Foreign(_) => None,
+        }
+    }
+
     /// Reads the RSS of a running process; `None` if the kernel does not let us look. `profile` is the profile's file. Fills in
     /// `allocators` if they are `None`.
     pub fn read(
@@ -89,7 +122,13 @@ impl Rss {
             blocks: &extents::blocks(snapshot),
         };
         let reading = rss::read(pid, allocators, &request).ok()?;
-        Some(Self::of(&reading, Some(snapshot), allocators.as_ref()))
+        Some(Self::of(&reading, Some(snapshot), allocators.as_ref()).with_peak_of(pid))
+    }
+
+    /// Adds the largest RSS that the process had.
+    pub fn with_peak_of(self, pid: u32) -> Self {
+        let (_, peak) = stat::rss_and_peak(pid);
+        Self { peak_bytes: Some(peak).filter(|&peak| peak > 0), ..self }
     }
 
     /// Divides a reading of a process's memory into terms. If the allocator's statistics do not tell what is live, the profile's estimate
@@ -100,10 +139,19 @@ impl Rss {
         allocators: Option<&Allocators>,
     ) -> Self {
         let Reading { explained, statistics, memory, is_forked } = reading;
-        let live = snapshot.map(extents::live_heap);
+        let has_other = allocators.is_some_and(|it| it.other.is_some());
+        let counting = snapshot.map(|snapshot| calibrate(snapshot, reading, has_other));
+        let calibration = match counting {
+            Some(Ok(_)) => Calibration::Calibrated,
+            Some(Err(why)) => why,
+            None => Calibration::NoTotal,
+        };
+        let (counting, total) = counting.and_then(Result::ok).unzip();
+        let counting = counting.unwrap_or_default();
+        let live = snapshot.map(|snapshot| extents::live_heap_as(snapshot, counting));
         let residence = || {
             let memory = memory.as_ref()?;
-            Some(extents::residence(snapshot?, memory))
+            Some(extents::residence(snapshot?, memory, live?))
         };
         // After an attach or a fork, only a look at the blocks tells memory that was not seen from untouched blocks.
         let is_attached = snapshot.is_some_and(|it| it.header.flags & flags::ATTACHED != 0);
@@ -114,7 +162,8 @@ impl Rss {
         };
         let live = live.map(|live| (live, before.is_some()));
         let statistics = statistics.as_ref().ok();
-        Self::divided(explained.clone(), statistics, live, &residence, allocators).since(before)
+        let rss = Self::divided(explained.clone(), statistics, live, &residence, allocators);
+        Self { calibration, counting, total, ..rss }.since(before)
     }
 
     /// `live` says beside the estimate whether its residence must be known in any case.
@@ -151,16 +200,22 @@ impl Rss {
         // With statistics, what is free is glibc's, whatever else is linked.
         let other = allocators.filter(|_| statistics.is_none()).and_then(|it| it.other.as_ref());
         let other = other.map_or(AllocatorKind::InProgram, |&(kind, _)| kind);
-        let of_term = |&(term, _): &(Term, &str)| Estimate {
-            value: explained.term(term) as f64,
-            variance: variances.iter().find(|of| of.0 == term).map_or(0.0, |of| of.1),
+        let of_term = |&(term, _): &(Term, &str)| {
+            Estimate::new(
+                explained.term(term) as f64,
+                variances.iter().find(|of| of.0 == term).map_or(0.0, |of| of.1),
+            )
         };
         Self {
             bytes: explained.rss,
+            peak_bytes: None,
             is_settled: !explained.is_unsettled,
             terms: Term::ALL.iter().map(of_term).collect(),
             is_live_counted,
-            live_by_profile: live.map(|(live, _)| live),
+            live: live.map(|(live, _)| live),
+            calibration: Calibration::NoTotal,
+            counting: Counting::default(),
+            total: None,
             live_not_resident,
             allocator: match other {
                 AllocatorKind::InProgram => "malloc".into(),
@@ -178,25 +233,21 @@ impl Rss {
     pub fn since(mut self, before: Option<Before>) -> Self {
         self.before = before;
         self.may_hold_live = before == Some(Before::Attach) && !self.is_live_counted;
-        let live = self.live_by_profile.filter(|_| self.is_live_counted);
-        if let (Some(before), Some(live)) = (before, live) {
-            self.set_unseen_apart(before, live);
+        let is_known_whole = !self.is_live_counted || self.calibration == Calibration::Calibrated;
+        if let Some(live) = self.live.filter(|_| !is_known_whole) {
+            self.set_unseen_apart(live);
         }
         self
     }
 
-    fn set_unseen_apart(&mut self, before: Before, live: Estimate) {
+    fn set_unseen_apart(&mut self, live: Estimate) {
         let counted = self.terms[Term::Live as usize];
         let not_resident = self.live_not_resident.unwrap_or_default();
         let seen = (live.value - not_resident.value).round().clamp(0.0, counted.value);
-        let variance = live.variance + counted.variance;
-        let unseen = Estimate { value: counted.value - seen, variance };
-        // Most daemons fork before they allocate anything: what is within the error is none.
-        if before == Before::Fork && unseen.value <= unseen.half_width_95() {
-            return;
-        }
+        let variance = live.error_variance() + counted.variance;
+        let unseen = Estimate::new(counted.value - seen, variance);
         self.explained.transfer(Part::Live, Part::Unseen, unseen.value as i64);
-        self.terms[Term::Live as usize] = Estimate { value: seen, variance: live.variance };
+        self.terms[Term::Live as usize] = Estimate::new(seen, live.error_variance());
         self.terms[Term::Unseen as usize] = unseen;
     }
 
@@ -207,10 +258,14 @@ impl Rss {
         let of_term = |&(term, _): &(Term, &str)| all.iter().map(|rss| rss.term(term)).sum();
         Some(Self {
             bytes: all.iter().map(|rss| rss.bytes).sum(),
+            peak_bytes: None,
             is_settled: all.iter().all(|rss| rss.is_settled),
             terms: Term::ALL.iter().map(of_term).collect(),
             is_live_counted: all.iter().all(|rss| rss.is_live_counted),
-            live_by_profile: all.iter().filter_map(|rss| rss.live_by_profile).reduce(Add::add),
+            live: all.iter().filter_map(|rss| rss.live).map(Estimate::settled).reduce(Add::add),
+            calibration: Calibration::Several,
+            counting: Counting::default(),
+            total: None,
             live_not_resident: all.iter().filter_map(|rss| rss.live_not_resident).reduce(Add::add),
             allocator: if is_one_allocator { first.allocator.clone() } else { "allocators".into() },
             may_hold_live: all.iter().any(|rss| rss.may_hold_live),
@@ -231,48 +286,51 @@ impl Rss {
     /// `RSS 132 MiB = live 108 MiB (±13 %) + files 10.9 MiB + …`: the terms in their order, zeros left out.
     pub fn line(&self) -> String {
         let mut line = format!("RSS {}", format_bytes(self.bytes as f64));
+        let is_higher = |peak: &u64| *peak >= self.bytes + self.bytes / HIGHER_PART;
+        if let Some(peak) = self.peak_bytes.filter(is_higher) {
+            line += &format!(" ({} at its peak)", format_bytes(peak as f64));
+        }
         if self.explained.is_unsettled {
             line += " (the kernel's total; memory changes faster than its parts can be read)";
         }
         line += " =";
-        let shown = Term::ALL.iter().map(|&(term, _)| (term, self.term(term)));
-        for (index, (term, estimate)) in shown.filter(|(_, of)| of.value != 0.0).enumerate() {
-            let sign = if estimate.value < 0.0 {
-                " −"
-            } else if index == 0 {
-                ""
-            } else {
-                " +"
+        let terms = Term::ALL.iter().map(|&(term, _)| (term, self.term(term)));
+        let has_live = self.live.is_some_and(|live| live.value != 0.0);
+        let is_shown =
+            |(term, of): &(Term, Estimate)| of.value != 0.0 || *term == Term::Live && has_live;
+        for (index, (term, estimate)) in terms.filter(is_shown).enumerate() {
+            let sign = match index {
+                _ if estimate.value < 0.0 => " −",
+                0 => "",
+                _ => " +",
             };
             let shown = Estimate { value: estimate.value.abs(), ..estimate };
-            let bytes = if estimate.variance > 0.0 {
+            let bytes = match term {
+                Term::Live => self.live_words(),
                 // Lost live bytes are in one of the other terms, so that each of those is an upper bound.
-                if shown.is_part() && term != Term::Live {
-                    format!("≤ {}", format_bytes(shown.value))
-                } else {
-                    format_estimate(shown, SampleUnit::Bytes)
-                }
-            } else {
-                format_bytes(shown.value)
+                _ if shown.is_part() => format!("≤ {}", format_bytes(shown.value)),
+                _ => format_term(shown),
             };
             line += &format!("{sign} {} {bytes}", self.word(term));
         }
         line
     }
 
-    /// Returns the profile's estimate of live bytes as a phrase, if the line shows another figure for them.
-    pub fn profile_line(&self) -> Option<String> {
-        let live = self.live_by_profile?;
-        let shown = self.term(Term::Live);
-        if live.is_nothing() || format_bytes(live.value) == format_bytes(shown.value) {
-            return None;
+    /// Returns live bytes as every screen has them, with the resident part if that is another figure.
+    pub fn live_words(&self) -> String {
+        let resident = self.term(Term::Live);
+        let Some(live) = self.live else { return format_term(resident) };
+        let text = live_text(live);
+        if self.is_live_resident() {
+            return text;
         }
-        let mut line = format!("live by the profile {}", format_estimate(live, SampleUnit::Bytes));
-        if let Some(missing) = self.live_not_resident {
-            let missing = format_estimate(missing, SampleUnit::Bytes);
-            line += &format!("; {missing} of it is not resident (never touched, or swapped out)");
-        }
-        Some(line)
+        format!("{text}, {} resident", format_bytes(resident.value))
+    }
+
+    /// Whether live bytes are resident but for a part that is not shown.
+    pub fn is_live_resident(&self) -> bool {
+        let resident = self.term(Term::Live).value;
+        self.live.is_none_or(|live| (live.value - resident).abs() <= SAME_SHARE * live.value)
     }
 
     /// Every term's name and bytes, in their order: they add up to `bytes`.
@@ -305,27 +363,23 @@ fn rest(explained: &Explained) -> i64 {
     [Part::Held, Part::Anonymous].iter().map(|&part| explained.part(part).max(0)).sum()
 }
 
-/// Takes live memory out of the memory of which no more is known, first where its blocks are. A remainder, more or less, that lies within
-/// the estimate's error cannot be told from live memory and counts as live too. Returns the terms' variances.
+/// Takes live memory out of the memory of which no more is known, first where its blocks are. Returns the terms' variances.
 fn take_live(explained: &mut Explained, live: Estimate) -> Vec<(Term, f64)> {
-    // The error from lost records is unknown: only what was seen counts as live.
-    let noise = if live.is_part() { 0.0 } else { live.half_width_95() };
-    let is_all = (live.value - rest(explained) as f64).abs() <= noise;
+    let variance = live.error_variance();
+    let mut variances = vec![(Term::Live, variance)];
     let mut left = live.value.round() as i64;
-    let mut variances = vec![(Term::Live, live.variance)];
     for part in [Part::Held, Part::Anonymous, Part::Padding] {
         let there = explained.part(part).max(0);
-        let remains = there - left.min(there);
-        let is_noise = remains as f64 <= noise && (left > 0 || is_all) && part != Part::Padding;
-        let taken = if is_noise { there } else { there - remains };
+        let taken = there.min(left);
         explained.transfer(part, Part::Live, taken);
         let term = if part == Part::Held { Term::Held } else { Term::Other };
         if taken > 0 && taken < there {
-            variances.push((term, live.variance));
+            variances.push((term, variance));
         }
-        left = (left - taken).max(0);
+        left -= taken;
         // If the allocator's areas fall short of the estimate by no more than its error, nothing is left to take elsewhere.
-        if part == Part::Held && there > 0 && !is_all && left as f64 <= noise {
+        if part == Part::Held && there > 0 && !live.is_part() && left as f64 <= live.half_width_95()
+        {
             left = 0;
         }
     }

@@ -3,6 +3,7 @@
 //! Debug information names files, and it is as trustworthy as who made it. A file is therefore shown only if this profile's debug
 //! information names it and if it is beneath a directory that the user chose for this; no link is followed on the way there.
 
+use crate::calibration::calibrate_all;
 use crate::named::{Detail, Kinds, take_sum};
 use crate::naming::Names;
 use ramson_paths::{Links, Refusal, RegularFile, Root};
@@ -92,6 +93,7 @@ pub fn source_lines(members: &mut Members, question: &Question) -> Result<Source
         )));
     }
     let began_ns = members.opened.iter().filter_map(began).min();
+    calibrate_all(&mut members.opened);
     let named = take_sum(&mut members.opened, question.names, Detail::Stacks, Kinds::Usual)?;
     let (by_line, of_file) = by_line(&named.profile, question);
     if by_line.is_empty() {

@@ -6,7 +6,7 @@ use crate::suspects::NamedStack;
 use ramson_leaks::{Ages, Growth, Verdict};
 use ramson_process::Term;
 use ramson_profile::view::{LargestStack, largest_stacks};
-use ramson_profile::{Estimate, FrameName, FrameTable, Profile, SampleType};
+use ramson_profile::{Estimate, FrameId, FrameName, FrameTable, Profile, SampleType};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -27,8 +27,36 @@ pub struct StackTable {
     pub ages: Option<Ages>,
     /// Frames of libraries and of wrappers around malloc were taken out of the stacks.
     pub is_folded: bool,
+    /// The function that allocated most, in all of its stacks; null: there is none.
+    pub largest_function: Option<FunctionSum>,
     /// The largest first.
     pub rows: Vec<StackRow>,
+    /// All rows were asked for.
+    #[serde(skip)]
+    pub has_all: bool,
+}
+
+/// All stacks of which a function is the innermost.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct FunctionSum {
+    /// The function, line 0.
+    #[serde(flatten)]
+    pub function: FrameName,
+    /// Their sum.
+    pub value: Estimate,
+}
+
+impl FunctionSum {
+    fn largest(profile: &Profile, frames: &FrameTable, sample_type: SampleType) -> Option<Self> {
+        let mut sums: HashMap<FrameId, Estimate> = HashMap::new();
+        for sample in &profile.samples {
+            let innermost = frames.stack(sample).next()?.frame;
+            *sums.entry(innermost).or_default() += sample.value(sample_type);
+        }
+        let largest = sums.into_iter().max_by(|a, b| a.1.value.total_cmp(&b.1.value));
+        let (frame, value) = largest.filter(|(_, value)| value.value > 0.0)?;
+        Some(Self { function: frames.name(frame).clone(), value })
+    }
 }
 
 /// Stacks that look the same.
@@ -99,7 +127,9 @@ impl StackTable {
             total: profile.total(sample_type),
             ages: Ages::of(histories.iter().map(|stack| &stack.history)),
             is_folded,
+            largest_function: FunctionSum::largest(profile, &frames, sample_type),
             rows: stacks.into_iter().map(row).collect(),
+            has_all: question.rows == 0,
         }
     }
 }

@@ -193,7 +193,7 @@ mod tests {
         Seen {
             unix_ns: second * SECOND,
             rss: (rss * MIB) as u64,
-            live: Estimate { value: live * MIB, variance },
+            live: Estimate::new(live * MIB, variance),
             free: Some(Estimate::exact(free * MIB)),
             terms: None,
         }

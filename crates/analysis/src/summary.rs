@@ -10,6 +10,7 @@ use crate::recording::{self, Cost};
 use crate::rss::Rss;
 use ramson_format::Health;
 use ramson_profile::{Estimate, Profile, SampleType};
+use ramson_reader::Counting;
 use ramson_source::{Foreign, Opened, Past, Recording};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -31,11 +32,11 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Describes a source whose profile, with names, is `profile`.
-    pub fn of(opened: &Opened, profile: &Profile) -> Self {
+    /// Describes a source whose profile, with names, is `profile`, and the RSS of its process.
+    pub fn of(opened: &Opened, profile: &Profile, rss: Option<Rss>) -> Self {
         match opened {
             Opened::Recording(recording) => {
-                Self::Recording(Summary::of(recording, profile.time_unix_ns))
+                Self::Recording(Summary::of(recording, profile.time_unix_ns, rss))
             }
             Opened::Foreign(foreign) => Self::Foreign(ForeignSummary::of(foreign, profile)),
         }
@@ -68,8 +69,10 @@ pub struct Summary {
     pub rss_and_live: String,
     /// `None` where there is no process to ask.
     pub rss: Option<Rss>,
-    /// Live bytes of the heap, by the profile; null: not known, as the process was detached from.
+    /// Live bytes of the heap, usable ones; null: not known, as the process was detached from.
     pub live: Option<Estimate>,
+    /// The same in requested bytes.
+    pub live_requested: Option<Estimate>,
     /// Memory that the program mapped itself.
     pub mmap: MmapSums,
     /// How much of the anonymous memory the profile explains; `None` where there is no process to ask.
@@ -99,14 +102,11 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Describes a recording as it was at `time_unix_ns`.
-    pub fn of(recording: &Recording, time_unix_ns: u64) -> Self {
+    /// Describes a recording as it was at `time_unix_ns`, with the RSS of its process.
+    pub fn of(recording: &Recording, time_unix_ns: u64, rss: Option<Rss>) -> Self {
         let snapshot = &recording.snapshot;
         let header = &snapshot.header;
         let live = extents::live_heap(snapshot);
-        let rss = recording
-            .running
-            .and_then(|pid| Rss::read(pid, &recording.origin, snapshot, &mut None));
         // After a detach no block is known that would tell the allocator's memory from the rest.
         let is_detached = attachment::is_detached(recording);
         let known = rss.as_ref().filter(|_| !is_detached);
@@ -126,6 +126,8 @@ impl Summary {
             fate: end::sentence(recording),
             rss_and_live: end::rss_and_live_text(recording, live),
             live: (!is_detached).then_some(live),
+            live_requested: (!is_detached)
+                .then(|| extents::live_heap_as(snapshot, Counting::Requested)),
             mmap: MmapSums::of(snapshot),
             coverage,
             recording: Cost::of(

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     fn estimate(value: f64) -> Estimate {
-        Estimate { value, variance: 0.0 }
+        Estimate::new(value, 0.0)
     }
 
     #[test]

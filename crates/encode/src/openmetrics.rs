@@ -109,13 +109,13 @@ mod tests {
 
     #[test]
     fn hostile_names_stay_labels() {
-        let live = Estimate { value: 1000.4, variance: f64::NAN };
+        let live = Estimate::new(1000.4, f64::NAN);
         let moment = |second: u64| Moment {
             time_unix_ns: second * 1_000_000_000 + 5_000_000,
             rss: (second > 1).then_some(2000),
             live,
             free: None,
-            held: Some(Estimate { value: 70.0, variance: 0.0 }),
+            held: Some(Estimate::new(70.0, 0.0)),
             live_samples: 3,
             allocated: 9,
             triggers: String::new(),

@@ -266,9 +266,9 @@ mod tests {
 
     fn moment(second: u64, live: f64, rss: Option<u64>, is_after_gap: bool) -> Moment {
         let time_unix_ns = 1_800_000_000_000_000_000 + second * 1_000_000_000;
-        let live = Estimate { value: live, variance: 100.0 };
+        let live = Estimate::new(live, 100.0);
         let triggers = "clock,rss-peak".into();
-        let free = rss.map(|_| Estimate { value: 500.0, variance: 100.0 });
+        let free = rss.map(|_| Estimate::new(500.0, 100.0));
         let live_samples = 3;
         let allocated = 9;
         let held = None;

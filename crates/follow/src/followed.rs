@@ -3,7 +3,7 @@
 use ramson_paths::RegularFile;
 use ramson_process::clock::monotonic_ns;
 use ramson_process::stat::Stat;
-use ramson_reader::{Follower, Header, ReadAt, ReadError, Snapshot};
+use ramson_reader::{Counting, Follower, Header, ReadAt, ReadError, Snapshot};
 use ramson_source::{Recording, complete, find_again};
 
 /// A process and its profile, as both were read last.
@@ -14,6 +14,8 @@ pub struct Followed {
     pub pid: u32,
     /// Holds the latest whole reading. May be taken away and given back: a reading goes on from the one before.
     pub follower: Follower,
+    /// How live bytes are counted until that is changed.
+    counting: Counting,
     /// `None`: its profile cannot be read again.
     bytes: Option<Box<dyn ReadAt>>,
     /// The file that was opened under the profile's name: the name may go while the process is followed.
@@ -28,6 +30,7 @@ impl Followed {
         Self {
             pid: recording.pid(),
             follower: Follower::default(),
+            counting: Counting::default(),
             bytes: recording.bytes(),
             file: recording.file(),
             first: recording.running.and_then(Stat::of),
@@ -43,6 +46,14 @@ impl Followed {
     /// Returns the latest whole reading.
     pub fn snapshot(&self) -> &Snapshot {
         self.follower.snapshot().unwrap_or(&self.recording.snapshot)
+    }
+
+    /// From here on live bytes are counted in this way, those of the latest reading, too.
+    pub fn count(&mut self, counting: Counting) {
+        self.counting = counting;
+        if let Some(snapshot) = self.follower.snapshot_mut() {
+            snapshot.counting = counting;
+        }
     }
 
     /// Returns the process as it was first seen, unless it had ended by then.
@@ -78,6 +89,7 @@ impl Followed {
     fn read_once(&mut self, is_running: bool) -> Result<(), ReadError> {
         let Some(bytes) = &self.bytes else { return Ok(()) };
         let snapshot = self.follower.read(&**bytes)?;
+        snapshot.counting = self.counting;
         if is_running {
             complete(snapshot, self.pid);
         }

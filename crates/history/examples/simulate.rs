@@ -104,16 +104,8 @@ impl Program {
             path: "/usr/bin/simulated".into(),
             build_id: vec![1; 20],
         };
-        let snapshot = Snapshot {
-            header,
-            mappings: vec![mapping],
-            stacks: list,
-            live: Vec::new(),
-            extents: Vec::new(),
-            freed: Vec::new(),
-            max_freed: 0,
-            defects: Vec::new(),
-        };
+        let snapshot =
+            Snapshot { header, mappings: vec![mapping], stacks: list, ..Snapshot::default() };
         Self { snapshot, ends: Vec::new(), sequence, now_ns: 0 }
     }
 

@@ -35,7 +35,7 @@ fn moments() -> String {
 
 fn free(row: &Row) -> rusqlite::Result<Option<Free>> {
     let Some(bytes) = row.get::<_, Option<i64>>(11)? else { return Ok(None) };
-    let bytes = Estimate { value: bytes as f64, variance: row.get(12)? };
+    let bytes = Estimate::new(bytes as f64, row.get(12)?);
     Ok(Some(Free { bytes, is_held: row.get(13)? }))
 }
 
@@ -64,7 +64,7 @@ fn moment(row: &Row) -> rusqlite::Result<Moment> {
         rss: row.get::<_, Option<i64>>(5)?.map(|rss| rss as u64),
         free: free(row)?,
         terms: terms(row)?,
-        live: Estimate { value: row.get::<_, i64>(6)? as f64, variance: row.get(7)? },
+        live: Estimate::new(row.get::<_, i64>(6)? as f64, row.get(7)?),
         live_samples: unsigned(row, 8)?,
         allocated: unsigned(row, 9)?,
     })

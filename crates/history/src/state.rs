@@ -6,7 +6,7 @@
 use ramson_format::live_flags::EXTENT;
 use ramson_format::{Health, LIFETIME_BUCKETS};
 use ramson_profile::{Estimate, SampleUnit};
-use ramson_reader::{Extent, Header, LiveSample, Snapshot, Stack};
+use ramson_reader::{Extent, Header, LiveSample, Rounding, Snapshot, Stack};
 
 /// Counters of one stack, since the start of the process.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -195,10 +195,12 @@ fn take_from_freed(stack: &mut Stack, live: &LiveSample) {
     stack.freed_space = (stack.freed_space - weight * live.size as f64).max(0.0);
 }
 
-/// Weighted bytes of the live samples of the heap.
+/// Weighted usable bytes of the live samples of the heap.
 pub fn live_space(snapshot: &Snapshot) -> Estimate {
+    let rounding = Rounding::of(&snapshot.mappings);
     let of = |live: &LiveSample| {
-        Estimate::of_sample(live.size, live.inverse_probability, SampleUnit::Bytes)
+        let usable = rounding.usable_bytes(live.size, live.address);
+        Estimate::of_sample(usable, live.inverse_probability, SampleUnit::Bytes)
     };
     let sum: Estimate = snapshot.live.iter().map(of).sum();
     // A block that found no place in the live table may be live, too.

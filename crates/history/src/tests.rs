@@ -131,9 +131,7 @@ fn snapshot(pid: u32, stacks: usize, seconds: u64) -> Snapshot {
         stacks,
         live,
         extents: vec![extent],
-        freed: Vec::new(),
-        max_freed: 0,
-        defects: Vec::new(),
+        ..Snapshot::default()
     }
 }
 

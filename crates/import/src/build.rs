@@ -95,4 +95,4 @@ pub fn sample_bytes(depth: usize) -> usize {
 }
 
 /// A value that the format does not have.
-pub const UNKNOWN: Estimate = Estimate { value: f64::NAN, variance: f64::NAN };
+pub const UNKNOWN: Estimate = Estimate::new(f64::NAN, f64::NAN);

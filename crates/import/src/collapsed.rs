@@ -56,6 +56,6 @@ fn add(
         }
     }
     stack.reverse();
-    let live = Estimate { value, variance: f64::NAN };
+    let live = Estimate::new(value, f64::NAN);
     builder.add(input, stack, [UNKNOWN, UNKNOWN, UNKNOWN, live])
 }

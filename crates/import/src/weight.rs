@@ -40,14 +40,12 @@ pub fn of_weighted(interval_bytes: u64, pair: Pair) -> [Estimate; 2] {
             None => f64::NAN,
         },
     };
-    [
-        Estimate { value: pair.objects, variance },
-        Estimate { value: pair.bytes, variance: variance * mean * mean },
-    ]
-    .map(|estimate| match estimate.value {
-        0.0 => Estimate::default(),
-        _ => estimate,
-    })
+    [Estimate::new(pair.objects, variance), Estimate::new(pair.bytes, variance * mean * mean)].map(
+        |estimate| match estimate.value {
+            0.0 => Estimate::default(),
+            _ => estimate,
+        },
+    )
 }
 
 /// 1/p of the mean size; `None` where there is no size to tell it from, or no need.

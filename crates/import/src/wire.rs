@@ -188,12 +188,12 @@ mod tests {
         let lines = vec![Line { function: 0, line: 3 }];
         let location =
             Location { mapping: Some(0), address: LookupAddress(4100), lines, offset: None };
-        let unknown = Estimate { value: f64::NAN, variance: f64::INFINITY };
+        let unknown = Estimate::new(f64::NAN, f64::INFINITY);
         let number = LabelValue::Number { value: -4, unit: text("ms") };
         let labels = [Label { key: text("age"), value: number }, Label::kind("mmap")];
         let sample = StackSample {
             locations: vec![0, 0],
-            values: [unknown, Estimate { value: 1.5, variance: 0.0 }, unknown, unknown],
+            values: [unknown, Estimate::new(1.5, 0.0), unknown, unknown],
             labels: labels.into(),
         };
         Profile {

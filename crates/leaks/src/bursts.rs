@@ -37,7 +37,7 @@ mod tests {
     use crate::LiveBlock;
 
     fn history(times_ns: impl Iterator<Item = u64>) -> StackHistory {
-        let block = |time_ns| LiveBlock { time_ns, size_bytes: 1, inverse_probability: 1.0 };
+        let block = |time_ns| LiveBlock::new(time_ns, 1, 1.0);
         let live = times_ns.map(block).collect();
         StackHistory { first_ns: 100, now_ns: 1700, live, ..StackHistory::default() }
     }

@@ -60,7 +60,7 @@ impl Growth {
         let per_hour = change.scaled(NS_PER_HOUR / window_ns as f64);
         let confidence = 1.0 - FALSE_ALARMS / stacks.max(1) as f64;
         let deviations =
-            per_hour.variance.max(0.0).sqrt() * Normal::standard().inverse_cdf(confidence);
+            per_hour.error_variance().sqrt() * Normal::standard().inverse_cdf(confidence);
         let is_significant = per_hour.value > deviations;
         Self { per_hour, window_ns, is_measured: false, is_significant }
     }
@@ -78,10 +78,10 @@ mod tests {
 
     #[test]
     fn more_stacks_ask_for_more_evidence() {
-        let change = Estimate { value: 3.5, variance: 1.0 };
+        let change = Estimate::new(3.5, 1.0);
         let of = |stacks| Growth::new(change, NS_PER_HOUR as u64 / 2, stacks);
         assert!(of(1).is_significant && !of(1000).is_significant);
-        assert_eq!(of(1).per_hour, Estimate { value: 7.0, variance: 4.0 });
+        assert_eq!(of(1).per_hour, Estimate::new(7.0, 4.0));
     }
 
     #[test]

@@ -10,8 +10,8 @@ use std::cmp::Reverse;
 pub struct LiveBlock {
     /// When it was allocated, on the clock of `StackHistory::now_ns`.
     pub time_ns: u64,
-    /// Requested bytes.
-    pub size_bytes: u64,
+    /// What it tells of live bytes.
+    pub bytes: Estimate,
     /// 1/p, fixed when the sample was taken.
     pub inverse_probability: f64,
 }
@@ -113,9 +113,18 @@ fn histogram(by_age: &[(u64, Estimate)]) -> Vec<AgeBytes> {
 }
 
 impl LiveBlock {
+    /// A block of `size_bytes`, as if nothing else were known of live bytes.
+    pub fn new(time_ns: u64, size_bytes: u64, inverse_probability: f64) -> Self {
+        let bytes = Estimate::of_sample(size_bytes, inverse_probability, SampleUnit::Bytes);
+        Self { time_ns, bytes, inverse_probability }
+    }
+
     /// Its share of the live bytes or objects.
     pub fn estimate(&self, unit: SampleUnit) -> Estimate {
-        Estimate::of_sample(self.size_bytes, self.inverse_probability, unit)
+        match unit {
+            SampleUnit::Bytes => self.bytes,
+            SampleUnit::Objects => Estimate::of_sample(1, self.inverse_probability, unit),
+        }
     }
 }
 
@@ -165,6 +174,14 @@ impl StackHistory {
         (freed > 0).then(|| (sum / freed as f64) as u64)
     }
 
+    /// All of these as if they were one; `None`: there are none.
+    pub fn joined<'a>(histories: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
+        let mut histories = histories.into_iter();
+        let mut joined = histories.next()?.clone();
+        histories.for_each(|history| joined.join(history));
+        Some(joined)
+    }
+
     /// Adds what else was allocated at the same time on the same clock.
     pub fn join(&mut self, other: &Self) {
         self.start_ns = self.start_ns.min(other.start_ns);
@@ -197,8 +214,7 @@ mod tests {
 
     #[test]
     fn median_age_counts_bytes() {
-        let block =
-            |time_ns, size_bytes| LiveBlock { time_ns, size_bytes, inverse_probability: 1.0 };
+        let block = |time_ns, size_bytes| LiveBlock::new(time_ns, size_bytes, 1.0);
         let live = vec![block(90, 10), block(10, 1000), block(80, 10), block(0, 10)];
         let history = StackHistory { now_ns: 100, live, ..StackHistory::default() };
         let ages = history.ages().unwrap();
@@ -209,11 +225,7 @@ mod tests {
     #[test]
     fn histogram_holds_every_live_byte() {
         const SECOND: u64 = 1 << 30;
-        let block = |age_ns, size_bytes| LiveBlock {
-            time_ns: 1000 * SECOND - age_ns,
-            size_bytes,
-            inverse_probability: 2.0,
-        };
+        let block = |age_ns, size_bytes| LiveBlock::new(1000 * SECOND - age_ns, size_bytes, 2.0);
         let live = vec![block(SECOND, 10), block(SECOND * 2 - 1, 20), block(64 * SECOND, 5)];
         let one = StackHistory { now_ns: 1000 * SECOND, live, ..StackHistory::default() };
         let other = StackHistory { live: vec![block(0, 7)], ..one.clone() };
@@ -229,7 +241,7 @@ mod tests {
 
     #[test]
     fn mean_lifetime_counts_freed_only() {
-        let live = vec![LiveBlock { time_ns: 0, size_bytes: 1 << 30, inverse_probability: 1.0 }];
+        let live = vec![LiveBlock::new(0, 1 << 30, 1.0)];
         let mut history = StackHistory { now_ns: 3_600 << 30, live, ..StackHistory::default() };
         assert_eq!(history.mean_lifetime_of_freed_ns(), None);
         history.lifetimes[lifetime_bucket(1 << 32)] = 9;
@@ -240,7 +252,7 @@ mod tests {
 
     #[test]
     fn joined_histories_keep_all_samples() {
-        let block = |time_ns| LiveBlock { time_ns, size_bytes: 8, inverse_probability: 1.0 };
+        let block = |time_ns| LiveBlock::new(time_ns, 8, 1.0);
         let mut one = StackHistory {
             start_ns: 5,
             first_ns: 90,

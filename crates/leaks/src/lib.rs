@@ -3,7 +3,8 @@
 //!
 //! `history` is what is known of one stack, `bursts` what of it came in one go, `survival` how long its memory lives, `persistence`
 //! whether what grew old is ever freed, `growth` how fast it becomes more, `verdict` what follows, `limit` which leak would not show yet,
-//! `paths` which call paths of a function leak together, `suppressions` which stacks the reader knows already.
+//! `paths` which call paths of a function leak together, `slope` how
+//! fast a figure of the whole process grows, `suppressions` which stacks the reader knows already.
 #![forbid(unsafe_code)]
 
 mod bursts;
@@ -12,6 +13,7 @@ mod history;
 mod limit;
 mod paths;
 mod persistence;
+mod slope;
 mod suppressions;
 mod survival;
 mod verdict;
@@ -21,6 +23,7 @@ pub use history::{AgeBytes, Ages, LiveBlock, MeasuredChange, StackHistory};
 pub use limit::DetectionLimit;
 pub use paths::{Judged, judge_paths};
 pub use persistence::Persistence;
+pub use slope::Slope;
 pub use suppressions::{BadSuppression, Suppressions};
 pub use survival::{Survival, SurvivalPoint};
 pub use verdict::{Finding, Settings, Verdict, judge};

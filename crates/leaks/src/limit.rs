@@ -140,7 +140,7 @@ mod tests {
                 if time_ns > self.observed_ns {
                     break;
                 }
-                live.push(LiveBlock { time_ns, size_bytes: self.size_bytes, inverse_probability });
+                live.push(LiveBlock::new(time_ns, self.size_bytes, inverse_probability));
             }
             let first_ns = live.first()?.time_ns;
             let now_ns = self.observed_ns;
@@ -177,7 +177,7 @@ mod tests {
                 bytes_per_hour,
             };
             let inverse_probability = leak(1.0).inverse_probability();
-            let live = vec![LiveBlock { time_ns: 0, size_bytes, inverse_probability }];
+            let live = vec![LiveBlock::new(0, size_bytes, inverse_probability)];
             let one = StackHistory { live, ..StackHistory::default() };
             let limit = DetectionLimit::of(observed_ns, interval_bytes, [&one], MIN_AGE_NS);
             let limit = limit.unwrap();
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn sample_stands_for_median_bytes() {
-        let block = |size_bytes| LiveBlock { time_ns: 0, size_bytes, inverse_probability: 2.0 };
+        let block = |size_bytes| LiveBlock::new(0, size_bytes, 2.0);
         let live = vec![block(10), block(300), block(1 << 30)];
         let history = StackHistory { live, ..StackHistory::default() };
         assert_eq!(bytes_per_sample([&history], 512), 600.0);

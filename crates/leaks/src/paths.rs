@@ -64,8 +64,7 @@ fn with_rest(paths: &[StackHistory], mut found: Vec<Judged>, settings: &Settings
 }
 
 fn judge_some(all: &[StackHistory], paths: Vec<usize>, settings: &Settings) -> Judged {
-    let mut joined = all[paths[0]].clone();
-    paths[1..].iter().for_each(|&path| joined.join(&all[path]));
+    let joined = StackHistory::joined(paths.iter().map(|&path| &all[path])).unwrap_or_default();
     Judged { finding: judge(&joined, settings), paths }
 }
 
@@ -80,11 +79,7 @@ mod tests {
     const SETTINGS: Settings = Settings { min_age_ns: 60 * SECOND, stacks: 1 };
 
     fn path(ages_s: impl Iterator<Item = u64>, freed: &[(u64, u64)]) -> StackHistory {
-        let block = |age_s| LiveBlock {
-            time_ns: NOW - age_s * SECOND,
-            size_bytes: 100,
-            inverse_probability: 5000.0,
-        };
+        let block = |age_s| LiveBlock::new(NOW - age_s * SECOND, 100, 5000.0);
         let live = ages_s.map(block).collect();
         let mut history = StackHistory { now_ns: NOW, live, ..StackHistory::default() };
         for &(lifetime_s, count) in freed {

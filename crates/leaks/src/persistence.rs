@@ -197,11 +197,7 @@ mod tests {
     const NOW: u64 = 1000 * SECOND;
 
     fn history(ages_s: impl Iterator<Item = u64>, freed: &[(u64, u64)]) -> StackHistory {
-        let block = |age_s| LiveBlock {
-            time_ns: NOW - age_s * SECOND,
-            size_bytes: 100,
-            inverse_probability: 5000.0,
-        };
+        let block = |age_s| LiveBlock::new(NOW - age_s * SECOND, 100, 5000.0);
         let live = ages_s.map(block).collect();
         let mut history = StackHistory { now_ns: NOW, live, ..StackHistory::default() };
         for &(lifetime_s, count) in freed {

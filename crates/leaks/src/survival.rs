@@ -79,11 +79,7 @@ mod tests {
 
     fn history(live_ages: &[u64], freed: &[(u64, u64)]) -> StackHistory {
         let now_ns = 100_000 * SECOND;
-        let block = |&age_ns: &u64| LiveBlock {
-            time_ns: now_ns - age_ns,
-            size_bytes: 1,
-            inverse_probability: 1.0,
-        };
+        let block = |&age_ns: &u64| LiveBlock::new(now_ns - age_ns, 1, 1.0);
         let mut history = StackHistory { now_ns, ..StackHistory::default() };
         history.live = live_ages.iter().map(block).collect();
         for &(lifetime_ns, count) in freed {

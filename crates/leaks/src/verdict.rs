@@ -16,6 +16,8 @@ const BUILT_SHARE: f64 = 0.9;
 const QUIET_TIMES: u64 = 2;
 /// With fewer samples that says nothing by itself. (1/3)^10 is the chance for a steady leak.
 const LEAST_BUILT: usize = 10;
+/// What nobody can tell from a leak yet.
+const FILLING: &str = "a cache that is still filling looks the same";
 /// A few samples will do if they are all from this first part of the recording.
 const START_SHARE: u64 = 10;
 const LEAST_AT_START: usize = 3;
@@ -172,6 +174,11 @@ impl Evidence {
 }
 
 impl Finding {
+    /// Whether it is a leak suspect.
+    pub fn is_growing(&self) -> bool {
+        self.verdict == Verdict::Growing
+    }
+
     /// Returns whether a stack that cannot be judged yet may be a leak: it has enough samples, and may still show growth.
     pub(crate) fn may_leak(&self) -> bool {
         self.verdict == Verdict::NotEnoughData
@@ -261,17 +268,15 @@ fn scarce(seen: &Persistence) -> String {
 fn growing(history: &StackHistory, seen: &Persistence) -> String {
     let horizon = format_duration(seen.horizon_ns);
     if history.freed_samples() == 0 {
-        return format!(
-            "Nothing allocated here in the last {horizon} has been freed (a cache that is still filling looks the same)."
-        );
+        return format!("Nothing allocated here in the last {horizon} has been freed ({FILLING}).");
     }
     let settled = format_duration(seen.settled_ns);
     match seen.freed {
         0 => format!(
-            "Blocks older than {settled} are not freed, and more were added throughout the last {horizon}."
+            "Blocks older than {settled} are not freed, and more were added throughout the last {horizon} ({FILLING})."
         ),
         freed => format!(
-            "Of {} sampled blocks older than {settled} only {freed} {} freed, and more kept coming for the last {horizon}.",
+            "Of {} sampled blocks older than {settled} only {freed} {} freed, and more kept coming for the last {horizon} ({FILLING}).",
             seen.kept + freed,
             if freed == 1 { "was" } else { "were" },
         ),

@@ -7,11 +7,7 @@ const NOW: u64 = 1000 * SECOND;
 const SETTINGS: Settings = Settings { min_age_ns: 60 * SECOND, stacks: 1 };
 
 fn history(ages_s: impl Iterator<Item = u64>, freed: &[(u64, u64)]) -> StackHistory {
-    let block = |age_s| LiveBlock {
-        time_ns: NOW - age_s * SECOND,
-        size_bytes: 100,
-        inverse_probability: 5000.0,
-    };
+    let block = |age_s| LiveBlock::new(NOW - age_s * SECOND, 100, 5000.0);
     let live: Vec<LiveBlock> = ages_s.map(block).collect();
     let mut lifetimes = [0; _];
     for &(lifetime_s, count) in freed {
@@ -81,7 +77,7 @@ fn flat_snapshots_withdraw_verdict() {
     let per_second = 0.1 * 100.0 * 5000.0;
     let window_ns = 500 * SECOND;
     let mut measure = |value: f64| {
-        let change = Estimate { value, variance: 1e10 };
+        let change = Estimate::new(value, 1e10);
         leak.measured = Some(MeasuredChange { change, window_ns });
         judge(&leak, &SETTINGS)
     };
@@ -105,7 +101,7 @@ fn growth_defaults_to_kept_rate() {
 /// A table built at the start of `observed_s`, then a sample each `step_ms`.
 fn after_a_table(observed_s: u64, step_ms: u64) -> StackHistory {
     let first_ns = NOW - observed_s * SECOND;
-    let block = |time_ns| LiveBlock { time_ns, size_bytes: 100, inverse_probability: 5000.0 };
+    let block = |time_ns| LiveBlock::new(time_ns, 100, 5000.0);
     let table = (0..5000).map(|number| first_ns + number * 4_000);
     let leak = (first_ns..NOW).step_by((step_ms * 1_000_000) as usize);
     let live = table.chain(leak).map(block).collect();
@@ -140,11 +136,7 @@ fn later_table_does_not_hide_leak() {
         let mut leak = after_a_table(observed_s, 400);
         let table = leak.live.drain(..5000).map(|block| block.time_ns + 70 * SECOND);
         let table: Vec<u64> = table.collect();
-        leak.live.extend(table.into_iter().map(|time_ns| LiveBlock {
-            time_ns,
-            size_bytes: 100,
-            inverse_probability: 5000.0,
-        }));
+        leak.live.extend(table.into_iter().map(|time_ns| LiveBlock::new(time_ns, 100, 5000.0)));
         judge(&leak, &SETTINGS)
     };
     for observed_s in (80..900).step_by(5) {

@@ -227,8 +227,7 @@ fn beside(cut: &Cut) -> Vec<f64> {
 fn values_beside_reach_every_node() {
     let profile =
         profile(&[(&[0, 1], 24.0), (&[0, 2], 48.0), (&[0, 3], 0.0), (&[0], 8.0), (&[0, 4], 0.0)]);
-    let figures =
-        [5.0, -2.0, -9.0, 1.0, 0.0].map(|value| Estimate { value, variance: value.abs() });
+    let figures = [5.0, -2.0, -9.0, 1.0, 0.0].map(|value| Estimate::new(value, value.abs()));
     let frames = FrameTable::new(&profile);
     let calls = CallTree::new(&profile, &frames, SampleType::InuseSpace, Some(&figures));
     let merging = Cutting { least_share: 0.01, ..ALL };

@@ -34,7 +34,7 @@ fn process(start: u64, build_id: &str, shift: u32, stacks: &[(&[u32], f64)]) -> 
             .iter()
             .map(|&(stack, bytes)| StackSample {
                 locations: stack.to_vec(),
-                values: [Estimate { value: bytes, variance: bytes }; 4],
+                values: [Estimate::new(bytes, bytes); 4],
                 ..StackSample::default()
             })
             .collect(),
@@ -64,7 +64,7 @@ fn functions_are_matched_by_name() {
     assert_eq!(diff.clone().change().samples.len(), 2);
     let table = diff.table(SampleType::InuseSpace, Sort::Flat);
     let totals = (table.old_total.value, table.new_total.value, table.change);
-    assert_eq!(totals, (150.0, 280.0, Estimate { value: 130.0, variance: 430.0 }));
+    assert_eq!(totals, (150.0, 280.0, Estimate::new(130.0, 430.0)));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn unchanged_function_has_no_row() {
     let [old, mut new] = [0x1000, 0x9000].map(|start| process(start, "aa", 0, &[(&[0, 2], 100.0)]));
     let same = Diff { old: old.clone(), new: new.clone(), ..Diff::default() };
     assert!(rows(&same).is_empty(), "{:?}", rows(&same));
-    new.samples[0].values = [Estimate { value: 100.0, variance: f64::NAN }; 4];
+    new.samples[0].values = [Estimate::new(100.0, f64::NAN); 4];
     assert!(rows(&Diff { old, new, ..Diff::default() }).is_empty());
 }
 
@@ -108,5 +108,5 @@ fn shared_samples_add_no_error() {
     assert_eq!(rows(&diff), ["a 3 ±²5 101→104 cum 3"]);
     let table = diff.table(SampleType::InuseSpace, Sort::Flat);
     assert_eq!((table.old_total.value, table.new_total.value), (1101.0, 1104.0));
-    assert_eq!(table.change, Estimate { value: 3.0, variance: 5.0 });
+    assert_eq!(table.change, Estimate::new(3.0, 5.0));
 }

@@ -28,7 +28,7 @@ fn profile(locations: &[&[&str]], stacks: &[&[u32]]) -> Profile {
         });
     }
     for stack in stacks {
-        let values = [Estimate { value: 8.0, variance: 2.0 }; 4];
+        let values = [Estimate::new(8.0, 2.0); 4];
         profile.samples.push(StackSample {
             locations: stack.to_vec(),
             values,
@@ -118,7 +118,7 @@ fn allocator_leaves_are_dropped() {
     );
     drop_allocator_frames(&mut profile);
     assert_eq!(stacks(&profile), [vec!["work", "main"], vec!["main"]]);
-    assert_eq!(profile.samples[0].values[3], Estimate { value: 16.0, variance: 4.0 });
+    assert_eq!(profile.samples[0].values[3], Estimate::new(16.0, 4.0));
 }
 
 #[test]

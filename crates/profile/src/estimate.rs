@@ -18,6 +18,18 @@ use std::ops::{Add, AddAssign, Neg, Sub};
 /// 97.5 % quantile of the standard normal distribution: half of a two-sided 95 % interval, in standard deviations.
 pub const NORMAL_QUANTILE_975: f64 = 1.959964;
 
+/// A total that is further from the sum of the estimates, in standard deviations, has memory that the profile did not see.
+const MOST_DEVIATIONS: f64 = 4.0;
+/// If nothing is uncertain: part of the total that may be missing, as blocks are a little larger than their requests tell.
+const MOST_ROUNDED: f64 = 0.01;
+/// A part of a variance that is smaller is none.
+const ROUNDING_ERROR: f64 = 1e-9;
+/// With fewer samples, the distribution of an estimate is too skewed for an interval.
+const FEW_SAMPLES: f64 = 10.0;
+/// By the number of samples, from 0: the mean of a Poisson distribution of which so few come in 5 % of cases.
+const POISSON_UPPER_95: [f64; 11] =
+    [2.996, 4.744, 6.296, 7.754, 9.154, 10.513, 11.842, 13.148, 14.435, 15.705, 16.962];
+
 /// The unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SampleUnit {
@@ -37,6 +49,18 @@ pub struct Estimate {
     /// does not say how it sampled, infinite where records were lost: `value` is then of those that are left, and no sum with
     /// it is more certain.
     pub variance: f64,
+    /// What a calibration has taken out of the error (docs/sampling.md), as the root of the variance: the error's variance is
+    /// `variance` − `known`². 0 without a calibration. Adds up as values do over parts of one calibrated profile.
+    pub known: f64,
+}
+
+/// How the estimates of a profile are corrected by a total that is known better than their sum (docs/sampling.md).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Calibration {
+    /// What is added to an estimate for each unit of its variance: (B − E)/(V + V_B).
+    pub slope: f64,
+    /// What becomes known of the error for each unit of its variance: 1/√(V + V_B), with V corrected.
+    pub known: f64,
 }
 
 /// `{"value": int, "half_width_95": int}`; null for what is not known. If records were lost, also `"at_least": true`.
@@ -57,14 +81,15 @@ impl Serialize for Estimate {
 /// Writes the bits: a value that is not known is no number, which borsh refuses.
 impl BorshSerialize for Estimate {
     fn serialize<W: Write>(&self, out: &mut W) -> io::Result<()> {
-        BorshSerialize::serialize(&[self.value, self.variance].map(f64::to_bits), out)
+        BorshSerialize::serialize(&[self.value, self.variance, self.known].map(f64::to_bits), out)
     }
 }
 
 impl BorshDeserialize for Estimate {
     fn deserialize_reader<R: Read>(input: &mut R) -> io::Result<Self> {
-        let [value, variance] = <[u64; 2]>::deserialize_reader(input)?.map(f64::from_bits);
-        Ok(Self { value, variance })
+        let bits = <[u64; 3]>::deserialize_reader(input)?;
+        let [value, variance, known] = bits.map(f64::from_bits);
+        Ok(Self { value, variance, known })
     }
 }
 
@@ -99,9 +124,27 @@ pub fn sampling_probability(size_bytes: u64, interval_bytes: u64) -> f64 {
 }
 
 impl Estimate {
+    /// An estimate that no calibration has corrected.
+    pub const fn new(value: f64, variance: f64) -> Estimate {
+        Estimate { value, variance, known: 0.0 }
+    }
+
     /// A number that was counted, not estimated.
     pub fn exact(value: f64) -> Estimate {
-        Estimate { value, variance: 0.0 }
+        Estimate::new(value, 0.0)
+    }
+
+    /// The variance of the error that is left.
+    pub fn error_variance(self) -> f64 {
+        let left = self.variance - self.known * self.known;
+        // Sums in another order differ in their last bits. Unlike max, clamp keeps NaN.
+        if left < ROUNDING_ERROR * self.variance { 0.0 } else { left.clamp(0.0, f64::INFINITY) }
+    }
+
+    /// The same with an error of its own: what a calibration made known of it is no longer told apart. Sums with estimates
+    /// of other calibrations are then not more certain than they should be.
+    pub fn settled(self) -> Estimate {
+        Estimate::new(self.value, self.error_variance())
     }
 
     /// The same of records of which some were lost: the whole is this or more.
@@ -116,7 +159,8 @@ impl Estimate {
 
     /// `factor` times as much, in the unit of the value.
     pub fn scaled(self, factor: f64) -> Estimate {
-        Estimate { value: factor * self.value, variance: factor * factor * self.variance }
+        let variance = factor * factor * self.variance;
+        Estimate { value: factor * self.value, variance, known: factor * self.known }
     }
 
     /// The contribution of one recorded allocation of `size_bytes`. `inverse_probability` is 1/p ≥ 1, the weight in
@@ -129,15 +173,42 @@ impl Estimate {
         Estimate {
             value: inverse_probability * counted,
             variance: inverse_probability * (inverse_probability - 1.0) * counted * counted,
+            known: 0.0,
         }
     }
 
-    /// Half the width of the 95 % interval, 1.959964·√variance, in the unit of `value`. The normal approximation needs
+    /// Half the width of the 95 % interval, 1.959964 standard deviations of the error, in the unit of `value`. The normal approximation needs
     /// some tens of samples; below that the true coverage is lower. A sum with no sample has the width 0, which says
     /// nothing; one of unknown variance has the width NaN.
     pub fn half_width_95(self) -> f64 {
-        // Unlike max, clamp keeps NaN.
-        NORMAL_QUANTILE_975 * self.variance.clamp(0.0, f64::INFINITY).sqrt()
+        NORMAL_QUANTILE_975 * self.error_variance().sqrt()
+    }
+
+    /// Of one sample: what it stands for beyond itself.
+    fn excess(self) -> f64 {
+        if self.variance == 0.0 { 0.0 } else { self.variance / self.value }
+    }
+
+    /// How many samples it rests on, if all are of small blocks; more for large blocks, which are more certain. NaN or infinite where
+    /// nothing is uncertain.
+    fn samples(self) -> f64 {
+        self.value * self.value / self.variance
+    }
+
+    /// Whether it rests on fewer samples than an interval needs: `upper_bound_95` says more.
+    pub fn has_few_samples(self) -> bool {
+        self.samples() < FEW_SAMPLES
+    }
+
+    /// What the true value exceeds in 5 of 100 cases, of an estimate with few samples.
+    pub fn upper_bound_95(self) -> f64 {
+        let samples = self.samples().clamp(0.0, FEW_SAMPLES);
+        let (below, part) = (samples.floor() as usize, samples.fract());
+        let bound = |count: usize| POISSON_UPPER_95[count.min(POISSON_UPPER_95.len() - 1)];
+        let upper = bound(below) + part * (bound(below + 1) - bound(below));
+        // A calibration leaves less of the error.
+        let left = (self.error_variance() / self.variance).sqrt();
+        self.value + (upper - samples) * (self.variance / self.value) * left
     }
 
     /// Whether 0 lies outside the 95 % interval: in a diff, whether the change is more than noise. False for exactly 0
@@ -152,10 +223,54 @@ impl Estimate {
     }
 }
 
+impl Calibration {
+    /// By a `total` that is known apart from the `samples`; `None`: their sum is so far from it that memory is missing from it.
+    /// `interval_bytes` is the sampling interval.
+    pub fn by(
+        samples: impl Iterator<Item = Estimate>,
+        total: Estimate,
+        interval_bytes: u64,
+    ) -> Option<Self> {
+        let mut sum = Estimate::default();
+        let mut covariance = 0.0;
+        for sample in samples {
+            sum += sample;
+            covariance += sample.variance * sample.excess();
+        }
+        let gap = total.value - sum.value;
+        let variance = sum.variance + total.variance;
+        if variance == 0.0 {
+            return (gap.abs() <= MOST_ROUNDED * total.value).then(Self::default);
+        }
+        // One sample more or less: small blocks of which none was sampled have a variance that is not estimated.
+        let unsampled = (interval_bytes as f64).powi(2);
+        if gap.abs() > MOST_DEVIATIONS * (variance + unsampled).sqrt() {
+            return None;
+        }
+        let slope = gap / variance;
+        let corrected = (sum.variance + slope * covariance).max(0.0) + total.variance;
+        Some(Self { slope, known: if corrected > 0.0 { corrected.sqrt().recip() } else { 0.0 } })
+    }
+
+    /// Corrects the estimate of one sample: its value, and its variance, which is an estimate, too.
+    pub fn of(self, sample: Estimate) -> Estimate {
+        let variance = sample.variance * (1.0 + self.slope * sample.excess()).max(0.0);
+        Estimate {
+            value: sample.value + self.slope * sample.variance,
+            variance,
+            known: self.known * variance,
+        }
+    }
+}
+
 impl Add for Estimate {
     type Output = Estimate;
     fn add(self, other: Estimate) -> Estimate {
-        Estimate { value: self.value + other.value, variance: self.variance + other.variance }
+        Estimate {
+            value: self.value + other.value,
+            variance: self.variance + other.variance,
+            known: self.known + other.known,
+        }
     }
 }
 
@@ -174,10 +289,11 @@ impl Sub for Estimate {
     }
 }
 
+/// What is taken away has an error of its own, settled before.
 impl Neg for Estimate {
     type Output = Estimate;
     fn neg(self) -> Estimate {
-        Estimate { value: -self.value, variance: self.variance }
+        Estimate { value: -self.value, ..self.settled() }
     }
 }
 
@@ -188,6 +304,9 @@ impl Sum for Estimate {
     }
 }
 
+#[cfg(test)]
+#[path = "calibration_tests.rs"]
+mod calibration_tests;
 #[cfg(test)]
 #[path = "estimate_tests.rs"]
 mod tests;

@@ -6,7 +6,7 @@ const INTERVAL: u64 = 512 * 1024;
 const TRIALS: usize = 2000;
 
 /// SplitMix64: enough for a simulation, and the same on every machine.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -18,13 +18,13 @@ impl Random {
     }
 
     /// Uniform in (0, 1].
-    fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
     /// How many of `count` allocations are recorded, each with probability `p`: steps from one recorded allocation to
     /// the next by geometric gaps.
-    fn recorded(&mut self, count: u64, p: f64) -> u64 {
+    pub fn recorded(&mut self, count: u64, p: f64) -> u64 {
         let log_missed = (-p).ln_1p();
         let mut position = 0u64;
         let mut recorded = 0;
@@ -57,7 +57,7 @@ fn simulate(allocations: &[(u64, u64)], unit: SampleUnit, seed: u64) -> Outcome 
             let p = sampling_probability(size, INTERVAL);
             let one = Estimate::of_sample(size, 1.0 / p, unit);
             let recorded = random.recorded(count, p) as f64;
-            estimate += Estimate { value: one.value * recorded, variance: one.variance * recorded };
+            estimate += Estimate::new(one.value * recorded, one.variance * recorded);
         }
         estimates.push(estimate);
     }
@@ -156,24 +156,24 @@ fn smallest_interval_records_exactly() {
 fn sample_variance_follows_formula() {
     let p: f64 = 0.25;
     let bytes = Estimate::of_sample(10, 1.0 / p, SampleUnit::Bytes);
-    assert_eq!(bytes, Estimate { value: 40.0, variance: (1.0 - p) / (p * p) * 100.0 });
+    assert_eq!(bytes, Estimate::new(40.0, (1.0 - p) / (p * p) * 100.0));
     let objects = Estimate::of_sample(10, 1.0 / p, SampleUnit::Objects);
-    assert_eq!(objects, Estimate { value: 4.0, variance: (1.0 - p) / (p * p) });
+    assert_eq!(objects, Estimate::new(4.0, (1.0 - p) / (p * p)));
 }
 
 #[test]
 fn variances_add_in_differences() {
-    let a = Estimate { value: 10.0, variance: 4.0 };
-    let b = Estimate { value: 3.0, variance: 5.0 };
-    assert_eq!(a + b, Estimate { value: 13.0, variance: 9.0 });
-    assert_eq!(a - b, Estimate { value: 7.0, variance: 9.0 });
-    assert_eq!(-a, Estimate { value: -10.0, variance: 4.0 });
+    let a = Estimate::new(10.0, 4.0);
+    let b = Estimate::new(3.0, 5.0);
+    assert_eq!(a + b, Estimate::new(13.0, 9.0));
+    assert_eq!(a - b, Estimate::new(7.0, 9.0));
+    assert_eq!(-a, Estimate::new(-10.0, 4.0));
     assert_eq!([a, b].into_iter().sum::<Estimate>(), a + b);
 }
 
 #[test]
 fn change_within_interval_is_insignificant() {
-    let sigma = Estimate { value: 0.0, variance: 25.0 };
+    let sigma = Estimate::new(0.0, 25.0);
     assert!((sigma.half_width_95() - 9.79982).abs() < 1e-9);
     assert!(!Estimate { value: 9.79, ..sigma }.is_significant());
     assert!(Estimate { value: -9.81, ..sigma }.is_significant());

@@ -9,6 +9,9 @@ const NOT_A_NUMBER: &str = "–";
 const BINARY_UNITS: [&str; 9] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"];
 const DECIMAL_UNITS: [&str; 5] = ["", "k", "M", "G", "T"];
 
+/// Beside a wider interval, relative to the value, a third digit says nothing.
+const ROUGH_SHARE: f64 = 0.1;
+
 /// A value of a sample type: `format_bytes` or `format_objects`.
 pub fn format_value(value: f64, unit: SampleUnit) -> String {
     match unit {
@@ -70,16 +73,54 @@ pub fn format_share(share: f64) -> String {
     format!("{} %", three_digits((share * 100.0).clamp(-1e6, 1e6)))
 }
 
-/// A value with its interval: `108 MiB (±13 %)`; `≥ 108 MiB` where records were lost, `0 B` of nothing.
+/// An estimated value, with as many digits as its interval leaves: three, or two if it is wider than ±10 %.
+pub fn format_amount(estimate: Estimate, unit: SampleUnit) -> String {
+    let is_rough = estimate.half_width_95() > ROUGH_SHARE * estimate.value.abs();
+    if !is_rough || estimate.is_part() {
+        return format_value(estimate.value, unit);
+    }
+    match unit {
+        SampleUnit::Bytes => format_rough_bytes(estimate.value),
+        SampleUnit::Objects => format_objects(rounded_to_two(estimate.value)),
+    }
+}
+
+/// A value with its interval: `108 MiB (±8.3 %)`, `3.0 MiB (≤7.8 MiB)`; `≥ 108 MiB` where records were lost, `0 B` of nothing.
 pub fn format_estimate(estimate: Estimate, unit: SampleUnit) -> String {
-    let value = format_value(estimate.value, unit);
+    let value = format_amount(estimate, unit);
     if estimate.is_part() {
         format!("≥ {value}")
     } else if estimate.is_nothing() || estimate.variance.is_nan() {
         value
     } else {
-        format!("{value} ({})", format_relative_error(estimate))
+        format!("{value} ({})", format_error(estimate, unit))
     }
+}
+
+/// Bytes of a term of a sum: `108 MiB (±8.3 %)`; `108 MiB` where all was counted, `up to 31 MiB` where the interval is wider than
+/// the value.
+pub fn format_term(bytes: Estimate) -> String {
+    let half_width = bytes.half_width_95();
+    if bytes.is_part() {
+        return format!("≥ {}", format_bytes(bytes.value));
+    }
+    if half_width == 0.0 || half_width.is_nan() {
+        return format_bytes(bytes.value);
+    }
+    if half_width >= bytes.value.abs() {
+        return format!("up to {}", format_rough_bytes(bytes.value + half_width));
+    }
+    let value = format_amount(bytes, SampleUnit::Bytes);
+    format!("{value} ({})", format_relative_error(bytes))
+}
+
+/// The uncertainty of a value that rests on samples: its interval, or an upper bound if there are fewer than 10 samples: `±13 %`, `≤7.8 MiB`.
+pub fn format_error(estimate: Estimate, unit: SampleUnit) -> String {
+    if !estimate.has_few_samples() || estimate.value <= 0.0 || !estimate.variance.is_normal() {
+        return format_relative_error(estimate);
+    }
+    let bound = Estimate::new(estimate.upper_bound_95(), estimate.variance);
+    format!("≤{}", format_amount(bound, unit))
 }
 
 /// The 95 % interval relative to the value: `±1.8 %`; `±0 %` where everything was recorded, `±>999 %` where the
@@ -151,6 +192,23 @@ fn timestamp(unix_ns: u64) -> Timestamp {
     Timestamp::from_nanosecond(i128::from(unix_ns)).unwrap_or_default()
 }
 
+/// Bytes in binary units with two significant digits: `4.1 MiB`, `740 MiB`.
+fn format_rough_bytes(bytes: f64) -> String {
+    let Some((_, unit)) = scaled(bytes, 1024.0, &BINARY_UNITS) else { return NOT_A_NUMBER.into() };
+    let power = BINARY_UNITS.iter().position(|of| *of == unit).unwrap_or(0) as i32;
+    let rough = rounded_to_two(bytes / 1024f64.powi(power));
+    let decimals = if power > 0 && rough.abs() < 9.95 { 1 } else { 0 };
+    format!("{rough:.decimals$} {unit}")
+}
+
+fn rounded_to_two(value: f64) -> f64 {
+    if value == 0.0 {
+        return 0.0;
+    }
+    let step = 10f64.powf(value.abs().log10().floor() - 1.0);
+    (value / step).round() * step
+}
+
 /// The number with three significant digits and the largest unit in which it is not below 1; whole in the first unit.
 /// `None` if it is not a number.
 fn scaled(value: f64, step: f64, units: &[&'static str]) -> Option<(String, &'static str)> {
@@ -182,155 +240,5 @@ fn three_digits(value: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MIB: f64 = 1048576.0;
-
-    #[test]
-    fn bytes_have_binary_units() {
-        for (bytes, text) in [
-            (0.0, "0 B"),
-            (-0.0, "0 B"),
-            (-0.3, "0 B"),
-            (1.0, "1 B"),
-            (1023.4, "1023 B"),
-            (1023.6, "1.00 KiB"),
-            (1024.0, "1.00 KiB"),
-            (4.05 * MIB, "4.05 MiB"),
-            (40.5 * MIB, "40.5 MiB"),
-            (405.0 * MIB, "405 MiB"),
-            (9.996 * MIB, "10.0 MiB"),
-            (1023.4 * MIB, "1023 MiB"),
-            (1023.6 * MIB, "1.00 GiB"),
-            (-31.0 * MIB, "-31.0 MiB"),
-            (u64::MAX as f64, "16.0 EiB"),
-        ] {
-            assert_eq!(format_bytes(bytes), text, "{bytes}");
-        }
-    }
-
-    #[test]
-    fn objects_have_thousands_separators() {
-        for (objects, text) in [
-            (0.0, "0"),
-            (-0.4, "0"),
-            (999.0, "999"),
-            (1000.0, "1,000"),
-            (-1234567.4, "-1,234,567"),
-            (100000.0, "100,000"),
-        ] {
-            assert_eq!(format_objects(objects), text, "{objects}");
-        }
-    }
-
-    #[test]
-    fn short_objects_have_decimal_units() {
-        for (objects, text) in
-            [(0.0, "0"), (999.0, "999"), (999.6, "1.00k"), (12345.0, "12.3k"), (-4.05e6, "-4.05M")]
-        {
-            assert_eq!(format_objects_short(objects), text, "{objects}");
-        }
-    }
-
-    #[test]
-    fn shares_are_percentages() {
-        assert_eq!(format_percent(29.6, 100.0), "29.6 %");
-        assert_eq!(format_percent(1.0, 1.0), "100 %");
-        assert_eq!(format_percent(-3.1, 100.0), "-3.10 %");
-        assert_eq!(format_percent(0.0, 0.0), "0.00 %");
-        assert_eq!(format_percent(1.0, 0.0), "–");
-        assert_eq!(format_percent(-1e-9, 1.0), "0.00 %");
-    }
-
-    #[test]
-    fn intervals_are_relative_or_absolute() {
-        let of =
-            |value, half_width: f64| Estimate { value, variance: (half_width / 1.959964).powi(2) };
-        assert_eq!(format_relative_error(of(100.0, 1.8)), "±1.8 %");
-        assert_eq!(format_relative_error(of(-100.0, 18.2)), "±18 %");
-        assert_eq!(format_relative_error(of(100.0, 0.01)), "±<0.1 %");
-        assert_eq!(format_relative_error(of(100.0, 0.0)), "±0 %");
-        assert_eq!(format_relative_error(of(0.0, 5.0)), "±>999 %");
-        assert_eq!(format_relative_error(of(0.0, 0.0)), "–");
-        assert_eq!(format_half_width(of(0.0, 73.1 * MIB), SampleUnit::Bytes), "±73.1 MiB");
-        assert_eq!(format_per_hour(of(2048.0 * MIB, 416.0 * MIB)), "2.00 GiB/h (±416 MiB)");
-        assert_eq!(format_per_hour(of(-3.0 * MIB, 0.0)), "-3.00 MiB/h");
-    }
-
-    #[test]
-    fn lost_records_give_lower_bound() {
-        let of = |value, half_width: f64| {
-            let variance = (half_width / 1.959964).powi(2);
-            Estimate { value: value * MIB, variance: variance * MIB * MIB }
-        };
-        let text = |estimate| format_estimate(estimate, SampleUnit::Bytes);
-        assert_eq!(text(of(108.0, 13.0)), "108 MiB (±12 %)");
-        assert_eq!(text(of(108.0, 0.0)), "108 MiB (±0 %)");
-        assert_eq!(text(of(0.0, 0.0)), "0 B");
-        assert_eq!(text(of(177.0, 0.0).as_part()), "≥ 177 MiB");
-        assert_eq!(text(of(177.0, 0.0).as_part() + of(3.0, 1.0)), "≥ 180 MiB");
-        assert_eq!(format_relative_error(of(177.0, 0.0).as_part()), "≥");
-    }
-
-    #[test]
-    fn durations_keep_two_or_three_digits() {
-        for (seconds, text) in [
-            (0.0, "0 ms"),
-            (0.02, "20 ms"),
-            (8.7, "8.7 s"),
-            (42.0, "42 s"),
-            (180.0, "3 min"),
-            (18_000.0, "5.0 h"),
-            (181_440.0, "2.1 d"),
-        ] {
-            assert_eq!(format_duration((seconds * 1e9) as u64), text, "{seconds}");
-        }
-    }
-
-    #[test]
-    fn times_are_those_of_the_calendar() {
-        let second = 1_000_000_000;
-        assert_eq!(format_utc(0), "1970-01-01 00:00:00 UTC");
-        assert_eq!(format_utc(951_782_399 * second), "2000-02-28 23:59:59 UTC");
-        assert_eq!(format_utc(951_782_400 * second), "2000-02-29 00:00:00 UTC");
-        assert_eq!(format_utc(1_798_761_599 * second), "2026-12-31 23:59:59 UTC");
-        assert_eq!(format_utc(4_107_542_400 * second), "2100-03-01 00:00:00 UTC");
-    }
-
-    #[test]
-    fn strange_numbers_never_print_nan() {
-        let strange = [
-            f64::NAN,
-            f64::INFINITY,
-            f64::NEG_INFINITY,
-            f64::MAX,
-            f64::MIN,
-            f64::MIN_POSITIVE,
-            0.0,
-            -0.0,
-            1e30,
-        ];
-        for a in strange {
-            for b in strange {
-                let estimate = Estimate { value: a, variance: b };
-                for text in [
-                    format_bytes(a),
-                    format_objects(a),
-                    format_objects_short(a),
-                    format_percent(a, b),
-                    format_share(a),
-                    format_relative_error(estimate),
-                    format_half_width(estimate, SampleUnit::Bytes),
-                    format_half_width(estimate, SampleUnit::Objects),
-                    format_per_hour(estimate),
-                ] {
-                    let lower = text.to_lowercase();
-                    assert!(!lower.contains("nan") && !lower.contains("inf"), "{a} {b}: {text}");
-                    assert!(!text.starts_with("-0 ") && text != "-0", "{a} {b}: {text}");
-                    assert!(text.chars().count() < 30, "{a} {b}: {text}");
-                }
-            }
-        }
-    }
-}
+#[path = "format_tests.rs"]
+mod tests;

@@ -24,7 +24,7 @@ fn profile(start: u64, build_id: &str, bytes: f64) -> Profile {
         }],
         samples: vec![StackSample {
             locations: vec![0],
-            values: [Estimate { value: bytes, variance: 1.0 }; 4],
+            values: [Estimate::new(bytes, 1.0); 4],
             ..StackSample::default()
         }],
         ..Profile::default()
@@ -35,7 +35,7 @@ fn profile(start: u64, build_id: &str, bytes: f64) -> Profile {
 fn moved_binary_is_merged() {
     let merged = merge(vec![profile(0x1000, "aa", 3.0), profile(0x7000, "aa", 4.0)]).unwrap();
     assert_eq!((merged.mappings.len(), merged.locations.len(), merged.samples.len()), (1, 1, 1));
-    assert_eq!(merged.samples[0].values[0], Estimate { value: 7.0, variance: 2.0 });
+    assert_eq!(merged.samples[0].values[0], Estimate::new(7.0, 2.0));
     assert_eq!(merged.locations[0].address, LookupAddress(0x1010));
     assert_eq!(merged.interval_bytes, 1024 + 0x7000);
     assert_eq!((merged.time_unix_ns, merged.start_unix_ns), (0x2000, 0));

@@ -70,7 +70,7 @@ impl OwnFrames {
     }
 
     /// Takes the frames of libraries and wrappers out of all stacks, and merges the stacks that became equal. A stack without
-    /// any other frame stays whole. Returns whether anything was taken.
+    /// any other frame keeps those that have names. Returns whether anything was taken.
     pub fn fold(&self, profile: &mut Profile) -> bool {
         let functions = profile.functions.iter().map(|function| self.is_function(function));
         let functions: Vec<bool> = functions.collect();
@@ -78,8 +78,10 @@ impl OwnFrames {
         let mappings: Vec<bool> = mappings.collect();
         let left = |location: &Location| -> Left {
             // Code made at run time that has no name says nothing.
-            let is_unnamed = location.mapping.is_none() && location.lines.is_empty();
-            if is_unnamed || location.mapping.is_some_and(|mapping| mappings[mapping]) {
+            if location.mapping.is_none() && location.lines.is_empty() {
+                return Left::Unnamed;
+            }
+            if location.mapping.is_some_and(|mapping| mappings[mapping]) {
                 return Left::Nothing;
             }
             let own = |line: &&Line| !functions[line.function];
@@ -146,13 +148,17 @@ enum Left {
     All,
     Some(Vec<Line>),
     Nothing,
+    Unnamed,
 }
 
 fn fold(profile: &mut Profile, left: Vec<Left>) {
-    let is_own = |&location: &u32| !matches!(left[location as usize], Left::Nothing);
+    let is_own = |&location: &u32| matches!(left[location as usize], Left::All | Left::Some(_));
+    let is_named = |&location: &u32| !matches!(left[location as usize], Left::Unnamed);
     for sample in &mut profile.samples {
         if sample.locations.iter().any(is_own) {
             sample.locations.retain(is_own);
+        } else if sample.locations.iter().any(is_named) {
+            sample.locations.retain(is_named);
         }
     }
     for (location, left) in profile.locations.iter_mut().zip(left) {

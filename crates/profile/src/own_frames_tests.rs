@@ -183,10 +183,10 @@ fn library_allocations_count_for_callers() {
 
 #[test]
 fn library_only_stack_stays_whole() {
-    let mut folded = profile(&[&[4, 6, 2], &[], &[1, 0]]);
+    let mut folded = profile(&[&[4, 6, 2], &[], &[1, 0], &[6]]);
     OwnFrames::default().fold(&mut folded);
     let stacks: Vec<&[u32]> = folded.samples.iter().map(|sample| &*sample.locations).collect();
-    assert_eq!(stacks, [&[4, 6, 2][..], &[], &[1, 0]]);
+    assert_eq!(stacks, [&[4, 2][..], &[], &[1, 0], &[6]], "but for what has no name at all");
     assert_eq!(folded.locations[2].lines.len(), 1);
 }
 

@@ -32,7 +32,7 @@ fn profile(stacks: &[(&[u32], f64)]) -> Profile {
         offset: None,
     });
     let samples = stacks.iter().map(|&(stack, bytes)| {
-        let bytes = Estimate { value: bytes, variance: bytes.abs() };
+        let bytes = Estimate::new(bytes, bytes.abs());
         let objects = Estimate::exact(bytes.value / 8.0);
         let values = [objects, bytes, objects, bytes];
         StackSample { locations: stack.to_vec(), values, ..StackSample::default() }
@@ -71,7 +71,7 @@ fn flat_counts_leaf_and_cum_stack() {
     assert_eq!(values("a"), (80.0, 80.0, 10.0));
     assert_eq!(values("b"), (16.0, 96.0, 2.0));
     assert_eq!(values("c"), (0.0, 96.0, 0.0));
-    assert_eq!(table.total, Estimate { value: 96.0, variance: 96.0 });
+    assert_eq!(table.total, Estimate::new(96.0, 96.0));
     assert_eq!(row(&table, "c").cum.variance, 96.0);
 }
 

@@ -5,8 +5,9 @@ use crate::output::{hint, remark};
 use crate::output_file::{refuse_terminal, write_file};
 use crate::saved::Saving;
 use crate::timeline::series;
+use ramson_analysis::calibration::calibrate_all;
 use ramson_analysis::is_same_process;
-use ramson_analysis::named::{Detail, common_sample_type, defects, take_sum};
+use ramson_analysis::named::{Detail, common_sample_type, count_requested, defects, take_sum};
 use ramson_analysis::timeline::{now, timeline};
 use ramson_encode::series::{self as over_time, Series};
 use ramson_encode::{collapsed, csv, html, json, openmetrics, pprof, speedscope, svg};
@@ -43,6 +44,12 @@ fn export_profile(flags: &ExportFlags) -> Result<(), Failure> {
     let is_labelled = matches!(flags.format, Format::Pprof) || selection.uses_labels();
     let detail = if is_labelled { Detail::Labels } else { Detail::Stacks };
     let lacks: Vec<String> = members.opened.iter().flat_map(defects).collect();
+    let rss = if matches!(flags.format, Format::Html) {
+        calibrate_all(&mut members.opened).into_iter().next().flatten()
+    } else {
+        count_requested(&mut members.opened);
+        None
+    };
     let mut named = take_sum(
         &mut members.opened,
         &flags.source.names.names(),
@@ -61,6 +68,7 @@ fn export_profile(flags: &ExportFlags) -> Result<(), Failure> {
             flags,
             members: &mut members,
             old,
+            rss,
             profile: &named.profile,
             sample_type,
             defects: lacks,

@@ -5,12 +5,13 @@ use crate::output::{gate, hint, print, print_json, remark};
 use crate::report::say_without_profile;
 use crate::table;
 use ramson_analysis::question::Question;
-use ramson_analysis::suspects::{Suspects, dated, leaks as judge, moments, paired, suspects};
+use ramson_analysis::suspects::{
+    Suspects, dated, leaks as judge, moments, paired, suspects, watch as look_again,
+};
 use ramson_leaks::Suppressions;
 use ramson_profile::format::format_duration;
-use ramson_source::Failure;
-use std::time::Duration;
-use std::{fs, thread};
+use ramson_source::{Failure, Recording};
+use std::fs;
 
 /// The exit status of a check that nobody can answer yet.
 const UNKNOWN: u8 = 4;
@@ -76,10 +77,15 @@ fn watch(window_ns: u64, question: &Question) -> Result<Suspects, Failure> {
     let what = if running.len() == 1 { "process" } else { "processes" };
     let time = format_duration(window_ns);
     hint(&format!("watching {what} {} for {time}", running.join(", ")));
-    let first = dated(first);
-    thread::sleep(Duration::from_nanos(window_ns));
+    let looks = look_again(&first, window_ns);
+    let pids: Vec<u32> = first.iter().map(Recording::pid).collect();
     let (later, unprofiled) = moments(question)?;
-    suspects(&paired(first, dated(later), &wanted)?, unprofiled, question)
+    let mut courses = paired(dated(first), dated(later), &wanted)?;
+    for (pid, looks) in pids.into_iter().zip(looks) {
+        let of_it = courses.iter_mut().find(|course| course.moment.recording.pid() == pid);
+        of_it.into_iter().for_each(|course| course.looks.clone_from(&looks));
+    }
+    suspects(&courses, unprofiled, question)
 }
 
 fn read_suppressions(flags: &LeaksFlags) -> Result<Suppressions, Failure> {

@@ -6,6 +6,7 @@ use ramson_analysis::end::state_of;
 use ramson_analysis::flame::{Graph, Question, Shown, Wanted};
 use ramson_analysis::question::Document;
 use ramson_analysis::report::unit;
+use ramson_analysis::rss::Rss;
 use ramson_analysis::stack_table::{StackRow, StackTable};
 use ramson_analysis::summary::Subject;
 use ramson_analysis::tint::{Tint, of_live};
@@ -39,6 +40,8 @@ pub struct Saving<'a> {
     pub members: &'a mut Members,
     /// Earlier profiles to compare with.
     pub old: Option<Members>,
+    /// RSS of the process, if it is of one that runs.
+    pub rss: Option<Rss>,
     /// With all filters applied.
     pub profile: &'a Profile,
     /// Sample type that the page shows first.
@@ -182,7 +185,7 @@ impl Saving<'_> {
     /// Describes the only source; `None` if there are several.
     fn subject(&self) -> Option<Subject> {
         match self.members.opened.as_slice() {
-            [only] => Some(Subject::of(only, self.profile)),
+            [only] => Some(Subject::of(only, self.profile, self.rss.clone())),
             _ => None,
         }
     }
@@ -227,7 +230,15 @@ impl Saving<'_> {
             let rows = largest_stacks(&own, &frames, of, MOST_STACKS.min(most_rows));
             let rows = rows.into_iter().map(row).collect();
             let total = own.total(of);
-            let stacks = StackTable { sample_type: of, total, ages: None, is_folded, rows };
+            let stacks = StackTable {
+                sample_type: of,
+                total,
+                ages: None,
+                is_folded,
+                largest_function: None,
+                rows,
+                has_all: true,
+            };
             put(page, "report?view=stacks", Some("stacks"), &self.rows(&stacks, of))?;
             for row in table.rows.iter().take(MOST_PEEKS.min(most_rows)) {
                 let expression = format!("^{}$", literally(&row.name));

@@ -6,7 +6,7 @@ use crate::entries;
 use crate::fields::Entry;
 use crate::reading::Reading;
 use crate::region::Region;
-use crate::snapshot::{Header, Snapshot, Stack};
+use crate::snapshot::{Counting, Header, Snapshot, Stack};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use ramson_format::{KINDS, Kind, LookupAddress, RegionKind, flags};
 use std::hash::BuildHasher;
@@ -64,8 +64,18 @@ impl Follower {
             number(freed.alloc_stack).map(|stack| freed.alloc_stack = stack).is_some()
         });
         let defects = reading.defects;
-        let snapshot =
-            Snapshot { header, mappings, stacks, live, extents, freed, max_freed, defects };
+        let counting = Counting::default();
+        let snapshot = Snapshot {
+            header,
+            mappings,
+            stacks,
+            live,
+            extents,
+            freed,
+            max_freed,
+            defects,
+            counting,
+        };
         Ok(self.snapshot.insert(snapshot))
     }
 
@@ -116,6 +126,11 @@ impl Follower {
     /// The latest one; `None` before the first.
     pub fn snapshot(&self) -> Option<&Snapshot> {
         self.snapshot.as_ref()
+    }
+
+    /// The same, to choose how its live bytes are counted.
+    pub fn snapshot_mut(&mut self) -> Option<&mut Snapshot> {
+        self.snapshot.as_mut()
     }
 
     /// Memory that it holds, nearly.

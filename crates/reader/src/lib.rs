@@ -17,6 +17,7 @@ mod serve;
 mod settle;
 mod snapshot;
 mod source;
+mod usable;
 
 pub use apart::{Depth, Passed, is_whole, read_to_depth};
 pub use defect::{Defect, ReadError};
@@ -26,5 +27,8 @@ pub use follow::Follower;
 pub use ramson_format::{End, LookupAddress, Way};
 pub use reading::regions;
 pub use serve::ProfileReader;
-pub use snapshot::{Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot, Stack};
+pub use snapshot::{
+    Counting, Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot, Stack,
+};
 pub use source::{MappedBytes, ProcessFiles, ProcessRange, ReadAt};
+pub use usable::Rounding;

@@ -27,7 +27,7 @@ impl Snapshot {
         Ok(std::mem::take(Follower::default().read(source)?))
     }
 
-    /// The same of the header and of what lives only, in a fraction of the time: all of it is of overflow stacks, and what is damaged is not
+    /// The same of the header, the mappings and what lives only, in a fraction of the time: all of it is of overflow stacks, and what is damaged is not
     /// told.
     pub fn read_live<S: ReadAt + ?Sized>(source: &S) -> Result<Self, ReadError> {
         if let Some(passed) = source.apart() {
@@ -39,7 +39,9 @@ impl Snapshot {
         reading.add_failures(&mut header, |_| None);
         let (live, extents) = reading.live(&keys, &samples, &[]);
         let stacks = KINDS.map(Stack::overflow).to_vec();
-        Ok(Self { header, stacks, live, extents, ..Self::default() })
+        // They tell how sizes are rounded.
+        let mappings = reading.mappings()?;
+        Ok(Self { header, mappings, stacks, live, extents, ..Self::default() })
     }
 }
 
@@ -52,7 +54,7 @@ impl Header {
         }
     }
 
-    /// Since when its live samples are recorded, on the monotonic clock: since the latest attach, as a detach forgets them.
+    /// Since when its live samples are recorded, on the monotonic clock: since the latest attach, which forgets those from before.
     pub fn live_since_ns(&self) -> u64 {
         self.attached_monotonic_ns.max(self.start_monotonic_ns)
     }

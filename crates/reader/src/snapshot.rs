@@ -167,6 +167,28 @@ pub struct Snapshot {
     pub max_freed: u64,
     /// Parts that were not whole.
     pub defects: Vec<Defect>,
+    /// Not of the file: whoever asks for live bytes chooses.
+    #[borsh(skip)]
+    pub counting: Counting,
+}
+
+/// How the bytes of live samples are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Counting {
+    /// As the program may use them: requests are rounded up as the allocator does.
+    #[default]
+    Usable,
+    /// As the program asked for them.
+    Requested,
+    /// Usable bytes, corrected by the allocator's own total (docs/sampling.md). Of samples until then.
+    Calibrated {
+        /// What is added for each unit of a sample's variance.
+        slope: f64,
+        /// What becomes known of the error for each unit of its variance.
+        known: f64,
+        /// Moment of the total, on the clock of the profile.
+        until_ns: u64,
+    },
 }
 
 impl Header {

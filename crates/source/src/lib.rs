@@ -37,7 +37,7 @@ pub use finder::ProfileFinder;
 pub use foreign::Foreign;
 pub use maps::runs_another_program;
 pub use members::{is_named, none_of, processes_of};
-pub use moment::{PastMoment, find, place, time_of, unreadable};
+pub use moment::{PastMoment, find, moments_of, place, time_of, unreadable};
 pub use open::{Members, open_all, open_one, open_recording, open_recordings, running};
 pub use recording::{Past, Recording, complete, name_of};
 pub use root_note::{RootFate, note_root_of, root_fate};

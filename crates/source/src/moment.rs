@@ -190,6 +190,12 @@ fn find_profile(header: &Header, base: &str, when: &When) -> Result<PastMoment, 
     Ok(find_in(base, there(base)?, is_its, when)?.swap_remove(0))
 }
 
+/// The moments of a profile's process that the history has between two times; none without a history.
+pub fn moments_of(header: &Header, from_ns: u64, to_ns: u64) -> Vec<Moment> {
+    let Ok(found) = find_profile(header, "", &When::Last) else { return Vec::new() };
+    found.history.series(found.process.id, from_ns, to_ns).unwrap_or_default()
+}
+
 fn find_in(
     base: &str,
     path: PathBuf,

@@ -1,5 +1,6 @@
 //! Names of code that the runtime of one process compiled: which maps are its own, and who reads them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +13,9 @@ use ramson_paths::{Refusal, RegularFile};
 use crate::address::RuntimeAddress;
 use crate::asked::COMPILED_NAMES;
 use crate::defect::SymbolDefect;
-use crate::perf_map::{MAX_BYTES, MAX_NAME_BYTES, MAX_STRANGER_BYTES, PerfMap, REPLACED};
+use crate::perf_map::{
+    MAX_BYTES, MAX_NAME_BYTES, MAX_STRANGER_BYTES, PerfMap, REPLACED, SeenAddress,
+};
 use crate::rooted::{NotedRoot, RootedPath};
 
 /// The process that wrote the map, as its profile and the kernel know it.
@@ -38,10 +41,9 @@ pub type CompiledNames = HashMap<RuntimeAddress, Arc<str>>;
 /// The names at these addresses by the map of this process. `Ok(None)`: it wrote none.
 pub fn compiled_names(
     process: &JitProcess,
-    addresses: &[RuntimeAddress],
+    addresses: &[SeenAddress],
 ) -> Result<Option<CompiledNames>, SymbolDefect> {
-    let wanted: Vec<u64> = addresses.iter().map(|address| address.0).collect();
-    let question = Compiled::of(process, wanted);
+    let question = Compiled::of(process, addresses.to_vec());
     let told = match owner_of(process) {
         None => question.told(),
         Some(by) => match question.ask(&by) {
@@ -57,8 +59,8 @@ pub fn compiled_names(
         },
     };
     let named = |names: Vec<String>| {
-        let named = addresses.iter().copied().zip(names).filter(|(_, name)| !name.is_empty());
-        named.map(|(address, name)| (address, name.into())).collect()
+        let named = addresses.iter().zip(names).filter(|(_, name)| !name.is_empty());
+        named.map(|(seen, name)| (RuntimeAddress(seen.address), name.into())).collect()
     };
     Ok(told?.map(named))
 }
@@ -82,14 +84,14 @@ pub(crate) struct Compiled {
     /// Nanoseconds since 1970.
     start_ns: i128,
     last_ns: i128,
-    addresses: Vec<u64>,
+    addresses: Vec<SeenAddress>,
 }
 
 /// A name for each address, which may be empty; `None`: there is no map.
 pub(crate) type Told = Result<Option<Vec<String>>, SymbolDefect>;
 
 impl Compiled {
-    fn of(process: &JitProcess, addresses: Vec<u64>) -> Self {
+    fn of(process: &JitProcess, addresses: Vec<SeenAddress>) -> Self {
         let JitProcess { running, own_pid, owner, ref root, start, last } = *process;
         let ns = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let [start_ns, last_ns] = [start, last].map(|at| ns(at) as i128);
@@ -169,8 +171,7 @@ impl Compiled {
             return Err(format!("it is larger than {} MiB", most >> 20));
         }
         let map = PerfMap::read(file, most).map_err(|error| error.to_string())?;
-        let name = |&address: &u64| map.find(RuntimeAddress(address)).unwrap_or_default();
-        Ok(Some(self.addresses.iter().map(|address| name(address).into_owned()).collect()))
+        Ok(Some(map.find(&self.addresses).into_iter().map(Cow::into_owned).collect()))
     }
 }
 
@@ -197,7 +198,10 @@ mod tests {
             start: SystemTime::UNIX_EPOCH,
             last: SystemTime::now() + std::time::Duration::from_secs(60),
         };
-        let read = |uid| Compiled::of(&process(uid), vec![0x10]).read(&RootedPath::here(&path));
+        let read = |uid| {
+            Compiled::of(&process(uid), vec![SeenAddress { address: 0x10, first_ns: 1 }])
+                .read(&RootedPath::here(&path))
+        };
         let names = read(rustix::process::geteuid().as_raw()).unwrap().unwrap();
         assert_eq!(names, ["a"]);
         std::os::unix::fs::chown(&path, Some(1501), None).expect("this test runs as root");

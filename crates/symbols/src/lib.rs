@@ -48,7 +48,7 @@ pub use crate::demangle::demangle;
 pub use crate::frame::{Frame, SymbolSource};
 pub use crate::name_reader::NameReader;
 pub use crate::names_block::CarriedNames;
-pub use crate::perf_map::PerfMap;
+pub use crate::perf_map::{PerfMap, SeenAddress};
 pub use crate::rooted::NotedRoot;
 pub use crate::segments::{address_of_offset, address_of_offset_in};
 pub use crate::symbolizer::{Options, Symbolized, Symbolizer};

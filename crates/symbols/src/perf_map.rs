@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 
-use crate::address::RuntimeAddress;
+use borsh::{BorshDeserialize, BorshSerialize};
 
 /// A larger file is refused; a line takes about 60 bytes.
 pub(crate) const MAX_BYTES: u64 = 1 << 30;
@@ -20,6 +20,8 @@ const MAX_FUNCTIONS: usize = 4 << 20;
 pub(crate) const MAX_NAME_BYTES: usize = 4 << 10;
 /// No function has so much code: two threads wrote into one line, as those of old versions of node do.
 const MAX_CODE_BYTES: u64 = 1 << 30;
+/// Runtimes discard code and use its addresses again: so many functions at one address are kept.
+const GENERATIONS: usize = 3;
 /// A byte that is not text becomes a character of so many bytes.
 pub(crate) const REPLACED: usize = 3;
 
@@ -27,16 +29,25 @@ pub(crate) const REPLACED: usize = 3;
 #[derive(Default)]
 pub struct PerfMap {
     content: Vec<u8>,
-    /// By start, without overlaps.
-    functions: BTreeMap<u64, Function>,
+    /// By start, without overlaps: the latest functions, then those in whose place they are, and so on.
+    generations: [BTreeMap<u64, Function>; GENERATIONS],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Function {
     end: u64,
-    /// Offset of the name in the content, in bytes.
+    /// Offset of the name in the content, in bytes. A function that was compiled later has a larger one.
     name_offset: u32,
     name_bytes: u32,
+}
+
+/// An address at which code ran.
+#[derive(Clone, Copy, Debug, PartialEq, BorshSerialize, BorshDeserialize)]
+pub struct SeenAddress {
+    /// In the process.
+    pub address: u64,
+    /// When a stack with it was seen first, on a clock that is the same for all.
+    pub first_ns: u64,
 }
 
 impl PerfMap {
@@ -48,10 +59,9 @@ impl PerfMap {
         Ok(Self::parse(content))
     }
 
-    /// From the content of a map, which has less than 4 GiB. The later of two functions at one address stands, because
-    /// runtimes use addresses again. Lines of another form are left out.
+    /// From the content of a map, which has less than 4 GiB. Lines of another form are left out.
     pub fn parse(content: Vec<u8>) -> Self {
-        let mut functions = BTreeMap::new();
+        let mut generations = <[BTreeMap<u64, Function>; GENERATIONS]>::default();
         let mut end = 0;
         let lines = content.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
             let start = end;
@@ -60,21 +70,60 @@ impl PerfMap {
             line.ends_with(b"\n").then(|| function(&content, start..end - 1)).flatten()
         });
         for (start, function) in lines.take(MAX_FUNCTIONS) {
-            insert(&mut functions, start, function);
+            insert(&mut generations, start, function);
         }
-        Self { content, functions }
+        Self { content, generations }
     }
 
-    /// The function at a runtime address.
-    pub fn find(&self, RuntimeAddress(address): RuntimeAddress) -> Option<Cow<'_, str>> {
-        let (_, function) = self.functions.range(..=address).next_back()?;
+    /// The name of the function at each address; empty if there is none. A map has no times, but functions stand in it in the order
+    /// in which they were compiled. So a function existed by the time that it, or one after it, was seen at an address where no other
+    /// ever was. An address with several functions is that of the latest which existed when the address was seen first.
+    pub fn find(&self, wanted: &[SeenAddress]) -> Vec<Cow<'_, str>> {
+        let of_each: Vec<Vec<&Function>> =
+            wanted.iter().map(|seen| self.functions_at(seen.address)).collect();
+        let only =
+            wanted.iter().zip(&of_each).filter_map(|(seen, functions)| match functions[..] {
+                [only] => Some((only.name_offset, seen.first_ns)),
+                _ => None,
+            });
+        let mut known: Vec<(u32, u64)> = only.collect();
+        known.sort_unstable();
+        let mut earliest_ns = u64::MAX;
+        for (_, first_ns) in known.iter_mut().rev() {
+            earliest_ns = earliest_ns.min(*first_ns);
+            *first_ns = earliest_ns;
+        }
+        let existed_by_ns = |function: &Function| {
+            let next = known.partition_point(|&(offset, _)| offset < function.name_offset);
+            known.get(next).map_or(u64::MAX, |&(_, first_ns)| first_ns)
+        };
+        let name = |(seen, functions): (&SeenAddress, Vec<&Function>)| {
+            let existed = |function: &&&Function| existed_by_ns(function) <= seen.first_ns;
+            let function = functions.iter().find(existed).or(functions.last());
+            function.map_or(Cow::Borrowed(""), |function| self.name(function))
+        };
+        wanted.iter().zip(of_each).map(name).collect()
+    }
+
+    /// The functions that were at an address, the latest first.
+    fn functions_at(&self, address: u64) -> Vec<&Function> {
+        self.generations
+            .iter()
+            .filter_map(|functions| functions.range(..=address).next_back())
+            .map(|(_, function)| function)
+            .filter(|function| address < function.end)
+            .collect()
+    }
+
+    fn name(&self, function: &Function) -> Cow<'_, str> {
         let start = function.name_offset as usize;
-        let name = &self.content[start..start + function.name_bytes as usize];
-        (address < function.end).then(|| String::from_utf8_lossy(name))
+        String::from_utf8_lossy(&self.content[start..start + function.name_bytes as usize])
     }
 }
 
-fn insert(functions: &mut BTreeMap<u64, Function>, start: u64, new: Function) {
+/// Puts a function into the first of these generations; the parts of others that were in its place go into the next one.
+fn insert(generations: &mut [BTreeMap<u64, Function>], start: u64, new: Function) {
+    let Some((functions, before)) = generations.split_first_mut() else { return };
     // Each function is removed at most once, so this takes no longer than all insertions together.
     while let Some((&old_start, old)) = functions.range(..new.end).next_back()
         && old.end > start
@@ -86,6 +135,7 @@ fn insert(functions: &mut BTreeMap<u64, Function>, start: u64, new: Function) {
         if old_start < start {
             functions.insert(old_start, Function { end: start, ..old });
         }
+        insert(before, old_start.max(start), Function { end: old.end.min(new.end), ..old });
     }
     functions.insert(start, new);
 }
@@ -108,88 +158,5 @@ fn function(content: &[u8], line: Range<usize>) -> Option<(u64, Function)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names(text: &str, addresses: impl IntoIterator<Item = u64>) -> Vec<String> {
-        let map = PerfMap::parse(text.into());
-        addresses
-            .into_iter()
-            .map(|at| map.find(RuntimeAddress(at)).unwrap_or("-".into()).into_owned())
-            .collect()
-    }
-
-    #[test]
-    fn maps_of_languages_are_read() {
-        let text = "7f0010 20 LazyCompile:*total /srv/app.js:3:15\n\
-                    0x7f0040 0x10 py::handle request:/srv/app.py\n\
-                    7F0060 8 Lcom/example/Main;::run\n";
-        assert_eq!(
-            names(text, [0x7f_0010, 0x7f_002f, 0x7f_0030, 0x7f_004f, 0x7f_0067]),
-            [
-                "LazyCompile:*total /srv/app.js:3:15",
-                "LazyCompile:*total /srv/app.js:3:15",
-                "-",
-                "py::handle request:/srv/app.py",
-                "Lcom/example/Main;::run"
-            ]
-        );
-    }
-
-    #[test]
-    fn later_function_replaces_earlier() {
-        // The old one keeps what is left of it on both sides; whole old ones go.
-        assert_eq!(
-            names("10 10 a\n14 4 b\n", [0x10, 0x13, 0x14, 0x17, 0x18, 0x1f]),
-            ["a", "a", "b", "b", "a", "a"]
-        );
-        assert_eq!(names("10 4 a\n14 4 b\n18 4 c\n12 8 d\n", 0x10..0x1c).join(""), "aaddddddddcc");
-        assert_eq!(names("10 4 a\n10 4 b\n", [0x10, 0x13]), ["b", "b"]);
-        assert_eq!(names("10 4 a\n0 40 b\n", [0x10, 0x3f]), ["b", "b"]);
-    }
-
-    #[test]
-    fn map_agrees_with_address_table() {
-        let mut state = 1u64;
-        let mut random = |below: u64| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) % below
-        };
-        let mut table = vec!["-".to_owned(); 300];
-        let mut text = String::new();
-        for index in 0..400 {
-            let (start, size) = (random(250), 1 + random(40));
-            text += &format!("{start:x} {size:x} f{index}\n");
-            table[start as usize..(start + size) as usize].fill(format!("f{index}"));
-        }
-        assert_eq!(names(&text, 0..300), table);
-    }
-
-    #[test]
-    fn lines_of_another_form_name_nothing() {
-        let text = "\n10\n10 4\n10 4 \nzz 4 a\n10 0 a\nffffffffffffffff 4 a\n-1 4 a\n 10 4 a\n5 1b6c171cd580 353 a\n20 4 b\n";
-        assert_eq!(names(text, [0x10, 0xffff_ffff_ffff_ffff, 0x20]), ["-", "-", "b"]);
-    }
-
-    #[test]
-    fn map_takes_little_memory() {
-        let line =
-            |at: u64| format!("{at:x}000 1000 LazyCompile:*f{at} /srv/application.js:3:15\n");
-        let text: String = (1..10_000).map(line).collect();
-        let map = PerfMap::parse(text.clone().into());
-        assert_eq!(map.content.capacity(), text.len());
-        assert!(size_of::<Function>() <= 16);
-        let found = map.find(RuntimeAddress(0x1_2345)).unwrap();
-        assert_eq!(found, "LazyCompile:*f18 /srv/application.js:3:15");
-    }
-
-    #[test]
-    fn binary_names_are_shown_as_text() {
-        let map = PerfMap::parse(b"10 4 a\xffb\r\n20 4 cut off".to_vec());
-        assert_eq!(map.find(RuntimeAddress(0x10)).unwrap(), "a\u{fffd}b");
-        assert_eq!(map.find(RuntimeAddress(0x20)), None);
-        let long = format!("10 4 {}\n", "é".repeat(MAX_NAME_BYTES));
-        let map = PerfMap::parse(long.into());
-        assert_eq!(map.find(RuntimeAddress(0x10)).unwrap().len(), MAX_NAME_BYTES);
-    }
-}
+#[path = "perf_map_tests.rs"]
+mod tests;

@@ -16,17 +16,28 @@ impl Recorder {
                 header.unsampled_ns.store(0, Relaxed);
             }
         } else {
+            // What is live is as of now.
+            header.last_monotonic_ns.fetch_max(self.now_ns(), Relaxed);
             // A forked child inherited its hooks: it is detached, too, and not only switched off.
             header.flags.fetch_or(flags::ATTACHED, Relaxed);
             header.flags.fetch_and(!flags::HOOKED, Relaxed);
         }
     }
 
-    // Hazard, never seen: a thread takes a sample during a detach. The record of that block may stay, and counts as live after the next attach.
-    // Each such thread leaves one record at most.
-    /// Forgets every live record, as their frees will not be seen any more. Threads may go on recording.
+    /// Forgets the blocks that were live when ramson detached, before it attaches again: their frees were not seen since. Until then their
+    /// records say what was live at the detach.
     #[cold]
-    pub fn forget_all(&self) {
+    pub fn forget_before_attach(&self) {
+        let header = self.profile().file.header();
+        let is_hooked = header.flags.load(Relaxed) & flags::HOOKED != 0;
+        if !is_hooked && header.attached_monotonic_ns.load(Relaxed) != 0 {
+            self.forget_all();
+        }
+    }
+
+    // Hazard, never seen: a thread takes a sample while ramson attaches again. The record of that block may go, and is not live then.
+    /// Forgets every live record. Threads may go on recording.
+    fn forget_all(&self) {
         let places = [Some(&self.nursery.profile), self.moved()];
         for file in places.into_iter().flatten().map(|profile| &profile.file) {
             let slots = file.committed(RegionKind::LiveKeys);

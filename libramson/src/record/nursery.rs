@@ -3,6 +3,8 @@
 
 use super::live::{self, Slot};
 use super::profile::{NearIndex, NurseryMemory, Profile};
+#[cfg(not(test))]
+use crate::arch::hooks;
 use crate::config::Config;
 use crate::walk::WALKER;
 use core::num::NonZeroU64;
@@ -42,6 +44,9 @@ impl Nursery {
         let is_first = !self.has_objects.swap(true, Relaxed);
         if is_first {
             WALKER.objects.add_inherited(&self.profile);
+            // The reader rounds sizes up as this allocator does.
+            #[cfg(not(test))]
+            WALKER.objects.meet(hooks::real_malloc(), &self.profile);
         }
         is_first
     }

@@ -234,11 +234,17 @@ impl Objects {
         }
     }
 
+    /// Meets the object at an address in addition to those that walks meet.
+    #[cold]
+    pub fn meet(&self, address: u64, sink: &impl NewMapping) {
+        self.covering(address, &mut Cursor::default(), sink);
+    }
+
     /// Meets every object that is never unloaded.
     #[cold]
     pub fn meet_permanent(&self, sink: &impl NewMapping) {
         for object in startup::objects() {
-            self.covering(object.dynamic as u64, &mut Cursor::default(), sink);
+            self.meet(object.dynamic as u64, sink);
         }
     }
 }

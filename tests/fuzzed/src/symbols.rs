@@ -4,7 +4,8 @@ use crate::choices::{Choices, sized};
 use crate::elf_image::{CODE, Elf};
 use crate::seed::{Seed, joined};
 use ramson_symbols::{
-    Binary, CarriedNames, CodeAddress, FileAddress, Options, PerfMap, RuntimeAddress, Symbolizer,
+    Binary, CarriedNames, CodeAddress, FileAddress, Options, PerfMap, RuntimeAddress, SeenAddress,
+    Symbolizer,
 };
 use std::os::unix::fs::chown;
 use std::path::Path;
@@ -99,11 +100,12 @@ pub fn read_perf_map(bytes: &[u8]) {
     let text = String::from_utf8_lossy(content);
     let map = PerfMap::parse(content.to_vec());
     let address = u64::from_le_bytes(*address);
-    for address in [address, address.wrapping_sub(1), 0, u64::MAX] {
-        if let Some(name) = map.find(RuntimeAddress(address)) {
-            assert!(!name.is_empty() && text.contains(&*name));
-        }
-    }
+    // The address is seen once before and once after the others.
+    let addresses = [address, address.wrapping_sub(1), 0, u64::MAX, address].into_iter();
+    let seen = |(first_ns, address)| SeenAddress { address, first_ns };
+    let wanted: Vec<SeenAddress> = (0..).zip(addresses).map(seen).collect();
+    let names = map.find(&wanted);
+    assert!(names.len() == wanted.len() && names.iter().all(|name| text.contains(&**name)));
 }
 
 /// Seeds of `read_perf_map`.

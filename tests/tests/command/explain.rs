@@ -213,7 +213,7 @@ fn profile_live_bytes_match_books() {
         ramson_tests::preload(command, "64K").env("RAMSON_DIR", scratch.open_directory("profiles"));
     });
     let json = explain(&scratch, keeping.pid());
-    let live = json.number("live_by_profile.value");
+    let live = json.number("live.value");
     assert!((live / part(&json, "live") - 1.0).abs() < 0.15, "{json:?}");
     assert!(part(&json, "ramson") > 0.0);
 }

@@ -44,10 +44,10 @@ fn profile_supplies_live_for_unreadable_allocator() {
         command.env("RAMSON_DIR", scratch.open_directory("profiles"));
     });
     let json = explain(&scratch, keeping.pid());
-    let live = json.number("live_by_profile.value");
+    let live = json.number("live.value");
     assert!((live / (31.0 * MIB) - 1.0).abs() < 0.15, "{json:?}");
     // The rest of the area, within the error, cannot be told from live memory, and counts as live.
-    let error = json.number("live_by_profile.half_width_95");
+    let error = json.number("live.half_width_95");
     assert!((part(&json, "live") - live).abs() <= error, "{json:?}");
     assert!(json.list("advice").iter().any(|advice| advice.text("cause") == "leaks"), "{json:?}");
     let pid = keeping.pid().to_string();

@@ -131,6 +131,9 @@ fn leak_gate_trips_on_growth_only() {
     let unlisted = say(&scratch, &early);
     assert_eq!(unlisted.status, 0);
     assert!(unlisted.remarks[0].contains("too short a recording to tell"), "{unlisted:?}");
+    let early_text = unlisted.text();
+    let largest = early_text.lines().filter(|line| line.contains(" of all: ")).count();
+    assert!(largest == 2 && !early_text.contains("1. "), "{early_text}");
     let listed = say(&scratch, &[&early[..3], &["growing,unknown"]].concat());
     assert_eq!(listed.status, 4);
     let json = Json::parse(&say(&scratch, &["leaks", &path, "--json"]).good().text());

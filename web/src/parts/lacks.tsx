@@ -10,6 +10,7 @@ export function samplingOf(entry: SourceEntry): Sampling | null {
   if (isDetached(entry)) return "detached";
   if (!entry.is_running) return null;
   if (entry.state === "sampling is off") return "off";
+  if (entry.state === "detached") return "detached";
   return entry.state?.startsWith("ended") ? "ended" : null;
 }
 
@@ -43,7 +44,7 @@ export function SamplingNotice({ entry }: { entry: SourceEntry }) {
 function Detached({ entry }: { entry: SourceEntry }) {
   return entry.is_running ? (
     <Notice kind="part" fact="Detached." command={`ramson attach ${entry.pid}`}>
-      The program is still running; which blocks are live is no longer known. To record it again:
+      The program is still running; {entry.live === null ? "which blocks are live is no longer known" : "what is live is as of the detach"}. To record it again:
     </Notice>
   ) : (
     <Notice kind="part" fact="Recording ended before the process did.">
@@ -54,7 +55,7 @@ function Detached({ entry }: { entry: SourceEntry }) {
 
 export function Lacks({ defects, entry }: { defects: string[]; entry: SourceEntry }) {
   const own = defects.filter((defect) => COMMAND.test(defect));
-  const isOfDetach = (defect: string) => isDetached(entry) && defect.startsWith("detached ");
+  const isOfDetach = (defect: string) => samplingOf(entry) === "detached" && defect.startsWith("detached ");
   const others = defects.filter((defect) => !COMMAND.test(defect) && !isOfDetach(defect));
   return (
     <>
@@ -66,7 +67,7 @@ export function Lacks({ defects, entry }: { defects: string[]; entry: SourceEntr
           </Notice>
         );
       })}
-      {isDetached(entry) ? <Detached entry={entry} /> : null}
+      {samplingOf(entry) === "detached" ? <Detached entry={entry} /> : null}
       {others.length === 0 ? null : (
         <Notice kind="part" fact="Not complete:">
           {others.length === 1 ? (

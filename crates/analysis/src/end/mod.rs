@@ -189,7 +189,13 @@ fn is_copy(end: Option<&Noted>) -> bool {
 /// `RSS 62.9 MiB last seen …; live at exit 10.1 MiB`, of a process that cannot be asked.
 pub fn rss_and_live_text(recording: &Recording, live: Estimate) -> String {
     let end = end_of(recording);
-    let when = if is_copy(end.as_ref()) { "then" } else { "at exit" };
+    let when = if is_copy(end.as_ref()) {
+        "then"
+    } else if attachment::was_detached(recording) {
+        "at the detach"
+    } else {
+        "at exit"
+    };
     let lost = lost_text(&recording.snapshot);
     let live =
         if attachment::is_detached(recording) { "not known".into() } else { live_text(live) };

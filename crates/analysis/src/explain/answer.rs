@@ -27,7 +27,7 @@ struct Answer<'a> {
     parts: BTreeMap<&'static str, i64>,
     /// Bytes that are not part of RSS; null: not known.
     beside: BTreeMap<&'static str, Option<u64>>,
-    live_by_profile: &'a Option<Estimate>,
+    live: &'a Option<Estimate>,
     limit: &'a Option<Limit>,
     allocators: &'a Allocators,
     statistics: Option<StatisticsAnswer<'a>>,
@@ -35,6 +35,8 @@ struct Answer<'a> {
     asked: Option<&'a Figures>,
     asked_missing: Option<&'a String>,
     pins: &'a Option<Pins>,
+    /// Stacks that ended early, if many bytes have them.
+    early_ends: &'a Option<String>,
     leaks: &'a Option<Leaks>,
     advice: &'a [Advice],
 }
@@ -58,7 +60,7 @@ impl Serialize for Finding {
             causes: &self.causes,
             parts: parts.collect(),
             beside,
-            live_by_profile: &self.live,
+            live: &self.live,
             limit: &self.limit,
             allocators: &self.allocators,
             statistics: statistics.ok().map(StatisticsAnswer::of),
@@ -66,6 +68,7 @@ impl Serialize for Finding {
             asked: asked.and_then(Result::ok),
             asked_missing: asked.and_then(Result::err),
             pins: &self.pins,
+            early_ends: &self.early_ends,
             leaks: &self.leaks,
             advice: &self.advice,
         };

@@ -5,6 +5,7 @@ use super::finding::Finding;
 use super::leaks::Leaks;
 use super::words::{amount, measured, sentence, site};
 use crate::rss::Before;
+use crate::suspects::Totals;
 use ramson_process::allocators::Missing;
 use ramson_process::glibc::{Arena, Statistics};
 use ramson_process::identify::AllocatorKind;
@@ -116,7 +117,8 @@ fn growing(finding: &Finding) -> Option<Cause> {
 }
 
 fn live(finding: &Finding) -> Option<Cause> {
-    let live = finding.rss.term(Term::Live);
+    let resident = finding.rss.term(Term::Live);
+    let live = finding.live.unwrap_or(resident);
     let growing = finding.leaks.as_ref().map(Leaks::live).unwrap_or_default();
     let value = live.value - growing.value;
     if value <= 0.0 {
@@ -129,6 +131,9 @@ fn live(finding: &Finding) -> Option<Cause> {
         }
         None => "Whether it grows is not known without a profile".into(),
         Some(leaks) if !leaks.growing.is_empty() => "It is not known to grow".into(),
+        Some(Leaks { totals: Totals { live_per_hour: Some(rate), .. }, .. }) => {
+            format!("All of it together grows by {}", format_per_hour(*rate))
+        }
         Some(_) if finding.is_growth_undecided() => {
             "It is too early to tell whether it grows".into()
         }
@@ -138,10 +143,14 @@ fn live(finding: &Finding) -> Option<Cause> {
         }
     };
     let more = if growing.value > 0.0 { " more" } else { "" };
-    let sentence = format!(
-        "{}{more} is live: the program has not freed it. {growth}.",
-        amount(bytes, finding.rss.bytes)
-    );
+    let sentence = if finding.rss.is_live_resident() {
+        let amount = amount(bytes, finding.rss.bytes);
+        format!("{amount}{more} is live: the program has not freed it. {growth}.")
+    } else {
+        let of_it = amount(resident, finding.rss.bytes);
+        let live = measured(bytes);
+        format!("{live}{more} is live, {of_it} resident: the program has not freed it. {growth}.")
+    };
     Some(Cause { cause: "live", bytes, sentence })
 }
 
@@ -210,10 +219,10 @@ fn held(finding: &Finding) -> Option<Cause> {
             amount(bytes, finding.rss.bytes),
             match finding.rss.before {
                 Some(Before::Fork) => {
-                    " beyond the live blocks: what was allocated before the fork, if anything was, free memory, metadata and rounding"
+                    " beyond the live blocks, with what was allocated before the fork, if anything was"
                 }
                 Some(_) => ": what was allocated before the attach or is not seen, and free memory",
-                None => " beyond the live blocks: free memory, metadata and rounding",
+                None => " beyond the live blocks",
             },
             next_question(finding),
         ),

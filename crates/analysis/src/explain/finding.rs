@@ -6,6 +6,7 @@ use super::leaks::Leaks;
 use super::pins::Pins;
 use super::words::with_half_width;
 use crate::rss::Rss;
+use ramson_leaks::Slope;
 use ramson_process::allocators::{Allocators, Figures, Missing};
 use ramson_process::cgroup::Limit;
 use ramson_process::glibc::{Arena, Statistics};
@@ -28,14 +29,18 @@ pub struct Finding {
     pub statistics: Result<Statistics, Missing>,
     /// Figures of another allocator that was asked, or why there are none; `None` if it was not to be asked.
     pub asked: Option<Result<Figures, String>>,
-    /// Live bytes by the profile, if there is one. If the allocator tells nothing, they are the only figure of live memory.
+    /// Live bytes as every screen has them; `None` without a profile.
     pub live: Option<Estimate>,
     /// Memory limit of its control group or of one above it.
     pub limit: Option<Limit>,
+    /// Growth of that group's use, by looks of just now; `None` without a limit, and where nothing grows.
+    pub group_growth: Option<Slope>,
     /// Which no process's RSS contains; bytes.
     pub page_tables: Option<u64>,
     /// Call sites that pin free memory; `None` without a profile or statistics.
     pub pins: Option<Pins>,
+    /// Stacks that ended early, if many bytes have them: where, and how many bytes.
+    pub early_ends: Option<String>,
     /// Samples of the process are not taken any more.
     pub has_sampling_ended: bool,
     /// Whether what is live grows; `None` without a profile, and where sampling has ended.
@@ -67,7 +72,7 @@ impl Finding {
             Part::Anonymous => self.rss.term(Term::Other).variance,
             _ => 0.0,
         };
-        Estimate { value: self.part(part) as f64, variance }
+        Estimate::new(self.part(part) as f64, variance)
     }
 
     /// Nothing is known to grow, and most of what is live cannot be judged yet.

@@ -1,7 +1,7 @@
 //! Whether the live memory grows, as `ramson leaks` judges it from the ages of what is kept.
 
 use crate::question::Question;
-use crate::suspects::{Course, Suspect, suspects};
+use crate::suspects::{Course, DatedRecording, Suspect, Totals, suspects};
 use ramson_leaks::{DetectionLimit, Verdict};
 use ramson_profile::Estimate;
 use ramson_source::{Failure, Recording};
@@ -21,6 +21,8 @@ pub struct Leaks {
     pub undecided: Estimate,
     /// The smallest leak that would have been found by now; null if none would.
     pub limit: Option<DetectionLimit>,
+    /// Growth of the process as a whole, whatever its stacks do.
+    pub totals: Totals,
 }
 
 /// A stack that grows.
@@ -37,9 +39,10 @@ pub struct Growing {
 }
 
 impl Leaks {
-    /// Judges the live stacks of a recording.
-    pub fn of(recording: &Recording, question: &Question) -> Result<Self, Failure> {
-        let course = Course::of(recording.with(recording.snapshot.clone()));
+    /// Judges the live stacks of a recording that is calibrated.
+    pub fn of(recording: Recording, question: &Question) -> Result<Self, Failure> {
+        let moment = DatedRecording::calibrated(recording);
+        let course = Course { moment, earlier: None, looks: Vec::new() }.with_kept_looks();
         let found = suspects(&[course], 0, question)?;
         let undecided = found.suspects.iter().map(|suspect| &suspect.finding);
         let undecided = undecided.filter(|finding| finding.verdict == Verdict::NotEnoughData);
@@ -48,6 +51,7 @@ impl Leaks {
             growing: found.growing().map(Growing::of).collect(),
             undecided: undecided.map(|finding| finding.inuse_space).sum(),
             limit: found.answer.limit,
+            totals: found.answer.totals,
         })
     }
 

@@ -16,16 +16,26 @@ pub use leaks::{Growing, Leaks};
 pub use pins::{Pins, Site};
 
 use crate::attachment;
+use crate::early_ends;
 use crate::extents;
 use crate::members::{Each, Row};
 use crate::question::Question;
 use crate::rss::Rss;
+use ramson_leaks::Slope;
 use ramson_process::allocators::Figures;
 use ramson_process::cgroup::Groups;
+use ramson_process::clock::monotonic_ns;
 use ramson_process::rss::{self, Request};
+use ramson_reader::Snapshot;
 use ramson_source::{Failure, Target, Targets, find_targets, gone};
 use serde::Serialize;
 use std::cmp::Reverse;
+use std::thread;
+use std::time::Duration;
+
+/// Looks at what a control group uses, and the time between them.
+const GROUP_LOOKS: u32 = 16;
+const GROUP_PAUSE: Duration = Duration::from_millis(200);
 
 /// Findings in one process, or in several.
 #[derive(Serialize)]
@@ -70,8 +80,10 @@ pub fn examine(
     if let (Some(Ok(figures)), Err(_)) = (&asked, &reading.statistics) {
         reading.explained.divide_anonymous(&figures.parts);
     }
-    let live = snapshot.map(extents::live_heap);
-    let pins = match (profile, &reading.memory, &reading.statistics) {
+    let rss = Rss::of(&reading, snapshot, Some(&allocators)).with_peak_of(target.pid);
+    let calibrated = profile.map(|recording| recording.with(counted(&recording.snapshot, &rss)));
+    let live = calibrated.as_ref().map(|recording| extents::live_heap(&recording.snapshot));
+    let pins = match (&calibrated, &reading.memory, &reading.statistics) {
         (Some(recording), Some(memory), Ok(statistics)) => {
             Some(pins::pins(recording, memory, statistics, names, own_frames)?)
         }
@@ -79,9 +91,8 @@ pub fn examine(
     };
     // A process that is not sampled any more is not judged.
     let has_sampling_ended = profile.is_some_and(|it| attachment::ended_ago_ns(it).is_some());
-    let judged = profile.filter(|_| !has_sampling_ended);
+    let judged = calibrated.filter(|_| !has_sampling_ended);
     let leaks = judged.map(|recording| Leaks::of(recording, question)).transpose()?;
-    let rss = Rss::of(&reading, snapshot, Some(&allocators));
     let mut finding = Finding {
         pid: target.pid,
         name: target.name.clone(),
@@ -92,15 +103,36 @@ pub fn examine(
         asked: asked.map(|asked| asked.map_err(|failure| failure.to_string())),
         live,
         limit: Groups::of(target.pid).limit(),
+        group_growth: None,
         page_tables: rss::page_tables(target.pid),
         pins,
+        early_ends: snapshot.and_then(early_ends::line),
         has_sampling_ended,
         leaks,
         advice: Vec::new(),
     };
+    if finding.limit.is_some() && advice::growth::grows(&finding) {
+        finding.group_growth = group_growth(target.pid);
+        finding.limit = Groups::of(target.pid).limit();
+    }
     finding.causes = causes::causes(&finding);
     finding.advice = advice::advice(&finding);
     Ok(finding)
+}
+
+fn counted(snapshot: &Snapshot, rss: &Rss) -> Snapshot {
+    Snapshot { counting: rss.counting, ..snapshot.clone() }
+}
+
+/// The growth of what a process's control group uses, within three seconds from now: a shorter time would show single bursts.
+fn group_growth(pid: u32) -> Option<Slope> {
+    let mut looks: Vec<(u64, f64)> = Vec::new();
+    for _ in 0..GROUP_LOOKS {
+        let used = Groups::of(pid).limit().map(|limit| limit.used_bytes as f64);
+        looks.extend(used.map(|used| (monotonic_ns(), used)));
+        thread::sleep(GROUP_PAUSE);
+    }
+    Slope::of(&looks)
 }
 
 /// Findings about several processes.

@@ -1,6 +1,6 @@
 //! Call sites that pin free memory: those of live blocks that free chunks touch.
 
-use crate::extents::lost;
+use crate::extents::{self, Live, lost};
 use crate::named::{Detail, assemble, short_frames, stack_number};
 use crate::naming::Names;
 use ramson_format::Kind;
@@ -70,21 +70,21 @@ pub fn pins(
     let mut sites: HashMap<&[String], Site> = HashMap::new();
     let mut samples = 0;
     let mut held = Estimate::default();
-    let addresses: Vec<u64> = snapshot.live.iter().map(|live| live.address).collect();
-    for (live, beside) in snapshot.live.iter().zip(beside(memory, statistics, &addresses)) {
+    let live: Vec<Live> = extents::live(snapshot, Some(Kind::Heap)).collect();
+    let addresses: Vec<u64> = live.iter().map(|live| live.address).collect();
+    for (live, beside) in live.iter().zip(beside(memory, statistics, &addresses)) {
         let Some(beside) = beside else { continue };
         let Some(frames) = frames_of.get(&live.stack) else { continue };
         samples += 1;
         let weight = live.inverse_probability;
         let value = beside.held_bytes();
         // A sample stands for itself and for blocks that were not sampled (crates/profile/src/estimate.rs).
-        let holds =
-            Estimate { value: weight * value, variance: weight * (weight - 1.0) * value * value };
+        let holds = Estimate::new(weight * value, weight * (weight - 1.0) * value * value);
         held += holds;
         let new = || Site { frames: frames.to_vec(), ..Site::default() };
         let site = sites.entry(frames).or_insert_with(new);
         site.held += holds;
-        site.live += Estimate::of_sample(live.size, weight, SampleUnit::Bytes);
+        site.live += live.estimate(SampleUnit::Bytes);
         site.samples += 1;
         site.ages_ns.push(now_ns.saturating_sub(live.monotonic_ns));
     }

@@ -3,6 +3,7 @@
 use super::words::with_half_width;
 use super::*;
 use crate::rss::{Before, half_unseen, of_areas};
+use crate::suspects::Totals;
 use ramson_leaks::DetectionLimit;
 use ramson_process::Part;
 use ramson_process::allocators::{Allocator, Allocators, Missing};
@@ -40,8 +41,10 @@ fn finding(leaks: Option<Leaks>, limit: Option<Limit>) -> Finding {
         asked: None,
         live: Some(mib(80.0, 0.0)),
         limit,
+        group_growth: None,
         page_tables: None,
         pins: None,
+        early_ends: None,
         has_sampling_ended: false,
         leaks,
         advice: Vec::new(),
@@ -63,7 +66,34 @@ fn leaks(undecided: f64, growing: &[&str]) -> Leaks {
         growing: growing.iter().map(stack).collect(),
         undecided: mib(undecided, 0.0),
         limit: DetectionLimit::of(600_000_000_000, 512 << 10, [], 60_000_000_000),
+        totals: Totals::default(),
     }
+}
+
+/// The suspects leak 12 MiB/h, and all that is live grows by 90 MiB/h: the queue of the server grows, too.
+#[test]
+fn earliest_growth_meets_limit() {
+    let limit = Limit { limit_bytes: 1000 << 20, used_bytes: 970 << 20, group: "/app".into() };
+    let of = |live_per_hour, growing: &[&str]| {
+        let totals = Totals { live_per_hour, ..Totals::default() };
+        finding(Some(Leaks { totals, ..leaks(0.0, growing) }), Some(limit.clone()))
+    };
+    let restart = |found: &Finding| {
+        let is_it = |advice: &&Advice| advice.needs == Needs::Restart && advice.cause == "growing";
+        let advice = found.advice.iter().find(is_it).unwrap();
+        (advice.action.clone(), advice.evidence.clone())
+    };
+    let (action, _) = restart(&of(None, &["open_session", "cache"]));
+    assert!(action.contains("is reached, in 2.5 h"), "{action}");
+    for growing in [&["open_session", "cache"][..], &[]] {
+        let found = of(Some(mib(90.0, 5.0)), growing);
+        let (action, evidence) = restart(&found);
+        assert!(action.contains("is reached, in 20 min (19 min to 21 min)"), "{action}");
+        assert!(evidence.starts_with("all that is live grows by 90.0 MiB/h"), "{evidence}");
+    }
+    let found = of(Some(mib(90.0, 5.0)), &[]);
+    let live = sentences(&found)[0];
+    assert!(live.ends_with("All of it together grows by 90.0 MiB/h (±5.00 MiB)."), "{live}");
 }
 
 fn sentences(finding: &Finding) -> Vec<&str> {
@@ -79,7 +109,7 @@ fn causes_are_sentences_largest_first() {
             "60.0 MiB (±4.24 MiB; 50.0 %) is live and growing by 12.0 MiB/h (±1.41 MiB), allocated by open_session:50 ← \
              serve:12 and 1 more call site. Nothing allocated here in 11 min has been freed.",
             "20.0 MiB (16.7 %) more is live: the program has not freed it. It is not known to grow.",
-            "20.0 MiB (16.7 %) is held by malloc beyond the live blocks: free memory, metadata and rounding. Only malloc \
+            "20.0 MiB (16.7 %) is held by malloc beyond the live blocks. Only malloc \
              knows how much of it is free: ramson explain --ask 42.",
         ]
     );

@@ -1,7 +1,8 @@
 //! How `ramson explain` writes amounts: each estimate with its ±, and with its share of RSS.
 
 use ramson_profile::format::{
-    format_bytes, format_half_width, format_percent, format_relative_error, format_share,
+    format_amount, format_bytes, format_half_width, format_percent, format_relative_error,
+    format_share, format_term,
 };
 use ramson_profile::{Estimate, NORMAL_QUANTILE_975, SampleUnit};
 
@@ -10,7 +11,7 @@ const SHOWN_FRAMES: usize = 2;
 
 /// `30.1 MiB (±701 KiB; 39.0 %)`: bytes with their share of RSS.
 pub fn amount(bytes: Estimate, rss_bytes: u64) -> String {
-    let value = format_bytes(bytes.value);
+    let value = format_amount(bytes, SampleUnit::Bytes);
     let share = format_percent(bytes.value, rss_bytes as f64);
     if bytes.is_part() {
         format!("At least {value} ({share})")
@@ -23,11 +24,13 @@ pub fn amount(bytes: Estimate, rss_bytes: u64) -> String {
 
 /// `28.0 KiB (±1.20 KiB)`; without ± where it was counted.
 pub fn measured(bytes: Estimate) -> String {
-    let value = format_bytes(bytes.value);
+    let value = format_amount(bytes, SampleUnit::Bytes);
     if bytes.is_part() {
         format!("at least {value}")
     } else if is_exact(bytes) {
         value
+    } else if bytes.half_width_95() >= bytes.value.abs() {
+        format_term(bytes)
     } else {
         format!("{value} ({})", format_half_width(bytes, SampleUnit::Bytes))
     }
@@ -39,7 +42,7 @@ pub fn share(part: Estimate, whole: Estimate) -> Option<String> {
     let sum = part.value + rest;
     let of_rest = (whole.variance - part.variance).max(0.0);
     let variance = (rest.powi(2) * part.variance + part.value.powi(2) * of_rest) / sum.powi(4);
-    let share = Estimate { value: part.value / sum, variance };
+    let share = Estimate::new(part.value / sum, variance);
     if !share.value.is_finite() || !variance.is_finite() {
         return None;
     }
@@ -50,7 +53,7 @@ pub fn share(part: Estimate, whole: Estimate) -> Option<String> {
 
 /// A value whose 95 % interval is known.
 pub fn with_half_width(value: f64, half_width_95: f64) -> Estimate {
-    Estimate { value, variance: (half_width_95 / NORMAL_QUANTILE_975).powi(2) }
+    Estimate::new(value, (half_width_95 / NORMAL_QUANTILE_975).powi(2))
 }
 
 pub fn size(bytes: u64) -> String {

@@ -3,6 +3,7 @@
 use super::answer::{Flame, Flat, Found, Merged, Value};
 use super::functions::{Functions, Mentioned};
 use super::{Question, Shown, Wanted};
+use crate::calibration::calibrate_all;
 use crate::named::{Detail, Kinds, common_sample_type, defects, take_sum};
 use crate::report::unit;
 use crate::tint::{self, Tint, TintTotal, Tinted};
@@ -100,6 +101,9 @@ impl Graph {
         };
         let earlier = old.as_ref().is_some_and(|old| old.opened.iter().any(moves));
         let is_moving = earlier || members.opened.iter().any(moves);
+        if old.is_none() {
+            calibrate_all(&mut members.opened);
+        }
         let (profile, figures, is_folded) = match tint::read(members, old, wanted, counted)? {
             Some(Tinted { profile, figures, is_folded, .. }) => (profile, Some(figures), is_folded),
             None => {

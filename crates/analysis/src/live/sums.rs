@@ -24,7 +24,9 @@ pub struct Sums {
     pub live: Estimate,
     /// Blocks.
     pub live_objects: Estimate,
-    /// Live bytes at the mark.
+    /// The same bytes as if nothing but the samples were known: changes are between two such estimates.
+    sampled: Estimate,
+    /// Live bytes at the mark, as `sampled`.
     marked: Estimate,
     /// Variance of what was live then and is still.
     kept_variance: f64,
@@ -84,6 +86,7 @@ impl AddAssign for Sums {
     fn add_assign(&mut self, other: Self) {
         self.live += other.live;
         self.live_objects += other.live_objects;
+        self.sampled += other.sampled;
         self.marked += other.marked;
         self.kept_variance += other.kept_variance;
         self.alloc_objects_per_s += other.alloc_objects_per_s;
@@ -106,10 +109,10 @@ impl Sum for Sums {
 impl Sums {
     /// Live bytes now − at the mark. Blocks that are live at both moments cancel, value and error (docs/sampling.md).
     pub fn change(&self) -> Estimate {
-        let variance = self.live.variance + self.marked.variance - 2.0 * self.kept_variance;
+        let variance = self.sampled.variance + self.marked.variance - 2.0 * self.kept_variance;
         // Infinite minus infinite: what was lost is in neither.
-        let variance = if variance.is_nan() { self.live.variance } else { variance.max(0.0) };
-        Estimate { value: self.live.value - self.marked.value, variance }
+        let variance = if variance.is_nan() { self.sampled.variance } else { variance.max(0.0) };
+        Estimate::new(self.sampled.value - self.marked.value, variance)
     }
 
     /// Mean age of the live bytes; `None` where nothing is live.
@@ -200,17 +203,17 @@ impl Moments {
     pub fn set_mark(&mut self) {
         let mut marked: HashMap<(u32, usize), Sums> = HashMap::new();
         for Piece { tid, stack, sums } in &mut self.live {
-            sums.kept_variance = sums.live.variance;
+            sums.kept_variance = sums.sampled.variance;
             let new = marked.entry((*tid, *stack)).or_insert_with(Sums::without_rates);
-            new.marked += sums.live;
+            new.marked += sums.sampled;
         }
         for stack in &mut self.stacks {
-            stack.marked = stack.live;
-            stack.kept_variance = stack.live.variance;
+            stack.marked = stack.sampled;
+            stack.kept_variance = stack.sampled.variance;
         }
         self.marked =
             marked.into_iter().map(|((tid, stack), sums)| Piece { stack, tid, sums }).collect();
-        self.marked_stacks = self.stacks.iter().map(|stack| stack.live).collect();
+        self.marked_stacks = self.stacks.iter().map(|stack| stack.sampled).collect();
         self.mark_ns = self.now_ns;
         self.total = self.stacks.iter().copied().sum();
     }
@@ -233,12 +236,14 @@ impl Moments {
     fn piece(&self, live: &Live) -> Piece {
         let age_ns = self.now_ns.saturating_sub(live.monotonic_ns);
         let bytes = live.estimate(SampleUnit::Bytes);
+        let sampled = live.sampled();
         // Whatever is live now and was allocated before the mark was live then.
         let is_kept = live.monotonic_ns <= self.mark_ns;
         let sums = Sums {
             live: bytes,
+            sampled,
             live_objects: live.estimate(SampleUnit::Objects),
-            kept_variance: if is_kept { bytes.variance } else { 0.0 },
+            kept_variance: if is_kept { sampled.variance } else { 0.0 },
             aged: bytes.value * age_ns as f64,
             oldest_ns: age_ns.max(1),
             ..Sums::without_rates()

@@ -8,6 +8,7 @@ use ramson_process::Term;
 use ramson_process::allocators::Allocators;
 use ramson_process::clock::monotonic_ns;
 use ramson_profile::Estimate;
+use ramson_reader::Counting;
 use ramson_source::Recording;
 use std::time::{Duration, Instant};
 
@@ -106,6 +107,7 @@ impl Watched {
                 let coverage = || Coverage::of(pid, &rss, followed.snapshot()).line();
                 self.coverage = self.coverage_pace.run_for(pid, 1, coverage);
             }
+            followed.count(rss.counting);
             self.new_free = Some(free_or_held(&rss).1.value);
             self.rss = Some(rss);
             self.rss_read = Instant::now();
@@ -124,6 +126,8 @@ impl Watched {
 
     /// The last picture stays, RSS in it included.
     fn finish(&mut self) {
+        // No total is known of what was live at the end.
+        self.followed.count(Counting::default());
         // A profile that is gone leaves the last picture.
         let _ = self.followed.read(false);
         self.followed.recording.running = None;

@@ -2,6 +2,7 @@
 
 use super::functions::Moment;
 use super::suspect::Suspect;
+use super::totals::Totals;
 use ramson_leaks::{DetectionLimit, Verdict};
 use ramson_profile::Estimate;
 use serde::Serialize;
@@ -19,6 +20,8 @@ pub enum CannotTell {
     SamplesLost,
     /// The recording is not older than `--min-age`.
     TooShort,
+    /// All that is live grows, though no function does by itself.
+    TotalGrows,
     /// Functions that hold 1 % of live memory or more cannot be judged yet.
     Undecided,
     /// Too few samples are live to find a leak.
@@ -29,6 +32,8 @@ pub enum CannotTell {
 pub struct Circumstances {
     /// Which leak would not show yet, if nothing was lost.
     pub limit: Option<DetectionLimit>,
+    /// How fast the process grows as a whole.
+    pub totals: Totals,
     /// The profile says which blocks are live.
     pub is_live_known: bool,
     /// Samples were lost.
@@ -44,6 +49,8 @@ pub struct Answer {
     pub leak_suspects: usize,
     /// Their growth per hour, in bytes.
     pub growth_per_hour: Estimate,
+    /// How fast the process grows as a whole, whatever its functions do.
+    pub totals: Totals,
     /// All findings.
     pub findings: usize,
     /// How many of them cannot be judged yet.
@@ -72,6 +79,7 @@ impl Answer {
         let answer = Self {
             leak_suspects: growing().count(),
             growth_per_hour: growth.map(|growth| growth.per_hour).sum(),
+            totals: with.totals.clone(),
             findings: suspects.len(),
             undecided: undecided().count(),
             // Not sum(), which is -0.0 of nothing.
@@ -92,6 +100,7 @@ impl Answer {
             _ if !with.is_live_known => Some(CannotTell::LiveNotKnown),
             _ if with.is_part => Some(CannotTell::SamplesLost),
             None => Some(CannotTell::TooShort),
+            Some(_) if self.totals.live_per_hour.is_some() => Some(CannotTell::TotalGrows),
             Some(_) if self.undecided_share >= SMALL_SHARE => Some(CannotTell::Undecided),
             Some(limit) => {
                 (samples < u64::from(limit.samples)).then_some(CannotTell::TooFewSamples)

@@ -1,7 +1,10 @@
 //! The moments of processes that are judged.
 
+use super::totals::{self, Look};
 use crate::attachment;
 use crate::overlap;
+use crate::rss::Rss;
+use ramson_profile::Estimate;
 use ramson_profile::format::format_duration;
 use ramson_source::{Failure, Recording};
 
@@ -11,6 +14,8 @@ pub struct DatedRecording {
     pub recording: Recording,
     /// On the clock of the profile's times.
     pub now_ns: u64,
+    /// RSS of the process then, which has calibrated the recording.
+    pub rss: Option<Rss>,
 }
 
 /// A process at the moment that is judged, and at an earlier one if growth is to be measured.
@@ -19,6 +24,8 @@ pub struct Course {
     pub moment: DatedRecording,
     /// Earlier moment of the same process.
     pub earlier: Option<DatedRecording>,
+    /// Looks at the process from outside, in their order.
+    pub looks: Vec<Look>,
 }
 
 /// Pairs two moments of each process. One that began in between has no earlier one; fails if no process has both.
@@ -36,7 +43,7 @@ pub fn paired(
             overlap::is_same_process(old, new) && is_earlier
         };
         let earlier = earlier.iter().position(is_its).map(|at| earlier.swap_remove(at));
-        Course { moment, earlier }
+        Course { moment, earlier, looks: Vec::new() }
     };
     let courses: Vec<Course> = later.into_iter().map(course).collect();
     if courses.iter().all(|course| course.earlier.is_none()) {
@@ -71,6 +78,12 @@ pub fn refuse_short(courses: &[Course], min_age_ns: u64, object: &str) -> Result
 }
 
 impl Course {
+    /// By how much the allocator's total has changed between its moments, if both are known.
+    pub fn total_change(&self) -> Option<Estimate> {
+        let total = |moment: &DatedRecording| moment.rss.as_ref()?.total;
+        Some(total(&self.moment)? - total(self.earlier.as_ref()?)?)
+    }
+
     /// Between its moments.
     fn window_ns(&self) -> Option<u64> {
         Some(self.moment.now_ns.saturating_sub(self.earlier.as_ref()?.now_ns))
@@ -78,14 +91,26 @@ impl Course {
 
     /// Creates a course of one moment alone.
     pub fn of(recording: Recording) -> Self {
-        Self { moment: DatedRecording::of(recording), earlier: None }
+        Self { moment: DatedRecording::of(recording), earlier: None, looks: Vec::new() }
+    }
+
+    /// Adds the looks that a history has kept.
+    pub fn with_kept_looks(mut self) -> Self {
+        self.looks = totals::kept(&self.moment.recording);
+        self
     }
 }
 
 impl DatedRecording {
     /// A running process is looked at now, what is left of a dead one shows its last sample.
-    pub fn of(recording: Recording) -> Self {
-        Self { now_ns: moment_ns(&recording), recording }
+    pub fn of(mut recording: Recording) -> Self {
+        let rss = Rss::of_recording(&mut recording);
+        Self { rss, ..Self::calibrated(recording) }
+    }
+
+    /// The same of a recording that is calibrated already.
+    pub fn calibrated(recording: Recording) -> Self {
+        Self { now_ns: moment_ns(&recording), recording, rss: None }
     }
 }
 

@@ -4,15 +4,18 @@ mod answer;
 mod course;
 mod functions;
 mod groups;
+mod recompiled;
 mod stacks;
 mod suppressed;
 mod suspect;
+mod totals;
 
 pub use answer::{Answer, CannotTell};
 pub use course::{Course, DatedRecording, moment_ns, paired};
 pub use groups::Group;
 pub use stacks::{NamedStack, stacks, together as stacks_together};
 pub use suspect::{LineShare, Suspect};
+pub use totals::{Look, Totals, watch};
 
 use crate::attachment;
 use crate::extents::lost;
@@ -74,6 +77,7 @@ pub fn leaks(question: &Question) -> Result<Suspects, Failure> {
         }
         None => recordings.into_iter().map(Course::of).collect(),
     };
+    let courses: Vec<Course> = courses.into_iter().map(Course::with_kept_looks).collect();
     suspects(&courses, unprofiled, question)
 }
 
@@ -120,7 +124,8 @@ pub fn suspects(
     for course in courses {
         let recording = &course.moment.recording;
         let header = &recording.snapshot.header;
-        let summary = Summary::of(recording, header.unix_ns(course.moment.now_ns));
+        let summary =
+            Summary::of(recording, header.unix_ns(course.moment.now_ns), course.moment.rss.clone());
         let found = match judged(slice::from_ref(course), question, &known) {
             // The stacks that are left of the other processes are judged.
             Err(_) if courses.len() > 1 => Judged::default(),
@@ -226,7 +231,7 @@ fn judged(
     let mut live = Estimate::default();
     let mut suppressed = 0;
     for course in courses {
-        let DatedRecording { recording, now_ns } = &course.moment;
+        let DatedRecording { recording, now_ns, .. } = &course.moment;
         let named = assemble(recording, &question.names, Detail::Numbered, Some(Kind::Heap))?;
         let mut profile = named.profile;
         // XX see all frames.
@@ -235,13 +240,12 @@ fn judged(
             nothing_left.get_or_insert(failure);
             continue;
         }
-        live += profile.total(SampleType::InuseSpace);
+        live += profile.total(SampleType::InuseSpace).settled();
         suppressed += suppressed::remove(&mut profile, &question.suppressions);
         if let Some(own) = &question.selection.own_frames {
             own.fold(&mut profile);
         }
-        let earlier = course.earlier.as_ref();
-        all.push((*now_ns, stacks(&recording.snapshot, *now_ns, earlier, &profile)));
+        all.push((*now_ns, stacks(&recording.snapshot, *now_ns, Some(course), &profile)));
     }
     if let (true, Some(failure)) = (all.is_empty(), nothing_left) {
         return Err(failure);
@@ -253,6 +257,7 @@ fn judged(
     let histories = || stacks.iter().map(|stack| &stack.history);
     let ages = Ages::of(histories());
     let limit = limit(courses, histories(), question.min_age_ns);
+    let totals = Totals::of(courses, &stacks, question.min_age_ns);
     let of =
         functions::Moment { live, unix_ns: unix_ns_of(courses), is_running: is_running(courses) };
     let is_part =
@@ -267,7 +272,7 @@ fn judged(
         courses.iter().all(|course| attachment::is_detached(&course.moment.recording));
     let has_none = sampling_ended_ns.is_some() && suspects.is_empty();
     let is_live_known = !is_detached && !has_none;
-    let with = Circumstances { limit, is_live_known, is_part, sampling_ended_ns };
+    let with = Circumstances { limit, totals, is_live_known, is_part, sampling_ended_ns };
     let answer = Answer::of(&suspects, &of, with);
     Ok(Judged { answer, stacks: left, ages, suppressed, known: before - left, suspects })
 }
@@ -279,7 +284,7 @@ fn limit<'a>(
     min_age_ns: u64,
 ) -> Option<DetectionLimit> {
     let recorded_ns = |course: &Course| {
-        let DatedRecording { recording, now_ns } = &course.moment;
+        let DatedRecording { recording, now_ns, .. } = &course.moment;
         now_ns.saturating_sub(recording.snapshot.header.live_since_ns())
     };
     let interval = |course: &Course| course.moment.recording.snapshot.header.interval_bytes;

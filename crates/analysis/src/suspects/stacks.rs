@@ -1,12 +1,16 @@
 //! From snapshots to one history per stack as its frames are named: stacks that differ only in what a reader does not see (code
 //! addresses, the allocator's own frames, what a filter hides) are one.
 
-use super::course::DatedRecording;
+use super::course::Course;
+use crate::extents;
 use crate::named::stack_number;
 use crate::overlap::{self, of_stack};
+use ramson_format::Kind;
 use ramson_leaks::{Finding, LiveBlock, MeasuredChange, Settings, StackHistory, judge};
-use ramson_profile::{Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUnit, StackSample};
-use ramson_reader::{LiveSample, Snapshot};
+use ramson_profile::{
+    Calibration, Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUnit, StackSample,
+};
+use ramson_reader::Snapshot;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::mem;
@@ -30,14 +34,16 @@ impl NamedStack {
 pub fn stacks(
     snapshot: &Snapshot,
     now_ns: u64,
-    earlier: Option<&DatedRecording>,
+    course: Option<&Course>,
     profile: &Profile,
 ) -> Vec<NamedStack> {
     let table = FrameTable::new(profile);
     let mut live = live_blocks(snapshot);
     // Blocks that were live before a detach are not known afterwards.
+    let earlier = course.and_then(|course| course.earlier.as_ref());
     let earlier = earlier.filter(|earlier| snapshot.header.live_since_ns() <= earlier.now_ns);
-    let changes = earlier.map(|earlier| changes(&earlier.recording.snapshot, snapshot));
+    let total = course.and_then(Course::total_change);
+    let changes = earlier.map(|earlier| changes(&earlier.recording.snapshot, snapshot, total));
     let window_ns = earlier.map_or(0, |earlier| now_ns.saturating_sub(earlier.now_ns));
     let mut found: HashMap<Vec<FrameAt>, NamedStack> = HashMap::new();
     for sample in &profile.samples {
@@ -89,7 +95,13 @@ pub fn by_number(snapshot: &Snapshot, now_ns: u64, profile: &Profile) -> Vec<(us
 /// By the number of the stack.
 fn live_blocks(snapshot: &Snapshot) -> Vec<Vec<LiveBlock>> {
     let mut live: Vec<Vec<LiveBlock>> = vec![Vec::new(); snapshot.stacks.len()];
-    snapshot.live.iter().for_each(|sample| live[sample.stack].push(block(sample)));
+    for sample in extents::live(snapshot, Some(Kind::Heap)) {
+        live[sample.stack].push(LiveBlock {
+            time_ns: sample.monotonic_ns,
+            bytes: sample.estimate(SampleUnit::Bytes),
+            inverse_probability: sample.inverse_probability,
+        });
+    }
     live
 }
 
@@ -97,10 +109,19 @@ fn live_blocks(snapshot: &Snapshot) -> Vec<Vec<LiveBlock>> {
 /// that ages stay.
 pub fn together(all: Vec<(u64, Vec<NamedStack>)>) -> Vec<NamedStack> {
     let now_ns = all.iter().map(|(now_ns, _)| *now_ns).max().unwrap_or(0);
+    let is_several = all.len() > 1;
     let mut found: HashMap<Vec<FrameName>, NamedStack> = HashMap::new();
     for (own_now_ns, stacks) in all {
         for mut stack in stacks {
             stack.history.shift(now_ns - own_now_ns);
+            if is_several {
+                // Each process has a calibration of its own.
+                let blocks = stack.history.live.iter_mut();
+                blocks.for_each(|block| block.bytes = block.bytes.settled());
+                if let Some(measured) = &mut stack.history.measured {
+                    measured.change = measured.change.settled();
+                }
+            }
             match found.entry(stack.frames.clone()) {
                 Entry::Vacant(place) => drop(place.insert(stack)),
                 Entry::Occupied(mut known) => {
@@ -116,24 +137,26 @@ pub fn together(all: Vec<(u64, Vec<NamedStack>)>) -> Vec<NamedStack> {
     stacks
 }
 
-fn block(sample: &LiveSample) -> LiveBlock {
-    let LiveSample { monotonic_ns, size, inverse_probability, .. } = *sample;
-    LiveBlock { time_ns: monotonic_ns, size_bytes: size, inverse_probability }
-}
-
-/// Later − earlier live bytes by number of the stack in the later snapshot, without the error of what lives in both.
-fn changes(old: &Snapshot, new: &Snapshot) -> HashMap<usize, Estimate> {
+/// Later − earlier live bytes by number of the stack in the later snapshot, without the error of what lives in both; calibrated by the
+/// change of the allocator's total, if that is known.
+fn changes(old: &Snapshot, new: &Snapshot, total: Option<Estimate>) -> HashMap<usize, Estimate> {
     let Some(parts) = overlap::split(old, new) else { return HashMap::new() };
     let numbers: HashMap<_, usize> =
         new.stacks.iter().enumerate().map(|(number, stack)| (of_stack(stack), number)).collect();
-    let bytes = |sample: &LiveSample| block(sample).estimate(SampleUnit::Bytes);
+    let heap = Some(Kind::Heap);
+    let added = extents::live(&parts.new, heap).map(|it| (Some(it.stack), it.sampled()));
+    let removed = extents::live(&parts.old, heap)
+        .map(|it| (numbers.get(&of_stack(&old.stacks[it.stack])).copied(), -it.sampled()));
+    let samples: Vec<(Option<usize>, Estimate)> = added.chain(removed).collect();
+    let by = |total| {
+        let samples = samples.iter().map(|&(_, bytes)| bytes);
+        Calibration::by(samples, total, new.header.interval_bytes)
+    };
+    let calibration = total.and_then(by).unwrap_or_default();
     let mut changes: HashMap<usize, Estimate> = HashMap::new();
-    for sample in &parts.new.live {
-        *changes.entry(sample.stack).or_default() += bytes(sample);
-    }
-    for sample in &parts.old.live {
-        if let Some(&number) = numbers.get(&of_stack(&old.stacks[sample.stack])) {
-            *changes.entry(number).or_default() += -bytes(sample);
+    for (stack, bytes) in samples {
+        if let Some(stack) = stack {
+            *changes.entry(stack).or_default() += calibration.of(bytes);
         }
     }
     changes
@@ -150,10 +173,10 @@ mod tests {
     }
 
     fn block(time_ns: u64) -> LiveBlock {
-        LiveBlock { time_ns, size_bytes: 100, inverse_probability: 2.0 }
+        LiveBlock::new(time_ns, 100, 2.0)
     }
 
-    /// 100 samples a second, all kept. As a detach forgets what is live, the time before it must not count.
+    /// 100 samples a second, all kept. As an attach forgets what was live before, the time before it must not count.
     #[test]
     fn growth_counts_from_latest_attach() {
         const SECOND: u64 = 1_000_000_000;
@@ -183,7 +206,7 @@ mod tests {
     #[test]
     fn equal_stacks_of_processes_are_merged() {
         let change = |value, window_ns| {
-            let change = Estimate { value, variance: value };
+            let change = Estimate::new(value, value);
             Some(MeasuredChange { change, window_ns })
         };
         let one = StackHistory {

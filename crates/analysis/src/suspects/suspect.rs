@@ -2,7 +2,7 @@
 
 use super::groups::Below;
 use super::stacks::NamedStack;
-use ramson_leaks::{Finding, Verdict};
+use ramson_leaks::Finding;
 use ramson_profile::{Estimate, FrameName, Language};
 use serde::Serialize;
 use std::cmp::Ordering;
@@ -18,9 +18,13 @@ pub type Key = Vec<Function>;
 
 /// The call path of a stack.
 pub fn key(stack: &NamedStack) -> Key {
+    functions(stack).take(if is_recompiled(stack) { 1 } else { usize::MAX }).collect()
+}
+
+/// Whether a run time may compile the function that allocated into its caller while the program runs.
+pub fn is_recompiled(stack: &NamedStack) -> bool {
     let language = stack.frames.first().and_then(|frame| frame.language);
-    let is_jit = matches!(language, Some(Language::JavaScript | Language::Java));
-    functions(stack).take(if is_jit { 1 } else { usize::MAX }).collect()
+    language.is_some_and(Language::has_inlining_compiler)
 }
 
 /// The functions of a stack, leaf first.
@@ -46,6 +50,9 @@ pub struct Suspect {
     /// The program's own function that allocated, line 0.
     #[serde(flatten)]
     pub function: FrameName,
+    /// Further functions whose memory is part of it: the run time compiles them into their caller, or did so for some time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub compiled_together: Vec<FrameName>,
     /// Its lines, those with the most live bytes first.
     pub lines: Vec<LineShare>,
     /// How many stacks they are.
@@ -72,7 +79,7 @@ pub struct LineShare {
 
 impl Suspect {
     pub(super) fn is_growing(&self) -> bool {
-        self.finding.verdict == Verdict::Growing
+        self.finding.is_growing()
     }
 
     /// Records were lost: what is live is at least this.

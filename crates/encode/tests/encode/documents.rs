@@ -186,7 +186,7 @@ fn csv_text_is_no_formula() {
     profile.functions[0].name = "=cmd|'/C calc'!A0".into();
     profile.functions[0].file = "@SUM(1,\"2\")".into();
     profile.samples = vec![stack(&[at::MAIN], 1, 8, 1)];
-    profile.samples[0].values[0] = Estimate { value: f64::NAN, variance: f64::NAN };
+    profile.samples[0].values[0] = Estimate::new(f64::NAN, f64::NAN);
     let document = text(|out| csv::write(&profile, out));
     let row = "'=cmd|'/C calc'!A0,\"'@SUM(1,\"\"2\"\")\",12,,,8,0,1,0,8,0,'=cmd|'/C calc'!A0\r\n";
     assert!(document.ends_with(row), "{document}");
@@ -206,7 +206,7 @@ fn speedscope_omits_negative_and_unknown_weights() {
     let mut profile = by_hand();
     profile.samples = vec![stack(&[at::MAIN], 2, 8, 1), stack(&[at::PARSE, at::MAIN], -1, 8, -1)];
     for sample in &mut profile.samples {
-        sample.values[1] = Estimate { value: f64::NAN, variance: f64::NAN };
+        sample.values[1] = Estimate::new(f64::NAN, f64::NAN);
     }
     let document = text(|out| speedscope::write(&profile, out, SampleType::InuseSpace));
     let document: Value = serde_json::from_str(&document).unwrap();

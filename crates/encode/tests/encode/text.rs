@@ -96,9 +96,9 @@ fn extreme_numbers_stay_json() {
     let mut profile = by_hand();
     profile.samples.truncate(1);
     profile.samples[0].values = [
-        Estimate { value: f64::MAX, variance: f64::MAX },
-        Estimate { value: f64::NAN, variance: f64::NAN },
-        Estimate { value: f64::MIN, variance: f64::INFINITY },
+        Estimate::new(f64::MAX, f64::MAX),
+        Estimate::new(f64::NAN, f64::NAN),
+        Estimate::new(f64::MIN, f64::INFINITY),
         Estimate::default(),
     ];
     let object = parsed(|out| json::write(&profile, out).unwrap());

@@ -88,7 +88,7 @@ fn bytes_change_only_with_version() {
     for (round, snapshot) in snapshots.iter().enumerate() {
         let seconds = 10 * (round as u64 + 1);
         let triggers = if round == 0 { Triggers::START } else { Triggers::CLOCK };
-        let bytes = Estimate { value: 3e6 * round as f64, variance: 1e9 };
+        let bytes = Estimate::new(3e6 * round as f64, 1e9);
         let free = (round % 2 == 0).then_some(Free { bytes, is_held: round == 4 });
         let terms = (round % 2 == 0).then(|| array::from_fn(|term| ((term as i64) << 20) - 1));
         writer.append(&[Taken { free, terms, ..taken(snapshot, seconds, triggers) }]).unwrap();

@@ -6,7 +6,7 @@ use crate::schema::TERM_COUNT;
 use crate::writer::Free;
 use ramson_profile::Estimate;
 
-const FREE: Free = Free { bytes: Estimate { value: 5e6, variance: 1e8 }, is_held: true };
+const FREE: Free = Free { bytes: Estimate::new(5e6, 1e8), is_held: true };
 /// They add up to what is resident; the last one may be negative.
 const TERMS: [i64; TERM_COUNT] = [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1 << 30, 11, 12, 13, -81];
 

@@ -267,6 +267,28 @@ impl Statistics {
         (arenas + self.mapped.bytes).saturating_sub(self.sum(|arena| arena.tcaches.bytes))
     }
 
+    /// Returns the usable bytes of all blocks that the program has, resident or not, if the statistics are whole.
+    pub fn allocated_bytes(&self) -> Option<u64> {
+        let is_cut = |arena: &Arena| arena.fastbins.is_cut || arena.tcaches.is_cut;
+        let not_walked = self.sum(|arena| arena.not_walked_bytes);
+        if self.arenas.iter().any(is_cut) || not_walked > 0 {
+            return None;
+        }
+        let kept = |arena: &Arena| arena.fastbins.bytes + arena.tcaches.bytes;
+        let kept_chunks = |arena: &Arena| arena.fastbins.chunks + arena.tcaches.chunks;
+        let (mapped_chunks, mapped_bytes) = if self.has_all_mapped {
+            (self.mapped.chunks, self.mapped.bytes)
+        } else {
+            (self.parameters.mapped_chunks, self.parameters.mapped_bytes)
+        };
+        let heads = self.sum(|arena| arena.in_use.chunks).saturating_sub(self.sum(kept_chunks));
+        let own = heads * chunk::OVERHEAD_BYTES
+            + mapped_chunks * 2 * chunk::OVERHEAD_BYTES
+            + self.sum(|arena| arena.tcache_metadata_bytes);
+        let in_use = self.sum(|arena| arena.in_use.bytes) + mapped_bytes;
+        Some(in_use.saturating_sub(self.sum(kept) + own))
+    }
+
     /// Half the width of the 95 % interval of free bytes; 0 where every chunk was walked.
     pub fn half_width_95_bytes(&self) -> f64 {
         self.spreads().free.half_width_95()

@@ -122,7 +122,7 @@ mod tests {
             sample_type: SampleType::InuseSpace,
             old_total: Estimate::exact(old),
             new_total: Estimate::exact(old + change),
-            change: Estimate { value: change, variance },
+            change: Estimate::new(change, variance),
             is_significant: false,
             rows: vec![],
         }

@@ -92,7 +92,8 @@ pub struct AttachFlags {
     /// Mean number of bytes between samples (with K, M or G; 1 records every allocation except malloc(0)). Default: 512K
     #[arg(long, value_name = "SIZE", value_parser = parse_interval, allow_hyphen_values = true)]
     pub interval: Option<u64>,
-    /// CPU limit for sampling, in percent (0.001 to 90; 0 or off for none). Default: 1; none with --interval 1
+    /// Target for the CPU time that sampling takes, in percent (0.001 to 90; 0 or off for none); it does nothing
+    /// below 300 samples a second. Default: 1; none with --interval 1
     #[arg(long, value_name = "PCT", value_parser = parse_max_overhead, allow_hyphen_values = true)]
     pub max_overhead: Option<String>,
     /// Stop sampling after TIME (ms, s, m, h or d). The hooks stay until "ramson detach"
@@ -134,7 +135,8 @@ pub struct SetFlags {
     /// Mean number of bytes between samples (with K, M or G; 1 records every allocation except malloc(0))
     #[arg(long, value_name = "SIZE", value_parser = parse_interval, allow_hyphen_values = true)]
     pub interval: Option<u64>,
-    /// CPU limit for sampling, in percent (0.001 to 90; 0 or off for none)
+    /// Target for the CPU time that sampling takes, in percent (0.001 to 90; 0 or off for none); it does nothing
+    /// below 300 samples a second
     #[arg(long, value_name = "PCT", value_parser = parse_max_overhead, allow_hyphen_values = true)]
     pub max_overhead: Option<String>,
     /// Resume sampling

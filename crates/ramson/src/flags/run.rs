@@ -30,8 +30,9 @@ pub struct RunFlags {
     /// Mean number of bytes between samples (with K, M or G; 1 records every allocation except malloc(0))
     #[arg(long, value_name = "SIZE", default_value = "512K", value_parser = parse_interval, allow_hyphen_values = true)]
     pub interval: u64,
-    /// CPU limit for sampling, in percent (0.001 to 90; 0 or off for none): at 300 samples a second or
-    /// more, ramson raises the interval to stay below it. Default: 1; none with --interval 1
+    /// Target for the CPU time that sampling takes, in percent of the program's (0.001 to 90; 0 or off for
+    /// none): if samples take more, ramson raises the interval. It does nothing below 300 samples a second,
+    /// so a program that uses little CPU time may spend more. Default: 1; none with --interval 1
     #[arg(long, value_name = "PCT", value_parser = parse_max_overhead, allow_hyphen_values = true)]
     pub max_overhead: Option<String>,
     /// Write the profile to FILE. Other processes of the program use FILE.PID, after an exec FILE.PID.2 …

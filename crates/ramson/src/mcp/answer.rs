@@ -171,9 +171,11 @@ fn of_report(report: &mut Report, call: &Call) -> Said {
     let mut verdict = paragraph(&table::report::text(report, 1, false, source));
     let mut calls = Vec::new();
     if let View::Stacks(stacks) = &report.view
-        && let Some(first) = stacks.rows.first()
+        && let (Some(largest), Some(first)) = (&stacks.largest_function, stacks.rows.first())
     {
         let unit = stacks.sample_type.unit();
+        let name = quoted(&short_name(&largest.function.name));
+        verdict += &format!("; most is of {name}: {}", format_estimate(largest.value, unit));
         let frames: Vec<String> =
             first.frames.iter().take(4).map(|it| quoted(&it.short())).collect();
         let value = format_estimate(first.value, unit);

@@ -1,12 +1,20 @@
-//! Cuts a JSON document to a size: from its largest lists the last elements go, and what went is counted.
+//! Cuts a JSON document to a size: from its largest lists the last elements go, and what went is counted. Evidence in detail goes first,
+//! call chains go last: of a list of suspects the first ones stay, with all their frames.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// No list keeps more of what has to be cut: each round measures the whole.
 const MOST_ELEMENTS: usize = 500;
-/// Elements that a list keeps as long as another one can give some.
-const KEPT: [usize; 3] = [3, 1, 0];
+/// Elements that a list keeps as long as another one can give some, and whether it is of a call chain.
+const KEPT: [(usize, bool); 6] =
+    [(3, false), (1, false), (3, true), (1, true), (0, false), (0, true)];
+/// Lists that give all they have before others.
+const DETAIL: [&str; 3] = ["histogram", "curve", "lines"];
+/// Lists of a call chain.
+const CHAINS: [&str; 1] = ["frames"];
+/// Fields of a document that go before any other list gives something, in this order: the verdict has the last ones in words.
+const ASIDE: [&str; 7] = ["health", "recording", "ages", "coverage", "mmap", "end", "rss"];
 
 /// A step from a value to one in it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,21 +37,29 @@ pub fn cut(document: &mut Value, most_bytes: usize) -> Vec<String> {
             list.truncate(MOST_ELEMENTS);
         }
     }
+    let mut said = Vec::new();
     while bytes_of(document) > most_bytes {
-        let Some(path) = KEPT.into_iter().find_map(|kept| largest_list(document, kept)) else {
-            break;
+        let is_detail = |name: &str| DETAIL.contains(&name);
+        let is_chain = |name: &str| CHAINS.contains(&name);
+        let detail = largest_list(document, 0, &is_detail);
+        if detail.is_none()
+            && let Some(name) = aside(document)
+        {
+            said.push(format!("{name}: left out"));
+            continue;
+        }
+        let next = |&(kept, of_chains): &(usize, bool)| {
+            largest_list(document, kept, &|name| is_chain(name) == of_chains)
         };
+        let Some(path) = detail.or_else(|| KEPT.iter().find_map(next)) else { break };
         let Some(list) = list_at(document, &path) else { break };
         let left = list.len() - (list.len() / 4).max(1);
         list.truncate(left);
     }
-    let mut said: Vec<String> = lengths
-        .iter()
-        .filter_map(|(path, &all)| {
-            let left = list_at(document, path)?.len();
-            (left < all).then(|| format!("{}: {left} of {all}", shown(path)))
-        })
-        .collect();
+    said.extend(lengths.iter().filter_map(|(path, &all)| {
+        let left = list_at(document, path)?.len();
+        (left < all).then(|| format!("{}: {left} of {all}", shown(path)))
+    }));
     while bytes_of(document) > most_bytes {
         let Some(name) = largest_field(document) else { break };
         if let Value::Object(fields) = document {
@@ -82,11 +98,23 @@ fn children(value: &Value) -> Vec<(Step, &Value)> {
     }
 }
 
-/// The list with the most bytes among those with more than `kept` elements.
-fn largest_list(value: &Value, kept: usize) -> Option<Path> {
-    fn look(value: &Value, kept: usize, path: &mut Path, best: &mut Option<(usize, Path)>) {
+/// Takes out a field that is not what the question was about.
+fn aside(document: &mut Value) -> Option<&'static str> {
+    let fields = document.as_object_mut()?;
+    ASIDE.into_iter().find(|name| fields.remove(*name).is_some())
+}
+
+/// The list with the most bytes among those with more than `kept` elements whose names pass.
+fn largest_list(value: &Value, kept: usize, is_meant: &dyn Fn(&str) -> bool) -> Option<Path> {
+    type Best = Option<(usize, Path)>;
+    fn look(
+        value: &Value,
+        is_it: &dyn Fn(&[Value], &Path) -> bool,
+        path: &mut Path,
+        best: &mut Best,
+    ) {
         if let Value::Array(list) = value
-            && list.len() > kept
+            && is_it(list, path)
         {
             let bytes = bytes_of(value);
             if best.as_ref().is_none_or(|(most, _)| bytes > *most) {
@@ -95,12 +123,19 @@ fn largest_list(value: &Value, kept: usize) -> Option<Path> {
         }
         for (step, inner) in children(value) {
             path.push(step);
-            look(inner, kept, path, best);
+            look(inner, is_it, path, best);
             path.pop();
         }
     }
+    let is_it = |list: &[Value], path: &Path| {
+        let name = path.iter().rev().find_map(|step| match step {
+            Step::Field(name) => Some(name.as_str()),
+            Step::Element(_) => None,
+        });
+        list.len() > kept && is_meant(name.unwrap_or(""))
+    };
     let mut best = None;
-    look(value, kept, &mut Vec::new(), &mut best);
+    look(value, &is_it, &mut Vec::new(), &mut best);
     best.map(|(_, path)| path)
 }
 
@@ -160,6 +195,25 @@ mod tests {
         assert!((3..40).contains(&left), "{left}");
         assert_eq!(document["rows"][0]["frames"].as_array().unwrap().len(), 4);
         assert_eq!(said, [format!("rows: {left} of 40")]);
+    }
+
+    #[test]
+    fn first_suspects_keep_their_chains() {
+        let frames: Vec<Value> =
+            (0..12).map(|at| json!({ "function": format!("f{at}") })).collect();
+        let suspect = |number: usize| {
+            let curve: Vec<usize> = (0..30).collect();
+            json!({ "n": number, "frames": frames, "survival": { "curve": curve } })
+        };
+        let suspects: Vec<Value> = (0..10).map(suspect).collect();
+        let health: Vec<usize> = (1000..1060).collect();
+        let mut document = json!({ "kind": "leaks", "health": health, "suspects": suspects });
+        let said = cut(&mut document, 1500);
+        assert!(bytes_of(&document) <= 1500);
+        let left = document["suspects"].as_array().unwrap();
+        assert!(left.len() >= 3 && left[0]["n"] == 0, "{}", left.len());
+        assert!(left.iter().all(|it| it["frames"].as_array().unwrap().len() == 12));
+        assert!(document.get("health").is_none() && said.contains(&"health: left out".to_owned()));
     }
 
     #[test]

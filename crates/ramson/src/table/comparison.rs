@@ -106,7 +106,7 @@ mod tests {
             (10.0, 100.0, "not significant"),
             (-30.0, 100.0, "significant"),
         ] {
-            assert_eq!(verdict(Estimate { value, variance }), expected, "{value} {variance}");
+            assert_eq!(verdict(Estimate::new(value, variance)), expected, "{value} {variance}");
         }
     }
 }

@@ -36,6 +36,9 @@ pub fn text(finding: &Finding, shown: Shown) -> String {
     if let Some(Err(refusal)) = &finding.asked {
         push_prose(&mut out, "not asked: ", refusal);
     }
+    if let Some(early) = &finding.early_ends {
+        push_prose(&mut out, "not complete: ", early);
+    }
     pins::push_advice(&mut out, finding.advice.iter().map(|advice| (String::new(), advice)));
     out.push('\n');
     push_terms(&mut out, "", &finding.rss.line(), 2);

@@ -165,9 +165,9 @@ fn push_parts(out: &mut String, finding: &Finding) {
         // Without statistics, an allocator's memory cannot be told from the program's.
         let name = match (part, finding.live) {
             (Part::Live, Some(live)) if finding.is_divided() => {
-                format!("{name}; by the profile {}", live_text(live))
+                format!("{name}; of {} in all", live_text(live))
             }
-            (Part::Live, Some(live)) => format!("live, by the profile: {}", live_text(live)),
+            (Part::Live, Some(live)) => format!("live; {} in all", live_text(live)),
             (Part::Anonymous, Some(_)) if !finding.is_divided() => {
                 "other anonymous, not divided: free in the allocator, its metadata, the program's own".into()
             }
@@ -175,7 +175,7 @@ fn push_parts(out: &mut String, finding: &Finding) {
             _ => name.to_owned(),
         };
         let estimate = finding.part_estimate(part);
-        let error = if estimate.variance > 0.0 {
+        let error = if estimate.half_width_95() > 0.0 {
             format_half_width(estimate, SampleUnit::Bytes).replace('±', "")
         } else {
             String::new()

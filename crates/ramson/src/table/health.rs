@@ -7,6 +7,9 @@ use ramson_format::{HEALTH, Health};
 use ramson_profile::format::{format_bytes, format_objects, format_share};
 use std::fmt::Write;
 
+/// With fewer samples a second the overhead target does not raise the interval (libramson's governor).
+const FREE_PER_SECOND: f64 = 300.0;
+
 pub fn table(out: &mut String, summary: &Summary) {
     let cost = &summary.recording;
     let count = |kind: Health| counted(summary, kind);
@@ -15,7 +18,8 @@ pub fn table(out: &mut String, summary: &Summary) {
         push_prose(out, &format!("{name:<13}"), &value);
     };
     row("samples", format!("{}, {} freed since", objects(Health::Samples), objects(Health::Frees)));
-    row("time", time(cost, count(Health::Samples), count(Health::Extents)));
+    let per_second = count(Health::Samples) as f64 / (summary.profiled_ns.max(1) as f64 / 1e9);
+    row("time", time(cost, (count(Health::Samples), count(Health::Extents)), per_second));
     row("interval", format!("{}{}", summary.interval, changes(cost.interval_changes)));
     row(
         "walks",
@@ -59,7 +63,7 @@ fn counted(summary: &Summary, kind: Health) -> u64 {
     name.and_then(|name| summary.health.get(name)).copied().unwrap_or(0)
 }
 
-fn time(cost: &Cost, samples: u64, extents: u64) -> String {
+fn time(cost: &Cost, (samples, extents): (u64, u64), per_second: f64) -> String {
     let Some(slow_ns) = cost.slow_path_ns else {
         let why = if cost.is_unsteady {
             "the CPU's cycle counter is not steady (changing frequency, or a virtual machine that was moved), or the program forbids it"
@@ -76,13 +80,18 @@ fn time(cost: &Cost, samples: u64, extents: u64) -> String {
         let _ = write!(text, "; {} of the CPU time", percent(ppm / 1e6));
     }
     if cost.max_overhead_ppm == 0 {
-        return text + ", no limit";
+        return text + ", no target";
     }
-    let _ = write!(text, ", limit {}", percent(cost.max_overhead_ppm as f64 / 1e6));
-    if cost.overhead_ppm.is_some_and(|ppm| ppm > cost.max_overhead_ppm as f64) {
-        // docs/sampling.md, "An interval that changes".
-        text += ". The limit leaves out what a larger interval would not save: the first sample of each stack, making the profile, \
-                 the program's own mappings, and all that is left at 300 samples per second";
+    let _ = write!(text, ", target {}", percent(cost.max_overhead_ppm as f64 / 1e6));
+    // docs/sampling.md, "An interval that changes".
+    if per_second < FREE_PER_SECOND {
+        let _ = write!(
+            text,
+            ", which does nothing below {FREE_PER_SECOND} samples a second ({per_second:.0} on average here)"
+        );
+    } else if cost.overhead_ppm.is_some_and(|ppm| ppm > cost.max_overhead_ppm as f64) {
+        text += ". The target leaves out what a larger interval would not save: the first sample of each stack, making the profile, \
+                 the program's own mappings, and all that is left at 300 samples a second";
     }
     text
 }

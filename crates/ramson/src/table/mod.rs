@@ -16,14 +16,15 @@ pub mod stacks;
 pub mod subject;
 pub mod suspects;
 pub mod timeline;
+mod totals;
 mod trees;
 
 pub use lines::{columns, cut, cut_all, fitted, push_prose, push_terms, words, wrap};
 
 use crate::output::{DIM, NOT_DIM, hint};
 use ramson_analysis::members::{Each, Row};
-use ramson_profile::format::{format_bytes, format_estimate, format_percent};
-use ramson_profile::{Estimate, FrameName, SampleUnit, printable, short_name};
+use ramson_profile::format::{format_bytes, format_percent};
+use ramson_profile::{FrameName, printable, short_name};
 use ramson_symbols::SymbolDefect;
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
@@ -142,15 +143,6 @@ pub fn words_of<'a>(words: impl IntoIterator<Item = &'a String>) -> String {
 
 pub fn size(bytes: u64) -> String {
     format_bytes(bytes as f64)
-}
-
-/// With ± where there is one.
-pub fn counted_or_estimated(bytes: Estimate) -> String {
-    if bytes.variance > 0.0 {
-        format_estimate(bytes, SampleUnit::Bytes)
-    } else {
-        format_bytes(bytes.value)
-    }
 }
 
 pub fn or_dash(known: Option<String>) -> String {

@@ -6,11 +6,9 @@ use super::{
 };
 use ramson_analysis::report::{Report, View};
 use ramson_analysis::summary::Subject;
-use ramson_profile::Estimate;
-use ramson_profile::format::{
-    format_estimate, format_objects, format_percent, format_relative_error, format_value,
-};
+use ramson_profile::format::{format_amount, format_error, format_estimate, format_percent};
 use ramson_profile::view::TopTable;
+use ramson_profile::{Estimate, SampleUnit};
 use ramson_symbols::SymbolDefect;
 use std::fmt::Write;
 
@@ -93,13 +91,13 @@ fn push_functions(out: &mut String, report: &Report, table: &TopTable) {
     for row in &table.rows {
         sum += row.flat.value;
         lines.row([
-            format_value(row.flat.value, unit),
+            format_amount(row.flat, unit),
             percent(row.flat.value, report.magnitude),
             percent(sum, report.magnitude),
-            format_value(row.cum.value, unit),
+            format_amount(row.cum, unit),
             percent(row.cum.value, report.magnitude),
-            format_relative_error(row.shown()),
-            format_objects(row.objects.value),
+            format_error(row.shown(), unit),
+            format_amount(row.objects, SampleUnit::Objects),
             name_and_place(&row.name, &row.file, row.line, room),
         ]);
     }

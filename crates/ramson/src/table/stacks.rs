@@ -2,18 +2,16 @@
 
 use super::report::title;
 use super::subject::nothing_sampled;
-use super::{
-    Table, counted_or_estimated, name_and_place, or_dash, percent, push_prose, push_terms,
-};
+use super::{Table, name_and_place, or_dash, percent, push_prose, push_terms};
 use ramson_analysis::explain::Finding;
 use ramson_analysis::report::Report;
 use ramson_analysis::stack_table::{Pointers, StackRow, StackTable};
 use ramson_analysis::summary::Subject;
 use ramson_profile::format::{
-    format_bytes, format_duration, format_objects, format_per_hour, format_relative_error,
-    format_value,
+    format_amount, format_bytes, format_duration, format_error, format_objects, format_per_hour,
+    format_term, format_value,
 };
-use ramson_profile::{FrameName, Language, SampleUnit, short_name};
+use ramson_profile::{Estimate, FrameName, Language, SampleUnit, short_name};
 use std::fmt::Write;
 
 /// Callers shown behind the first function.
@@ -34,28 +32,20 @@ pub fn table(out: &mut String, report: &Report, of: &StackTable) {
     let what = if unit == SampleUnit::Bytes { "bytes" } else { "count" };
     let has_ages = of.rows.iter().any(|stack| stack.ages.is_some());
     let has_growth = of.rows.iter().any(|stack| stack.growth.is_some());
-    // The function is the last thing to go, then what it holds.
-    let age = if !has_ages {
-        ""
-    } else if has_growth {
-        "age:>8@90|"
-    } else {
-        "age:>8|"
-    };
-    let change = if has_growth { "growth:>12@70|±:>10@120|" } else { "" };
-    let heads = format!(
-        "{what}:>10|share:>7@50|±:>8@60|objects:>11@110|{age}{change}stack, innermost first"
-    );
-    let mut lines = Table::new(out, &heads);
+    let mut lines = Table::new(out, &heads(what, has_ages, has_growth));
     let room = lines.room();
+    let (sure, unsure): (Vec<&StackRow>, Vec<&StackRow>) =
+        of.rows.iter().partition(|row| of.has_all || row.value.is_significant());
+    // Rows that are all unsure are better than none.
+    let (sure, unsure) = if sure.is_empty() { (unsure, sure) } else { (sure, unsure) };
     let mut shown = 0.0;
-    for stack in &of.rows {
+    for stack in sure {
         shown += stack.value.value;
         let mut cells = vec![
-            format_value(stack.value.value, unit),
+            format_amount(stack.value, unit),
             percent(stack.value.value, report.magnitude),
-            format_relative_error(stack.value),
-            format_objects(stack.objects.value),
+            format_error(stack.value, unit),
+            format_amount(stack.objects, SampleUnit::Objects),
         ];
         if has_ages {
             cells.push(or_dash(stack.ages.as_ref().map(|ages| format_duration(ages.mean_ns))));
@@ -66,6 +56,10 @@ pub fn table(out: &mut String, report: &Report, of: &StackTable) {
         cells.push(names(&stack.frames, room));
         lines.row(cells);
     }
+    if let Some(line) = unsure_text(&unsure, report) {
+        shown += unsure.iter().map(|row| row.value.value).sum::<f64>();
+        lines.line_across(&line);
+    }
     let rest = of.total.value - shown;
     if rest > of.total.value / 1e6 {
         lines.line_across(&format!(
@@ -74,6 +68,35 @@ pub fn table(out: &mut String, report: &Report, of: &StackTable) {
             percent(rest, report.magnitude)
         ));
     }
+}
+
+/// The function is the last thing to go, then what it holds.
+fn heads(what: &str, has_ages: bool, has_growth: bool) -> String {
+    let age = if !has_ages {
+        ""
+    } else if has_growth {
+        "age:>8@90|"
+    } else {
+        "age:>8|"
+    };
+    let change = if has_growth { "growth:>12@70|±:>10@120|" } else { "" };
+    format!("{what}:>10|share:>7@50|±:>8@60|objects:>11@110|{age}{change}stack, innermost first")
+}
+
+/// One line for the rows whose intervals are wider than their values.
+fn unsure_text(rows: &[&StackRow], report: &Report) -> Option<String> {
+    let sum: Estimate = rows.iter().map(|row| row.value).sum();
+    let stacks = if rows.len() == 1 { "stack" } else { "stacks, each" };
+    let unit = report.sample_type.unit();
+    (!rows.is_empty()).then(|| {
+        format!(
+            "{:>10} {:>7} {:>8}  in {} {stacks} ±100 % or more; -n 0 shows all",
+            format_amount(sum, unit),
+            percent(sum.value, report.magnitude),
+            format_error(sum, unit),
+            rows.len(),
+        )
+    })
 }
 
 /// Behind the title.
@@ -171,7 +194,7 @@ pub fn pointers(out: &mut String, pointers: &Pointers, source: &str) {
         let trim = pointers.releasable.map_or(String::new(), |bytes| {
             format!(", of which a trim would return {}", format_bytes(bytes as f64))
         });
-        let free = counted_or_estimated(free);
+        let free = format_term(free);
         let line = format!("{free} free in the allocator{trim}: ramson explain {source}");
         push_prose(out, "", &line);
     }

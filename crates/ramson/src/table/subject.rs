@@ -4,7 +4,7 @@ use super::{Table, command, or_dash, push_prose, push_terms, size};
 use ramson_analysis::MmapSums;
 use ramson_analysis::members::{Row, Sum, unprofiled_text};
 use ramson_analysis::report::Report;
-use ramson_analysis::rss::{Rss, live_text};
+use ramson_analysis::rss::live_text;
 use ramson_analysis::summary::{ForeignSummary, Subject, Summary};
 use ramson_process::clock::unix_ns;
 use ramson_profile::format::{
@@ -112,10 +112,8 @@ fn of_recording(summary: &Summary) -> String {
         format_objects(live_samples as f64),
     );
     push_terms(&mut out, "", &line, 2);
-    let by_profile = summary.rss.as_ref().and_then(Rss::profile_line);
-    let coverage = summary.coverage.as_ref().and_then(|coverage| coverage.line());
-    for line in [by_profile, coverage].iter().flatten() {
-        push_prose(&mut out, "", line);
+    if let Some(line) = summary.coverage.as_ref().and_then(|coverage| coverage.line()) {
+        push_prose(&mut out, "", &line);
     }
     push_mmap(&mut out, &summary.mmap);
     out

@@ -1,5 +1,6 @@
 //! The suspects as text: the answer in one line, then each finding with its reason and evidence.
 
+use super::totals;
 use super::{
     blocks, columns, most, name_and_place, push_prose, push_rest, push_terms, stack, subject,
 };
@@ -14,6 +15,10 @@ use std::fmt::Write;
 
 /// Callers shown of a stack.
 const MAX_CALLERS: usize = 6;
+/// If functions that hold more than this cannot be judged for want of time, no finding says anything.
+const MOST_SHARE: f64 = 0.5;
+/// Functions shown then.
+const LARGEST: usize = 2;
 /// Lines shown of a function.
 const MAX_LINES: usize = 6;
 
@@ -23,14 +28,14 @@ pub fn text(found: &Suspects, rows: usize, is_each: bool) -> String {
         return block(found, rows);
     }
     let mut heading = String::new();
-    push_prose(&mut heading, "", &answer(found));
+    push_answer(&mut heading, found);
     heading += &subject::heading(&found.subject, &found.defects);
     blocks(&heading, &found.processes, |suspects| block(suspects, rows))
 }
 
 fn block(found: &Suspects, rows: usize) -> String {
     let mut out = String::new();
-    push_prose(&mut out, "", &answer(found));
+    push_answer(&mut out, found);
     out += &subject::heading(&found.subject, &found.defects);
     if found.suppressed + found.known > 0 {
         let _ = writeln!(out, "hidden: {}\n", hidden(found));
@@ -39,12 +44,22 @@ fn block(found: &Suspects, rows: usize) -> String {
         push_prose(&mut out, "", &together(group));
         out.push('\n');
     }
+    if is_too_early(found) {
+        push_largest(&mut out, found);
+        return out;
+    }
     for (index, suspect) in found.suspects.iter().take(most(rows)).enumerate() {
         push_suspect(&mut out, index + 1, suspect, found.answer.is_running);
     }
     push_rest(&mut out, found.suspects.len(), most(rows), " findings");
     out.truncate(out.trim_end().len());
     out + "\n"
+}
+
+/// The totals, then the answer.
+fn push_answer(out: &mut String, found: &Suspects) {
+    totals::lines(found).iter().for_each(|line| push_prose(out, "", line));
+    push_prose(out, "", &answer(found));
 }
 
 /// Whether anything leaks, and how sure that is.
@@ -99,6 +114,14 @@ fn no_leak(found: &Suspects) -> String {
         Some(CannotTell::TooShort) => {
             "too short a recording to tell: nothing is judged before --min-age has passed".into()
         }
+        Some(CannotTell::TotalGrows) => {
+            "no function by itself shows a leak, but all that is live does".into()
+        }
+        Some(CannotTell::Undecided) if is_too_early(found) => format!(
+            "too early to tell: {} of live memory was first allocated less than --min-age ago{}",
+            format_share(young_share(found)),
+            more_time(answer.judged_in_ns.filter(|_| answer.is_running), ". Ask again in ")
+        ),
         Some(CannotTell::Undecided) => {
             let time = answer.judged_in_ns.filter(|_| answer.is_running);
             format!(
@@ -112,6 +135,36 @@ fn no_leak(found: &Suspects) -> String {
             "no leak found, but too few samples are live to find one".into()
         }
         _ => "no leak found".into(),
+    }
+}
+
+/// Whether nearly all that is live was first seen less than `--min-age` ago, so that the findings say nothing.
+fn is_too_early(found: &Suspects) -> bool {
+    let answer = &found.answer;
+    match answer.cannot_tell {
+        Some(CannotTell::TooShort) => true,
+        Some(CannotTell::Undecided) => young_share(found) > MOST_SHARE,
+        _ => false,
+    }
+}
+
+/// The share of live memory in functions that nobody judges yet.
+fn young_share(found: &Suspects) -> f64 {
+    let young = found.suspects.iter().filter(|suspect| {
+        suspect.finding.verdict == Verdict::NotEnoughData && suspect.finding.persistence.is_none()
+    });
+    young.map(|suspect| suspect.share).sum()
+}
+
+/// The functions that hold most, before anything is known about them.
+fn push_largest(out: &mut String, found: &Suspects) {
+    for suspect in found.suspects.iter().take(LARGEST) {
+        let live = format_estimate(suspect.finding.inuse_space, SampleUnit::Bytes);
+        let label = format!("live {live}, {} of all: ", format_share(suspect.share));
+        let room = columns().map(|columns| columns.saturating_sub(label.chars().count()));
+        let function = &suspect.function;
+        let name = name_and_place(&short_name(&function.name), &function.file, 0, room);
+        let _ = writeln!(out, "{label}{name}");
     }
 }
 
@@ -163,6 +216,9 @@ fn push_suspect(out: &mut String, rank: usize, suspect: &Suspect, is_running: bo
     let _ = writeln!(out, "{label}{name}");
     push_terms(out, "   ", &live(suspect), 3);
     push_prose(out, "   ", &reason(suspect, is_running));
+    if let Some(together) = compiled_together(suspect) {
+        push_prose(out, "   ", &together);
+    }
     if known.len() > 1 {
         push_terms(out, "   ", &lines(&known), 3);
     }
@@ -212,6 +268,15 @@ fn reason(suspect: &Suspect, is_running: bool) -> String {
         }
         _ => finding.reason.clone(),
     }
+}
+
+/// The functions that are one leak with this one.
+fn compiled_together(suspect: &Suspect) -> Option<String> {
+    let others = suspect.compiled_together.iter().map(|other| short_name(&other.name));
+    let others: Vec<_> = others.collect();
+    (!others.is_empty()).then(|| {
+        format!("Includes {}, which the run time compiles into its caller.", others.join(", "))
+    })
 }
 
 fn lines(known: &[&LineShare]) -> String {

@@ -2,7 +2,6 @@
 //! moves.
 
 use super::model::Model;
-use crate::table::counted_or_estimated;
 use ramson_analysis::attachment;
 use ramson_analysis::end::rss_and_live_text;
 use ramson_analysis::interval::Intervals;
@@ -12,7 +11,7 @@ use ramson_analysis::recording::what_is_missing;
 use ramson_analysis::rss::{Rss, live_text};
 use ramson_process::Term;
 use ramson_profile::format::{
-    format_bytes, format_duration, format_estimate, format_objects, format_percent,
+    format_bytes, format_duration, format_estimate, format_objects, format_percent, format_term,
 };
 use ramson_profile::{Estimate, SampleUnit};
 
@@ -114,7 +113,7 @@ fn free_text(rss: &Rss) -> [String; 2] {
     let (term, bytes) = free_or_held(rss);
     let word = rss.word(term);
     let short = word.split(' ').next().unwrap_or_default();
-    [&word, short].map(|name| format!("{name} {}", counted_or_estimated(bytes)))
+    [&word, short].map(|name| format!("{name} {}", format_term(bytes)))
 }
 
 impl Split {
@@ -123,7 +122,7 @@ impl Split {
         let mut terms: Vec<(Term, Estimate)> =
             terms.filter(|(term, bytes)| *term != Term::Live && bytes.value != 0.0).collect();
         terms.sort_by(|a, b| b.1.value.total_cmp(&a.1.value));
-        let text = |(term, bytes)| format!("{} {}", rss.word(term), counted_or_estimated(bytes));
+        let text = |(term, bytes)| format!("{} {}", rss.word(term), format_term(bytes));
         Self { age_ns, terms: terms.into_iter().map(text).collect() }
     }
 
@@ -187,14 +186,13 @@ mod tests {
 
     #[test]
     fn rss_is_live_and_rest() {
-        let live = |mib: f64, half_width_mib: f64| Estimate {
-            value: mib * MIB,
-            variance: (half_width_mib * MIB / 1.959_964).powi(2),
+        let live = |mib: f64, half_width_mib: f64| {
+            Estimate::new(mib * MIB, (half_width_mib * MIB / 1.959_964).powi(2))
         };
         let of = |live| equation(100 << 20, live);
         assert_eq!(
             of(live(60.0, 6.0)),
-            "RSS 100 MiB = live 60.0 MiB (±10 %) + rest 40.0 MiB (±15 %)"
+            "RSS 100 MiB = live 60.0 MiB (±10 %) + rest 40 MiB (±15 %)"
         );
         assert_eq!(
             of(live(104.0, 6.0)),

@@ -4,10 +4,10 @@ use super::model::Model;
 use crate::table::{cut, fitted, or_dash};
 use ramson_analysis::live::row::{Direction, Row, Sort};
 use ramson_analysis::live::sums::Sums;
-use ramson_profile::Estimate;
 use ramson_profile::format::{
-    format_bytes, format_duration, format_objects_short, format_relative_error,
+    format_amount, format_bytes, format_duration, format_error, format_objects_short,
 };
+use ramson_profile::{Estimate, SampleUnit};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
@@ -105,8 +105,11 @@ impl Numbers {
         let cells = sums.map_or_else(Default::default, |sums| {
             let live = sums.live;
             [
-                (format_bytes(live.value), STRONG),
-                (or_dash((live.value != 0.0).then(|| format_relative_error(live))), FAINT),
+                (format_amount(live, SampleUnit::Bytes), STRONG),
+                (
+                    or_dash((live.value != 0.0).then(|| format_error(live, SampleUnit::Bytes))),
+                    FAINT,
+                ),
                 change_text(sums.change()),
                 (rate(sums.alloc_objects_per_s), PLAIN),
                 age_text(sums.mean_age_ns(), profiled_ns),

@@ -62,16 +62,7 @@ pub fn snapshot(blocks: &[Block], allocated: &[f64]) -> Snapshot {
             tid,
         }
     });
-    Snapshot {
-        header: Header::default(),
-        mappings: vec![],
-        stacks,
-        live: live.collect(),
-        extents: vec![],
-        freed: vec![],
-        max_freed: 0,
-        defects: vec![],
-    }
+    Snapshot { header: Header::default(), stacks, live: live.collect(), ..Snapshot::default() }
 }
 
 #[test]

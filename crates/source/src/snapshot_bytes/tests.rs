@@ -107,7 +107,7 @@ fn example() -> Snapshot {
         extents: (1..4).map(extent).collect(),
         freed: (1..9).rev().map(freed).collect(),
         max_freed: 1024,
-        defects: Vec::new(),
+        ..Snapshot::default()
     }
 }
 

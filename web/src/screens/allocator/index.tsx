@@ -1,7 +1,6 @@
 // Why it is not coming back: the allocator's own count, what a trim returns, what pins the rest, and what to do.
 import type { ComponentChildren } from "preact";
-import { capital, Figure, Heading } from "../../parts/figures";
-import { isDetached } from "../../parts/lacks";
+import { capital, Heading } from "../../parts/figures";
 import { Link } from "../../parts/link";
 import { releasableOf } from "../../parts/rss";
 import { CommandLine, Notice, Skeleton, Trouble } from "../../parts/notice";
@@ -44,11 +43,6 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
               {cause.sentence}
             </p>
           ))}
-          {isDetached(entry) || rss.live_by_profile === null ? null : (
-            <p>
-              The profile, of requested sizes: <Figure of={rss.live_by_profile} />.
-            </p>
-          )}
         </div>
         <div>
           <h2>a trim returns now</h2>

@@ -76,7 +76,7 @@ function What({ top, explained, entry, whole }: Of) {
           </span>
         </p>
         <p>
-          {isHeld ? "This is what it holds beyond the live blocks: free memory, metadata and rounding." : `The program freed it, and ${rss.allocator} has not returned it.`} <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span> is live
+          {isHeld ? "This is what it holds beyond the live blocks." : `The program freed it, and ${rss.allocator} has not returned it.`} <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span> is live
           {row === undefined ? "" : ", the largest part of it "}
           {row === undefined ? null : (
             <>
@@ -112,7 +112,7 @@ function What({ top, explained, entry, whole }: Of) {
         {isAttached ? " since the attach" : ""}
         <span class="pm">
           {relative(top.total)}
-          {resident === undefined || top.sample_type !== "inuse_space" ? "" : ` · ${bytes(resident.value)} of it resident, ${share(resident.value, rss!.bytes)} of RSS`}
+          {resident === undefined || top.sample_type !== "inuse_space" || isSame(resident.value, top.total.value) ? "" : ` · ${bytes(resident.value)} of it resident, ${share(resident.value, rss!.bytes)} of RSS`}
         </span>
       </p>
       {row === undefined ? (
@@ -125,6 +125,11 @@ function What({ top, explained, entry, whole }: Of) {
       {whole === null || top.sample_type !== "inuse_space" ? null : <Larger of={whole} />}
     </>
   );
+}
+
+/** Whether two figures differ by no more than 1 %. */
+function isSame(one: number | null, other: number | null): boolean {
+  return Math.abs((one ?? 0) - (other ?? 0)) <= 0.01 * (other ?? 0);
 }
 
 /** The largest part of RSS, unless that is live memory. */
@@ -152,6 +157,16 @@ function oldest(suspects: Suspect[]): number | null {
   return known.length === 0 ? null : Math.min(...known);
 }
 
+/** The growth that meets a limit first: that of the leak suspects, of all that is live, or of RSS. */
+function fastestOf(answer: Leaks["answer"]): { what: string; per_hour: Estimate } {
+  const { live_per_hour: live, rss } = answer.totals;
+  const all = [{ what: "At this rate,", per_hour: answer.growth_per_hour }];
+  if (live !== null) all.push({ what: `As all that is live grows by ${bytes(live.value)}/h,`, per_hour: live });
+  const ofRss = rss?.bytes_per_hour;
+  if (ofRss && rss.looks >= 4) all.push({ what: `As RSS grows by ${bytes(ofRss.value)}/h,`, per_hour: ofRss });
+  return all.reduce((most, one) => ((one.per_hour.value ?? 0) > (most.per_hour.value ?? 0) ? one : most));
+}
+
 function When(of: Of) {
   const endedNs = of.leaks?.answer.sampling_ended_ns ?? null;
   return (
@@ -171,6 +186,7 @@ function Since({ leaks, explained, entry }: Of) {
   if (answer.leak_suspects > 0) {
     const since = oldest(leaks.suspects);
     const limit = explained?.limit;
+    const fastest = fastestOf(answer);
     const perHour = answer.growth_per_hour.value ?? 0;
     const room = limit ? limit.limit_bytes - limit.used_bytes : 0;
     const first = leaks.suspects.find((one) => one.verdict === "growing");
@@ -192,9 +208,20 @@ function Since({ leaks, explained, entry }: Of) {
           {limit && perHour > 0 && entry.is_running ? (
             <>
               {" "}
-              At this rate, its control group reaches the limit of {bytes(limit.limit_bytes)} in <b>{hoursTo(room, perHour)}</b> <span class="pm">{rangeTo(room, answer.growth_per_hour)}</span>.
+              {fastest.what} its control group reaches the limit of {bytes(limit.limit_bytes)} in <b>{hoursTo(room, fastest.per_hour.value ?? 0)}</b> <span class="pm">{rangeTo(room, fastest.per_hour)}</span>.
             </>
           ) : null}
+        </p>
+      </>
+    );
+  }
+  const live = answer.totals.live_per_hour;
+  if (live !== null) {
+    return (
+      <>
+        <p class="headline">Growing</p>
+        <p>
+          All that is live grows by <b class="up">{bytes(live.value)}/h</b> <span class="pm">{absolute(live)}</span>; no function by itself shows a leak.
         </p>
       </>
     );

@@ -2,7 +2,9 @@
 
 use super::saving::{Advice, Needs, Saving};
 use crate::explain::finding::Finding;
+use crate::explain::leaks::Leaks;
 use crate::explain::words::{site, size};
+use ramson_leaks::Slope;
 use ramson_process::cgroup::Limit;
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_duration, format_per_hour, format_percent};
@@ -11,16 +13,29 @@ use ramson_profile::format::{format_duration, format_per_hour, format_percent};
 const LITTLE: f64 = 0.1;
 /// … by this process, if it has this part of it: a group's use counts the kernel's page cache, too.
 const MAIN_SHARE: f64 = 0.5;
+/// So many times the time that it was measured over, growth may go on.
+const MOST_AHEAD: f64 = 60.0;
 const NS_PER_HOUR: f64 = 3.6e12;
 /// Beyond this a time says nothing.
 const MOST_HOURS: f64 = 24.0 * 365.0;
 
+/// Whether anything is known to grow: leak suspects, all that is live, or RSS.
+pub fn grows(finding: &Finding) -> bool {
+    let has_any = |leaks: &Leaks| !leaks.growing.is_empty() || !rates(finding, leaks).is_empty();
+    finding.leaks.as_ref().is_some_and(has_any)
+}
+
 pub fn advice(finding: &Finding) -> Vec<Advice> {
-    let growing = finding.leaks.as_ref().filter(|leaks| !leaks.growing.is_empty());
     let mut all: Vec<Advice> = raise_limit(finding).into_iter().collect();
-    let Some(leaks) = growing else { return all };
-    let rate = leaks.bytes_per_hour();
-    let near = finding.limit.as_ref().and_then(|limit| Some((limit, time_left(limit, rate)?)));
+    let Some(leaks) = finding.leaks.as_ref() else { return all };
+    let rates = rates(finding, leaks);
+    let Some(&(mut what, mut rate)) = rates.first() else { return all };
+    let limit = finding.limit.as_ref();
+    let soonest = limit.and_then(|limit| soonest(limit, &rates));
+    if let Some((of, fastest)) = soonest {
+        (what, rate) = (of, fastest);
+    }
+    let near = limit.and_then(|limit| Some((limit, time_left(limit, rate)?)));
     let (when, evidence) = match near {
         Some((limit, time)) => (
             format!("restart it before its memory limit is reached, {time}"),
@@ -34,15 +49,15 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
         None => ("plan a restart".into(), another_gib(rate)),
     };
     let pid = finding.pid;
-    let first = &leaks.growing[0];
     all.push(Advice {
         cause: "growing",
         needs: Needs::Restart,
         action: format!("{when}; until then, watch it: ramson leaks {pid}"),
-        evidence: format!("it grows by {}: {evidence}", format_per_hour(rate)),
+        evidence: format!("{what} by {}: {evidence}", format_per_hour(rate)),
         risk: "the restart returns the memory, and the growth starts over",
         saving: Saving::at_most(leaks.live()),
     });
+    let Some(first) = leaks.growing.first() else { return all };
     all.push(Advice {
         cause: "growing",
         needs: Needs::Code,
@@ -55,6 +70,37 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
         saving: None,
     });
     all
+}
+
+/// What is known to grow, as a clause without its rate, and the rate in bytes per hour: first the leak suspects, which are a part of the
+/// others.
+fn rates(finding: &Finding, leaks: &Leaks) -> Vec<(&'static str, Estimate)> {
+    let suspects = Some(leaks.bytes_per_hour()).filter(|_| !leaks.growing.is_empty());
+    let grown = |slope: Option<Slope>| slope.filter(Slope::is_growth).map(|it| it.bytes_per_hour);
+    let of_group = grown(finding.group_growth).filter(|&rate| is_near(finding, rate));
+    let all = [
+        ("it grows", suspects),
+        ("all that is live grows", leaks.totals.live_per_hour),
+        ("its RSS grows", grown(leaks.totals.rss)),
+        ("its control group grows", of_group),
+    ];
+    all.into_iter().filter_map(|(what, rate)| Some((what, rate?))).collect()
+}
+
+/// Looks of three seconds say what is to come within minutes, not what is to come today.
+fn is_near(finding: &Finding, per_hour: Estimate) -> bool {
+    let window_ns = finding.group_growth.map_or(0, |slope| slope.window_ns) as f64;
+    let left_ns = |limit: &Limit| {
+        let left = limit.limit_bytes.saturating_sub(limit.used_bytes) as f64;
+        left / per_hour.value * NS_PER_HOUR
+    };
+    finding.limit.as_ref().is_some_and(|limit| left_ns(limit) <= MOST_AHEAD * window_ns)
+}
+
+/// The growth by which the limit is reached first.
+fn soonest(limit: &Limit, rates: &[(&'static str, Estimate)]) -> Option<(&'static str, Estimate)> {
+    let known = rates.iter().filter(|(_, rate)| time_left(limit, *rate).is_some());
+    known.copied().max_by(|a, b| a.1.value.total_cmp(&b.1.value))
 }
 
 /// How long it takes for that much more.
@@ -108,6 +154,16 @@ fn time_left(limit: &Limit, per_hour: Estimate) -> Option<String> {
 mod tests {
     use super::*;
     use crate::explain::words::with_half_width;
+
+    #[test]
+    fn earliest_time_counts() {
+        let limit = Limit { limit_bytes: 1000, used_bytes: 400, group: "/a".into() };
+        let rate = |value| with_half_width(value, 1.0);
+        let all = [("suspects", rate(100.0)), ("live", rate(300.0)), ("group", rate(200.0))];
+        assert_eq!(soonest(&limit, &all), Some(("live", rate(300.0))));
+        assert_eq!(soonest(&limit, &all[..1]), Some(("suspects", rate(100.0))));
+        assert_eq!(soonest(&limit, &[("live", rate(0.0))]), None);
+    }
 
     #[test]
     fn time_left_has_growth_uncertainty() {

@@ -5,7 +5,7 @@
 
 mod elsewhere;
 mod glibc;
-mod growth;
+pub mod growth;
 mod other;
 mod saving;
 

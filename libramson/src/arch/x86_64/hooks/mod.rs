@@ -246,6 +246,11 @@ unsafe extern "C" fn missing() {
     unsafe { core::arch::asm!("xor eax, eax", out("rax") _, options(nomem, nostack)) }
 }
 
+/// Address of the real malloc, in the allocator that the program has.
+pub fn real_malloc() -> u64 {
+    malloc::NEXT.get() as u64
+}
+
 /// Hooks by name, and the function that is used where the C library has none of that name.
 static PLAIN: &[(&CStr, &Target, &CStr)] = &[
     (c"malloc", &malloc::NEXT, c"malloc"),
