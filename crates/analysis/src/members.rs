@@ -50,6 +50,8 @@ pub struct Sum {
     pub rss_bytes: Option<u64>,
     /// Live bytes of the heap, by the profiles.
     pub live: Estimate,
+    /// The same in requested bytes.
+    pub live_requested: Estimate,
     /// Latest of the moments that are shown from a history, in nanoseconds since 1970.
     pub past_unix_ns: Option<u64>,
     /// Memory that the programs mapped themselves.
@@ -145,6 +147,7 @@ pub fn together<T>(
         rss: Rss::sum(&rss),
         rss_bytes: rows.iter().filter_map(|row| row.rss).reduce(|sum, bytes| sum + bytes),
         live: rows.iter().filter_map(|row| row.live).map(Estimate::settled).sum(),
+        live_requested: all.iter().filter_map(|each| said(&each.answer).0.live_requested()).sum(),
         past_unix_ns: past.map(|past| past.time_ns).max(),
         mmap: summaries.map(|summary| &summary.mmap).sum(),
         unprofiled,

@@ -41,6 +41,15 @@ impl Subject {
             Opened::Foreign(foreign) => Self::Foreign(ForeignSummary::of(foreign, profile)),
         }
     }
+
+    /// Live bytes of the heap as programs asked for them; `None`: not known.
+    pub fn live_requested(&self) -> Option<Estimate> {
+        match self {
+            Self::Recording(summary) => summary.live_requested,
+            Self::Foreign(foreign) => foreign.live,
+            Self::Sum(sum) => Some(sum.live_requested),
+        }
+    }
 }
 
 /// A profile that libramson wrote.
