@@ -41,8 +41,7 @@ pub(crate) fn find(path: &Path) -> Result<OwnedFd, Refusal> {
 fn is_roots_mount(place: &Path) -> bool {
     let mounts = read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let mount =
-        fields.filter(|fields| fields.get(4).is_some_and(|at| Path::new(at) == place)).last();
+    let mount = fields.rev().find(|fields| fields.get(4).is_some_and(|at| Path::new(at) == place));
     mount.is_some_and(|fields| {
         let kind = fields.iter().skip_while(|field| **field != "-").nth(1);
         let has_option =
