@@ -20,8 +20,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RAMSON = os.environ["RAMSON"]
 TOOLS = ["list", "report", "leaks", "diff", "explain", "timeline", "source"]
 USUAL_BYTES = 8000
-# By tests/mcp/holds.c.
-HELD_BYTES = 3000 * 10000 + 3000 // 8 * 4000
+# By tests/mcp/holds.c: glibc gives 10,008 bytes for 10,000, and 4,008 for 4,000.
+HELD_BYTES = 3000 * 10008 + 3000 // 8 * 4008
+# Blocks of the C library, too small to be sampled, are among glibc's total.
+BESIDES_BYTES = 8192
 PARTS = ["verdict", "evidence", "left_out", "next"]
 
 
@@ -137,7 +139,7 @@ class Session(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(len(allocates), 1)
             flat = allocates[0]["flat"]
             # Six standard errors: fails less than once in a hundred million runs.
-            self.assertLess(abs(flat["value"] - HELD_BYTES), 3 * flat["half_width_95"])
+            self.assertLess(abs(flat["value"] - HELD_BYTES), 3 * flat["half_width_95"] + BESIDES_BYTES)
 
     async def test_marks_are_resources(self):
         async with self.client() as client:

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 // Not in glibc before 2.33.
@@ -132,6 +133,11 @@ int main(int count, char **arguments) {
     shape.base = (size_t)16 << next(&state) % 7;
     shape.base += next(&state) % shape.base;
     shape.touches = next(&state) % 3 != 0;
+    // Something is in the way of the main arena, as V8's memory can be.
+    char *end = sbrk(0);
+    if (getenv("BLOCKED_BREAK") != NULL
+        && mmap(end + (1 << 20), 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED)
+        abort();
     // Every thread has an arena of its own, and what is large stays in it.
     if (getenv("GLIBC_TUNABLES") == NULL) {
         mallopt(M_ARENA_MAX, MOST_THREADS + 1);

@@ -43,14 +43,8 @@ pub fn ended_ago_ns(recording: &Recording) -> Option<u64> {
     }
 }
 
-/// The process, running or dead, was detached from, and nothing tells what was live then: an earlier library removed these records, or
-/// nothing was.
-pub fn is_detached(recording: &Recording) -> bool {
-    was_detached(recording) && recording.snapshot.live.is_empty()
-}
-
 /// The process, running or dead, was detached from: what is live is as of then.
-pub fn was_detached(recording: &Recording) -> bool {
+pub fn is_detached(recording: &Recording) -> bool {
     let set = recording.snapshot.header.flags;
     set & flags::ATTACHED != 0 && set & flags::HOOKED == 0
 }
@@ -121,9 +115,6 @@ pub fn what_is_missing(recording: &Recording) -> Vec<String> {
         Sampling::Ended => Some(format!(
             "sampling ended {ago} ago, and the hooks are still in place: ramson detach {pid}"
         )),
-        Sampling::Detached if is_detached(recording) => {
-            Some(format!("detached {ago} ago: which blocks are still live is not known"))
-        }
         Sampling::Detached => {
             Some(format!("detached {ago} ago: what is live is as of then"))
         }
@@ -131,7 +122,7 @@ pub fn what_is_missing(recording: &Recording) -> Vec<String> {
             "sampling has been off for {ago}; new allocations are not recorded: ramson set {pid} --on"
         )),
     }));
-    if recording.running.is_none() && was_detached(recording) {
+    if recording.running.is_none() && is_detached(recording) {
         lines.push("detached before it ended: what is live is as of the detach".into());
     }
     lines

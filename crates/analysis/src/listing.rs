@@ -63,8 +63,8 @@ pub struct Entry {
     pub is_last_sample: bool,
     /// Sampling interval in force, in bytes.
     pub interval_bytes: u64,
-    /// Live bytes of the heap; null: not known, as the process was detached from.
-    pub live: Option<Estimate>,
+    /// Live bytes of the heap; after a detach, those of then.
+    pub live: Estimate,
 }
 
 /// Which profiles are asked for: all that meet every condition.
@@ -184,8 +184,7 @@ impl Entry {
             is_last_sample: end_ns.is_none() && header.state != state::EXITED,
             last_unix_ns: end_ns.unwrap_or_else(|| header.unix_ns(header.last_monotonic_ns)),
             interval_bytes: header.interval_bytes,
-            live: (!attachment::is_detached(recording))
-                .then(|| extents::live_heap(&recording.snapshot)),
+            live: extents::live_heap(&recording.snapshot),
         }
     }
 
@@ -226,7 +225,7 @@ mod tests {
             is_last_sample: false,
             last_unix_ns: 1 + life_s * 1_000_000_000,
             interval_bytes: 1,
-            live: None,
+            live: Estimate::default(),
         }
     }
 

@@ -95,7 +95,7 @@ impl Row {
         if row.command_line.is_empty() {
             row.command_line.clone_from(&summary.command);
         }
-        Self { live: summary.live, ..row }
+        Self { live: Some(summary.live), ..row }
     }
 
     /// Describes a running process of which nothing more is known.

@@ -11,11 +11,13 @@ use ramson_profile::{
     Estimate, Excess, FrameTable, Label, LabelValue, Location, LookupAddress, Mapping, Profile,
     SampleType, SampleUnit, StackSample, cut_excess, drop_allocator_frames,
 };
-use ramson_reader::{Counting, Snapshot, Stack};
+use ramson_reader::{Snapshot, Stack};
 use ramson_source::{Failure, Opened, Recording, name_of};
 use ramson_symbols::{SymbolDefect, Symbolizer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+pub use ramson_reader::Counting;
 
 /// A profile with names, and what kept it from having more of them.
 #[derive(Clone, Default)]
@@ -60,19 +62,13 @@ impl Kinds {
     }
 }
 
-/// From here on live bytes are those that programs asked for, as exports to other tools have them.
-pub fn count_requested(opened: &mut [Opened]) {
+/// From here on live bytes are counted in this way.
+pub fn count(opened: &mut [Opened], counting: Counting) {
     for opened in opened {
         if let Opened::Recording(recording) = opened {
-            recording.snapshot.counting = Counting::Requested;
+            recording.snapshot.counting = counting;
         }
     }
-}
-
-/// The same of one recording.
-pub fn requested(mut recording: Recording) -> Recording {
-    recording.snapshot.counting = Counting::Requested;
-    recording
 }
 
 /// Lists the defects of a source.

@@ -45,7 +45,7 @@ impl Subject {
     /// Live bytes of the heap as programs asked for them; `None`: not known.
     pub fn live_requested(&self) -> Option<Estimate> {
         match self {
-            Self::Recording(summary) => summary.live_requested,
+            Self::Recording(summary) => Some(summary.live_requested),
             Self::Foreign(foreign) => foreign.live,
             Self::Sum(sum) => Some(sum.live_requested),
         }
@@ -78,10 +78,10 @@ pub struct Summary {
     pub rss_and_live: String,
     /// `None` where there is no process to ask.
     pub rss: Option<Rss>,
-    /// Live bytes of the heap, usable ones; null: not known, as the process was detached from.
-    pub live: Option<Estimate>,
+    /// Live bytes of the heap, usable ones; after a detach, those of then.
+    pub live: Estimate,
     /// The same in requested bytes.
-    pub live_requested: Option<Estimate>,
+    pub live_requested: Estimate,
     /// Memory that the program mapped itself.
     pub mmap: MmapSums,
     /// How much of the anonymous memory the profile explains; `None` where there is no process to ask.
@@ -116,11 +116,8 @@ impl Summary {
         let snapshot = &recording.snapshot;
         let header = &snapshot.header;
         let live = extents::live_heap(snapshot);
-        // After a detach no block is known that would tell the allocator's memory from the rest.
-        let is_detached = attachment::is_detached(recording);
-        let known = rss.as_ref().filter(|_| !is_detached);
-        let coverage =
-            known.zip(recording.running).map(|(rss, pid)| Coverage::of(pid, rss, snapshot));
+        let known = rss.as_ref().zip(recording.running);
+        let coverage = known.map(|(rss, pid)| Coverage::of(pid, rss, snapshot));
         let intervals = Intervals::of(recording);
         let known_ns = time_unix_ns.saturating_sub(header.start_realtime_ns);
         let own_bytes = rss.as_ref().map(|rss| rss.explained.part(ramson_process::Part::Ramson));
@@ -134,9 +131,8 @@ impl Summary {
             end: End::of(recording),
             fate: end::sentence(recording),
             rss_and_live: end::rss_and_live_text(recording, live),
-            live: (!is_detached).then_some(live),
-            live_requested: (!is_detached)
-                .then(|| extents::live_heap_as(snapshot, Counting::Requested)),
+            live,
+            live_requested: extents::live_heap_as(snapshot, Counting::Requested),
             mmap: MmapSums::of(snapshot),
             coverage,
             recording: Cost::of(

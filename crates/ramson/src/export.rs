@@ -7,7 +7,7 @@ use crate::saved::Saving;
 use crate::timeline::series;
 use ramson_analysis::calibration::calibrate_all;
 use ramson_analysis::is_same_process;
-use ramson_analysis::named::{Detail, common_sample_type, count_requested, defects, take_sum};
+use ramson_analysis::named::{Counting, Detail, common_sample_type, count, defects, take_sum};
 use ramson_analysis::timeline::{now, timeline};
 use ramson_encode::series::{self as over_time, Series};
 use ramson_encode::{collapsed, csv, html, json, openmetrics, pprof, speedscope, svg};
@@ -45,9 +45,14 @@ fn export_profile(flags: &ExportFlags) -> Result<(), Failure> {
     let detail = if is_labelled { Detail::Labels } else { Detail::Stacks };
     let lacks: Vec<String> = members.opened.iter().flat_map(defects).collect();
     let rss = if matches!(flags.format, Format::Html) {
-        calibrate_all(&mut members.opened).into_iter().next().flatten()
+        let rss = calibrate_all(&mut members.opened).into_iter().next().flatten();
+        if flags.old.is_some() {
+            // Both sides of a comparison are counted in the same way.
+            count(&mut members.opened, Counting::Usable);
+        }
+        rss
     } else {
-        count_requested(&mut members.opened);
+        count(&mut members.opened, Counting::Requested);
         None
     };
     let mut named = take_sum(

@@ -144,7 +144,7 @@ impl Saving<'_> {
             state: process.filter(|it| it.past.is_none()).map(state_of),
             is_running,
             rss: summary.as_ref().and_then(|it| it.rss.as_ref()).map(|rss| rss.bytes),
-            live: summary.as_ref().and_then(|it| it.live),
+            live: summary.as_ref().map(|it| it.live),
             command: summary.map(|it| it.command).unwrap_or_default(),
         };
         let old = self.flags.old.clone();

@@ -8,7 +8,7 @@ use crate::work::{Overload, Work};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use ramson_analysis::delta;
-use ramson_analysis::named::{Detail, Kinds, count_requested, requested, take_sum, unnamed};
+use ramson_analysis::named::{Counting, Detail, Kinds, count, take_sum, unnamed};
 use ramson_analysis::naming::Names;
 use ramson_analysis::rss::Rss;
 use ramson_encode::{heap_text, pprof};
@@ -168,7 +168,7 @@ fn running(source: &str) -> Result<Recording, Failure> {
 
 fn read(source: &str, names: &Names, asked: Asked) -> Result<Vec<u8>, Failure> {
     let mut members = open_all(&[source])?;
-    count_requested(&mut members.opened);
+    count(&mut members.opened, Counting::Requested);
     let named = take_sum(&mut members.opened, names, Detail::Labels, Kinds::Usual)?;
     match asked.form {
         Form::Text => encoded(&named.profile, |profile, out| heap_text::write(profile, out)),
@@ -200,7 +200,8 @@ fn terms(source: &str, opened: &[Opened]) -> Result<Vec<(String, i64)>, Failure>
 
 /// Addresses only, as `go tool pprof` can name some of them itself.
 fn read_unnamed(source: &str, of: SampleType) -> Result<Vec<u8>, Failure> {
-    let recording = requested(open_recording(source)?);
+    let mut recording = open_recording(source)?;
+    recording.snapshot.counting = Counting::Requested;
     let profile = unnamed(&recording, Detail::Labels, Some(Kind::Heap));
     encoded(&profile, |profile, out| pprof::write(profile, out, of))
 }

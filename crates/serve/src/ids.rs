@@ -73,7 +73,7 @@ mod tests {
             is_last_sample: false,
             last_unix_ns: 0,
             interval_bytes: 0,
-            live: Some(Estimate::default()),
+            live: Estimate::default(),
         }
     }
 

@@ -18,7 +18,7 @@ pub struct Moment {
     pub unix_ns: u64,
     /// Resident bytes; null: not known.
     pub rss: Option<u64>,
-    /// Live bytes of the heap; null: not known, as the process had been detached from.
+    /// Live bytes of the heap; null: not known any more, as the process had been detached from.
     pub live: Option<Estimate>,
     /// Free in the allocator; null where it was not read, as reading it takes longest.
     pub free: Option<Estimate>,

@@ -248,7 +248,7 @@ impl Entry {
             is_running: of.is_running,
             start_unix_ns: Some(of.start_unix_ns),
             rss: of.rss,
-            live: of.live,
+            live: Some(of.live),
             command: of.command,
             processes: None,
         }
@@ -264,7 +264,7 @@ impl Entry {
         Self {
             is_running: all.iter().any(|of| of.is_running),
             rss: all.iter().filter_map(|of| of.rss).reduce(|sum, bytes| sum + bytes),
-            live: all.iter().map(|of| of.live).sum(),
+            live: Some(all.iter().map(|of| of.live).sum()),
             processes: Some(all.len()),
             ..Self::unknown(id, source)
         }

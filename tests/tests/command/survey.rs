@@ -94,3 +94,14 @@ fn malloc_settings_keep_survey_right() {
         assert_covers(&heap, setting);
     }
 }
+
+#[test]
+fn blocked_break_keeps_survey_right() {
+    for seed in 5501..5504 {
+        let program = program_with("heaps.c", "heaps", &["-Wno-deprecated-declarations"]);
+        let heap = Heap::start_program(program, seed, (16, 48), |command| {
+            command.env("BLOCKED_BREAK", "1").env("GLIBC_TUNABLES", "glibc.malloc.arena_max=1");
+        });
+        assert_covers(&heap, &format!("blocked break {seed}"));
+    }
+}

@@ -49,7 +49,8 @@ fn grow(threads: u32, mib: u32, interval: &str) {
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
     let truth: f64 = said.trim().strip_prefix("result ").expect("its own count").parse().unwrap();
     let json = report(&scratch, child.id());
-    let (live, half_width) = (json.number("total.value"), json.number("total.half_width_95"));
+    let [live, half_width] =
+        ["value", "half_width_95"].map(|name| json.number(&format!("live_requested.{name}")));
     let most = STANDARD_ERRORS * half_width / Z_95 + BESIDES_BYTES;
     assert!((live - truth).abs() <= most, "{live} ± {half_width}, not {truth}");
     // It waits for that.

@@ -7,16 +7,10 @@ export type Sampling = "off" | "ended" | "detached";
 
 /** How a process is sampled that is not sampled as it was since its start; `null`: as ever. */
 export function samplingOf(entry: SourceEntry): Sampling | null {
-  if (isDetached(entry)) return "detached";
   if (!entry.is_running) return null;
   if (entry.state === "sampling is off") return "off";
   if (entry.state === "detached") return "detached";
   return entry.state?.startsWith("ended") ? "ended" : null;
-}
-
-/** Running or dead: which blocks are live, or were at its end, is not known. */
-export function isDetached(entry: SourceEntry): boolean {
-  return entry.pid !== null && entry.live === null;
 }
 
 /** On a screen that does not say what its profile lacks. */
@@ -42,13 +36,9 @@ export function SamplingNotice({ entry }: { entry: SourceEntry }) {
 }
 
 function Detached({ entry }: { entry: SourceEntry }) {
-  return entry.is_running ? (
+  return (
     <Notice kind="part" fact="Detached." command={`ramson attach ${entry.pid}`}>
-      The program is still running; {entry.live === null ? "which blocks are live is no longer known" : "what is live is as of the detach"}. To record it again:
-    </Notice>
-  ) : (
-    <Notice kind="part" fact="Recording ended before the process did.">
-      Which blocks were still live is not known.
+      The program is still running; what is live is as of the detach. To record it again:
     </Notice>
   );
 }

@@ -191,15 +191,13 @@ pub fn rss_and_live_text(recording: &Recording, live: Estimate) -> String {
     let end = end_of(recording);
     let when = if is_copy(end.as_ref()) {
         "then"
-    } else if attachment::was_detached(recording) {
+    } else if attachment::is_detached(recording) {
         "at the detach"
     } else {
         "at exit"
     };
     let lost = lost_text(&recording.snapshot);
-    let live =
-        if attachment::is_detached(recording) { "not known".into() } else { live_text(live) };
-    format!("{}; live {when} {live}{lost}", rss_text(end.as_ref()))
+    format!("{}; live {when} {}{lost}", rss_text(end.as_ref()), live_text(live))
 }
 
 /// RSS as it was last seen, and where that is from.

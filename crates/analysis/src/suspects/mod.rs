@@ -268,10 +268,7 @@ fn judged(
     }
     suspects.sort_by(Suspect::compare);
     let sampling_ended_ns = ended_ns(courses);
-    let is_detached =
-        courses.iter().all(|course| attachment::is_detached(&course.moment.recording));
-    let has_none = sampling_ended_ns.is_some() && suspects.is_empty();
-    let is_live_known = !is_detached && !has_none;
+    let is_live_known = sampling_ended_ns.is_none() || !suspects.is_empty();
     let with = Circumstances { limit, totals, is_live_known, is_part, sampling_ended_ns };
     let answer = Answer::of(&suspects, &of, with);
     Ok(Judged { answer, stacks: left, ages, suppressed, known: before - left, suspects })

@@ -56,11 +56,12 @@ pub fn segments(
     if state.is_empty() {
         return Vec::new();
     }
-    if index == 0 && parameters.huge_page_bytes > 0 {
-        return mapped_main::segments(memory, areas, state);
-    }
     if index == 0 {
-        return main_segment(memory, state, parameters).into_iter().collect();
+        let at_break = || main_segment(memory, state, parameters);
+        return match at_break().filter(|_| parameters.huge_page_bytes == 0) {
+            Some(segment) => vec![segment],
+            None => mapped_main::segments(memory, areas, state),
+        };
     }
     let has_huge_pages =
         layout.has_heaps_of_huge_pages && HUGE_PAGES.contains(&parameters.huge_page_bytes);
@@ -104,7 +105,7 @@ pub fn presence_of(memory: &impl Memory, areas: &[Area], start: u64, end: u64) -
     Some(if is_huge { presence.outside_rss() } else { presence })
 }
 
-/// The main arena's memory at the program break. Memory that the arena mapped elsewhere is on no list.
+/// The main arena's memory at the program break; `None`: the arena has gone on elsewhere.
 fn main_segment(
     memory: &impl Memory,
     state: &ArenaState,

@@ -1,5 +1,6 @@
-//! The main arena if it is mapped, not at the program break: with huge pages of hugetlbfs (glibc.malloc.hugetlb=2), whether there are such pages or
-//! not. No list has its parts. Each except the one with the top ends in two markers, chunks of 16 bytes, and begins where the one before ended.
+//! The main arena if it is mapped: all of it with huge pages of hugetlbfs (glibc.malloc.hugetlb=2), whether there are such pages or not; in part
+//! if something lies in the way of the program break, as run times with compilers put it there by chance. No list has its parts. Each except the
+//! one with the top ends in two markers, chunks of 16 bytes, and begins where the one before ended.
 
 use super::find::ArenaState;
 use super::heaps::{Segment, presence_of};

@@ -22,6 +22,8 @@ const MOST_TCACHES: usize = 1 << 17;
 /// Arenas of so many resident bytes in all are walked by default, larger ones surveyed.
 pub const MOST_WALKED_BYTES: u64 = 64 << 20;
 
+/// If more than one part in so many of the arenas' memory is not where it should be, statistics of the rest would mislead.
+const MOST_MISSING: u64 = 8;
 /// Chunks that a survey follows at least on lists of free chunks, and pieces per additional chunk.
 const LEAST_FOLLOWED: usize = 1 << 14;
 const PIECES_A_CHUNK: u64 = 2;
@@ -52,6 +54,11 @@ pub fn read(
     let of_arena =
         |(index, state)| heaps::segments(memory, areas, state, index, layout, &parameters);
     let segments: Vec<Vec<Segment>> = states.iter().enumerate().map(of_arena).collect();
+    let taken: u64 = states.iter().map(ArenaState::system_bytes).sum();
+    let found: u64 = segments.iter().flatten().map(|segment| segment.end - segment.start).sum();
+    if taken.saturating_sub(found) > taken / MOST_MISSING {
+        return Err(format!("{found} of its arenas' {taken} bytes were found"));
+    }
     let mut by_address: Vec<&Segment> = segments.iter().flatten().collect();
     by_address.sort_by_key(|segment| segment.start);
     let map = HeapMap::of(by_address.iter().copied());

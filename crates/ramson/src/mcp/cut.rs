@@ -13,7 +13,7 @@ const KEPT: [(usize, bool); 6] =
 const DETAIL: [&str; 3] = ["histogram", "curve", "lines"];
 /// Lists of a call chain.
 const CHAINS: [&str; 1] = ["frames"];
-/// Fields of a document that go before any other list gives something, in this order: the verdict has the last ones in words.
+/// Fields that go before suspects, in this order: the verdict has the last ones in words.
 const ASIDE: [&str; 7] = ["health", "recording", "ages", "coverage", "mmap", "end", "rss"];
 
 /// A step from a value to one in it.
@@ -98,9 +98,9 @@ fn children(value: &Value) -> Vec<(Step, &Value)> {
     }
 }
 
-/// Takes out a field that is not what the question was about.
+/// Takes out a field that says less than the suspects do, if there are suspects.
 fn aside(document: &mut Value) -> Option<&'static str> {
-    let fields = document.as_object_mut()?;
+    let fields = document.as_object_mut().filter(|fields| fields.contains_key("suspects"))?;
     ASIDE.into_iter().find(|name| fields.remove(*name).is_some())
 }
 

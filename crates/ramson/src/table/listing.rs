@@ -31,13 +31,13 @@ pub fn text(listing: &Listing, rows: usize) -> String {
     let mut table = Table::new(&mut out, &heads);
     for row in all.iter().take(most(rows)) {
         let entry = row.entry;
-        let live = entry.live.filter(|live| live.value != 0.0).map(format_relative_error);
+        let error = (entry.live.value != 0.0).then(|| format_relative_error(entry.live));
         let user = of_several.then(|| or_dash(entry.user.map(user_name)));
         let others = [
             state(entry),
             when(entry),
-            or_dash(entry.live.map(|live| format_bytes(live.value))),
-            or_dash(live),
+            format_bytes(entry.live.value),
+            or_dash(error),
             or_dash(entry.rss.map(size)),
             command(row),
             entry.profile.clone(),
@@ -117,7 +117,7 @@ mod tests {
             is_last_sample: false,
             last_unix_ns: 0,
             interval_bytes: 1,
-            live: Some(Estimate::exact(1e6)),
+            live: Estimate::exact(1e6),
         }
     }
 

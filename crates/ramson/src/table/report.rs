@@ -75,10 +75,9 @@ pub fn title(report: &Report, shown: Estimate) -> String {
 }
 
 fn push_functions(out: &mut String, report: &Report, table: &TopTable) {
-    let sample_type = table.sample_type;
     let unit = table.sample_type.unit();
     if table.rows.is_empty() {
-        let _ = writeln!(out, "{}", subject::nothing_sampled(report, sample_type));
+        let _ = writeln!(out, "{}", subject::nothing_sampled(report));
         return;
     }
     let folded = if report.is_folded { stacks::FOLDED } else { "" };

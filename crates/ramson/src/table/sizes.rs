@@ -13,7 +13,7 @@ const BAR_COLUMNS: usize = 30;
 pub fn sizes(out: &mut String, of: &Report, table: &SizeTable) {
     let sample_type = table.sample_type.space();
     if table.rows.is_empty() {
-        let _ = writeln!(out, "{}", nothing_sampled(of, sample_type));
+        let _ = writeln!(out, "{}", nothing_sampled(of));
         return;
     }
     let _ =
@@ -42,7 +42,7 @@ pub fn threads(out: &mut String, of: &Report, table: &ThreadTable, rows: usize) 
     let sample_type = table.sample_type;
     let unit = table.sample_type.unit();
     if table.rows.is_empty() {
-        let _ = writeln!(out, "{}", nothing_sampled(of, sample_type));
+        let _ = writeln!(out, "{}", nothing_sampled(of));
         return;
     }
     let total = format_value(table.total.value, unit);

@@ -21,7 +21,7 @@ const MAX_CALLERS: usize = 8;
 pub fn table(out: &mut String, report: &Report, of: &StackTable) {
     let unit = of.sample_type.unit();
     if of.rows.is_empty() {
-        push_prose(out, "", &nothing(report, of));
+        push_prose(out, "", &nothing(report));
         return;
     }
     let folded = if of.is_folded { FOLDED } else { "" };
@@ -133,11 +133,11 @@ fn smaller(interval_bytes: u64) -> String {
     if bytes >= 1024 { format!("{}K", bytes / 1024) } else { bytes.to_string() }
 }
 
-fn nothing(report: &Report, of: &StackTable) -> String {
+fn nothing(report: &Report) -> String {
     let interval = format_bytes(report.interval_bytes as f64);
-    let nothing = nothing_sampled(report, of.sample_type);
+    let nothing = nothing_sampled(report);
     if report.is_of_mmap
-        || matches!(&report.subject, Subject::Recording(summary) if summary.ended_ago_ns.is_some() || summary.live.is_none())
+        || matches!(&report.subject, Subject::Recording(summary) if summary.ended_ago_ns.is_some())
     {
         return nothing;
     }

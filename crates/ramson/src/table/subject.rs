@@ -11,7 +11,7 @@ use ramson_profile::format::{
     format_bytes, format_duration, format_estimate, format_local_time, format_objects,
     format_relative_error,
 };
-use ramson_profile::{SampleType, SampleUnit, printable};
+use ramson_profile::{SampleUnit, printable};
 use ramson_source::Past;
 use std::fmt::Write;
 
@@ -80,7 +80,7 @@ fn push_rows(out: &mut String, rows: &[Row]) {
 }
 
 fn of_recording(summary: &Summary) -> String {
-    let live = summary.live.map_or("not known".into(), live_text);
+    let live = live_text(summary.live);
     let mut out = String::new();
     let first = match (&summary.history, &summary.rss, summary.is_running) {
         (Some(past), ..) => past_line(past, &live),
@@ -120,7 +120,7 @@ fn of_recording(summary: &Summary) -> String {
 }
 
 /// Instead of a table that has no rows.
-pub fn nothing_sampled(report: &Report, sample_type: SampleType) -> String {
+pub fn nothing_sampled(report: &Report) -> String {
     if report.is_of_mmap {
         return "no mappings of 1 MiB or more".into();
     }
@@ -128,20 +128,13 @@ pub fn nothing_sampled(report: &Report, sample_type: SampleType) -> String {
         return "nothing sampled yet".into();
     };
     let ago = summary.ended_ago_ns.map(|ns| format!(" {} ago", format_duration(ns)));
-    let is_live = matches!(sample_type, SampleType::InuseSpace | SampleType::InuseObjects);
-    match (is_live && summary.live.is_none(), ago) {
-        (true, ago) => format!(
-            "live is not known: detached{}. --count allocated shows what was allocated before",
-            ago.unwrap_or_default()
+    let Some(ago) = ago else { return "nothing sampled yet".into() };
+    match summary.samples.0 {
+        0 => format!("nothing was sampled; sampling ended{ago}"),
+        samples => format!(
+            "none of the {} samples is live; sampling ended{ago}. --count allocated shows what was allocated",
+            format_objects(samples as f64)
         ),
-        (false, Some(ago)) => match summary.samples.0 {
-            0 => format!("nothing was sampled; sampling ended{ago}"),
-            samples => format!(
-                "none of the {} samples is live; sampling ended{ago}. --count allocated shows what was allocated",
-                format_objects(samples as f64)
-            ),
-        },
-        (false, None) => "nothing sampled yet".into(),
     }
 }
 

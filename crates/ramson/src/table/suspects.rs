@@ -66,9 +66,6 @@ fn push_answer(out: &mut String, found: &Suspects) {
 pub fn answer(found: &Suspects) -> String {
     let answer = &found.answer;
     match (answer.sampling_ended_ns.map(format_duration), answer.cannot_tell) {
-        (None, Some(CannotTell::LiveNotKnown)) => {
-            "cannot be judged: frees after the detach were not recorded, so live blocks at the end are not known".into()
-        }
         (Some(ago), Some(CannotTell::LiveNotKnown)) => format!(
             "cannot be judged: sampling ended {ago} ago, and nothing that was sampled is known to be live"
         ),

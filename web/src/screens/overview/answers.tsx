@@ -1,5 +1,4 @@
 // Three sentences, and the screen that has the evidence for each.
-import { isDetached } from "../../parts/lacks";
 import { limitOf } from "../../parts/limit";
 import { Link } from "../../parts/link";
 import { beforeOf } from "../../parts/rss";
@@ -53,17 +52,6 @@ function What({ top, explained, entry, whole }: Of) {
   const rss = explained?.rss ?? top.rss ?? null;
   const row = largest(top);
   const isLive = top.sample_type.startsWith("inuse");
-  if (isLive && isDetached(entry)) {
-    return (
-      <>
-        <p class="headline">{entry.is_running ? "Not known any more" : "Not known"}</p>
-        <p>
-          Recording {entry.is_running ? "has ended" : "ended before the process did"}: the profile does not say which blocks {entry.is_running ? "are" : "were"} still live.{" "}
-          <Link to="flame" params={{ si: "alloc_space" }}>What was allocated until then</Link>
-        </p>
-      </>
-    );
-  }
   const isHeld = rss !== null && !rss.may_hold_live && (rss.terms["free_in_allocator"]?.value ?? 0) === 0;
   const free = rss?.terms[isHeld ? "held_by_allocator" : "free_in_allocator"] ?? null;
   if (rss !== null && free !== null && top.sample_type === "inuse_space" && (free.value ?? 0) > Math.max(0.5 * rss.bytes, top.total.value ?? 0)) {
@@ -172,7 +160,7 @@ function When(of: Of) {
   return (
     <>
       <Since {...of} />
-      {endedNs === null || isDetached(of.entry) ? null : <p>As of {duration(endedNs)} ago, when sampling ended.</p>}
+      {endedNs === null ? null : <p>As of {duration(endedNs)} ago, when sampling ended.</p>}
     </>
   );
 }
@@ -180,7 +168,6 @@ function When(of: Of) {
 function Since({ leaks, explained, entry }: Of) {
   if (entry.processes) return <p class="verdict">Choose a process to see this.</p>;
   if (entry.pid === null) return <p class="verdict">The file does not say: it is one moment of a process.</p>;
-  if (isDetached(entry)) return <p class="verdict">What has happened since recording ended is not known.</p>;
   if (leaks === null) return <p class="dim">Looking at the ages of what is live …</p>;
   const { answer } = leaks;
   if (answer.leak_suspects > 0) {
@@ -278,8 +265,7 @@ const TITLES: Record<string, string> = {
 };
 
 /** Title of a cause. If the profile does not know all live memory, the memory that the allocator holds is not known to be free. */
-function titleOf(cause: string, rss: Rss, entry: SourceEntry): string {
-  if (cause === "unseen" && isDetached(entry)) return "It is live, and its stacks are not known any more";
+function titleOf(cause: string, rss: Rss): string {
   if (cause === "unseen") return `It is live, from before ${beforeOf(rss)}`;
   return cause === "held" && rss.may_hold_live ? "It is live or free: the allocator holds it" : (TITLES[cause] ?? "The largest part");
 }
@@ -296,7 +282,7 @@ function Why({ explained, entry, leaks }: Of) {
   return (
     <>
       <p class="headline">
-        {titleOf(cause.cause, explained.rss, entry)}
+        {titleOf(cause.cause, explained.rss)}
         <span class="pm">{share(cause.bytes.value, explained.rss.bytes)} of RSS</span>
       </p>
       <p>{cause.sentence}</p>
