@@ -44,6 +44,23 @@ export function amount(value: number | null | undefined, unit: Unit): string {
   return unit === "bytes" ? bytes(value) : count(value);
 }
 
+/** An amount with as many digits as its ± leaves: two beside more than ±10 %. */
+export function estimated(of: Estimate | null | undefined, unit: Unit = "bytes"): string {
+  const value = of?.value ?? null;
+  if (!of || value === null || of.at_least || !((of.half_width_95 ?? 0) > 0.1 * Math.abs(value))) return amount(value, unit);
+  const step = unit === "bytes" ? 1024 : 1000;
+  const names = unit === "bytes" ? BINARY : DECIMAL;
+  let power = 0;
+  while (Math.round(Math.abs(value)) >= step ** (power + 1) && power + 1 < names.length) power += 1;
+  const scaled = value / step ** power;
+  const size = Math.abs(scaled);
+  const place = size === 0 ? 1 : 10 ** (Math.floor(Math.log10(size)) - 1);
+  const rough = Math.round(scaled / place) * place;
+  const text = rough.toFixed(power > 0 && Math.abs(rough) < 9.95 ? 1 : 0).replace("-", "−");
+  const name = names[power]!;
+  return name === "" ? text : `${text}${NBSP}${name}`;
+}
+
 export function share(part: number | null | undefined, whole: number | null | undefined): string {
   if (part == null || whole == null) return NONE;
   if (part === 0) return `0${NBSP}%`;

@@ -33,7 +33,7 @@ test("a file opens in Firefox, too, which finds nothing wrong and asks for nothi
       await firefox.go(`file://${file}#/${screen}`);
       await firefox.shows(/Saved profile/);
       // \s is a narrow or fixed space, too.
-      if (["overview", "flame", "table"].includes(screen)) await firefox.shows(new RegExp(bytes(top.total.value).replace(" ", "\\s")));
+      if (["overview", "flame", "table"].includes(screen)) await firefox.shows(new RegExp(bytes(top.total).replace(" ", "\\s")));
     }
     await firefox.go(`file://${file}#/flame?c=age`);
     await firefox.shows(/mean age/);
@@ -41,7 +41,7 @@ test("a file opens in Firefox, too, which finds nothing wrong and asks for nothi
     await place.ramson("export", String(shop), "--old", grown, "-f", "html", "-o", diffs);
     const { new_total } = await place.json("diff", grown, String(shop), "--rows", "0");
     await firefox.go(`file://${diffs}`);
-    await firefox.shows(new RegExp(`${bytes(new_total.value).replace(" ", "\\s")}[^]*Differential flame graph`));
+    await firefox.shows(new RegExp(`${bytes(new_total).replace(" ", "\\s")}[^]*Differential flame graph`));
     assert.deepEqual([firefox.errors, firefox.requests], [[], []]);
   } finally {
     await firefox.close();

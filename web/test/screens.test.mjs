@@ -127,15 +127,15 @@ test("the figures of all screens are those of the command line", async () => {
     await visit(page, `/${screen}?id=${ids.live}`);
     shown[screen] = await text(page);
   }
-  const total = bytes(top.total.value);
+  const total = bytes(top.total);
   for (const screen of ["overview", "flame", "table"]) assert.ok(shown[screen].includes(total), `${screen} has ${total}\n${shown[screen]}`);
   for (const row of top.rows.slice(0, 3)) {
-    const flat = bytes(row.flat.value);
+    const flat = bytes(row.flat);
     for (const screen of ["overview", "flame", "table", "suspects"]) assert.ok(shown[screen].includes(flat), `${screen} has ${flat} of ${row.function}\n${shown[screen]}`);
   }
   assert.ok(shown.overview.includes(`RSS ${bytes(explained.rss.bytes)}`), shown.overview);
-  for (const screen of ["overview", "allocator"]) assert.ok(shown[screen].includes(bytes(explained.rss.terms.live.value)), shown[screen]);
-  assert.ok(shown.overview.includes(`${bytes(explained.live.value)} live`), shown.overview);
+  for (const screen of ["overview", "allocator"]) assert.ok(shown[screen].includes(bytes(explained.rss.terms.live)), shown[screen]);
+  assert.ok(shown.overview.includes(`${bytes(explained.live)} live`), shown.overview);
   for (const arena of explained.statistics.arenas) assert.ok(shown.allocator.includes(bytes(arena.system_bytes)), shown.allocator);
   assert.ok(shown.suspects.includes(`${leaks.answer.findings} functions`), shown.suspects);
   clean();
@@ -254,7 +254,7 @@ test("[ and ] lead through the moments of the history, and back to now", async (
   await page.keyboard.press("2");
   await settled(page);
   const past = await place.json("report", `${shop}@${new URL(page.url()).searchParams.get("t")}`, "--view", "top");
-  assert.ok((await text(page)).includes(bytes(past.total.value)), await text(page));
+  assert.ok((await text(page)).includes(bytes(past.total)), await text(page));
   await page.keyboard.press("]");
   await page.keyboard.press("]");
   await page.waitForURL((url) => !url.searchParams.has("t"));
@@ -328,7 +328,7 @@ test("a file is the same application, asks for nothing, and has the command line
     assert.deepEqual(await violations(page), [], screen);
     const shown = await text(page);
     assert.match(shown, /Saved/, screen);
-    if (["overview", "flame", "table"].includes(screen)) assert.ok(shown.includes(bytes(top.total.value)), `${screen}: ${shown}`);
+    if (["overview", "flame", "table"].includes(screen)) assert.ok(shown.includes(bytes(top.total)), `${screen}: ${shown}`);
   }
   await page.goto(`file://${file}#/flame`);
   await settled(page);
@@ -355,7 +355,7 @@ test("a file with a comparison has the figures of the command line, of another t
     await settled(page);
     await page.getByRole("application").waitFor();
     const shown = await text(page);
-    for (const figure of [old, source, bytes(diff.old_total.value), bytes(diff.new_total.value), bytes(Math.abs(diff.total.value))]) assert.ok(shown.includes(figure), `${figure}: ${shown}`);
+    for (const figure of [old, source, bytes(diff.old_total), bytes(diff.new_total), bytes(Math.abs(diff.total.value))]) assert.ok(shown.includes(figure), `${figure}: ${shown}`);
     assert.match(shown, diff.is_significant ? /, significant/ : /, (not significant|interval unknown)/);
     for (const row of diff.rows.filter((row) => row.flat.value !== 0 && (row.is_significant || row.flat.half_width_95 === null)).slice(0, 3)) assert.ok(shown.includes(bytes(Math.abs(row.flat.value))), `${row.function}: ${shown}`);
     assert.deepEqual(await violationsInBothThemes(page), []);

@@ -269,12 +269,16 @@ export async function violationsInBothThemes(page) {
 }
 
 /** As the command line writes it. */
-export function bytes(value) {
+export function bytes(of) {
+  const { value, half_width_95 } = typeof of === "number" ? { value: of, half_width_95: 0 } : of;
   const units = ["B", "KiB", "MiB", "GiB"];
   let unit = 0;
-  while (Math.round(value) >= 1024) {
-    value /= 1024;
+  let scaled = value;
+  while (Math.round(scaled) >= 1024 && unit + 1 < units.length) {
+    scaled /= 1024;
     unit += 1;
   }
-  return unit === 0 ? `${Math.round(value)} B` : `${value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2)} ${units[unit]}`;
+  // Beside more than ±10 %, two digits.
+  if (half_width_95 > 0.1 * Math.abs(value)) return `${unit > 0 && scaled < 9.95 ? scaled.toFixed(1) : Number(scaled.toPrecision(2))} ${units[unit]}`;
+  return unit === 0 ? `${Math.round(scaled)} B` : `${scaled.toFixed(scaled >= 99.95 ? 0 : scaled >= 9.995 ? 1 : 2)} ${units[unit]}`;
 }

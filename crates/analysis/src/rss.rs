@@ -163,7 +163,24 @@ impl Rss {
         let live = live.map(|live| (live, before.is_some()));
         let statistics = statistics.as_ref().ok();
         let rss = Self::divided(explained.clone(), statistics, live, &residence, allocators);
-        Self { calibration, counting, total, ..rss }.since(before)
+        let mut rss = Self { calibration, counting, total, ..rss };
+        rss.correct_survey();
+        rss.since(before)
+    }
+
+    /// A survey's error in what is live is the opposite of that in what is free, and calibrated live bytes are more certain.
+    fn correct_survey(&mut self) {
+        let (Some(live), Some(total)) = (self.live, self.total) else { return };
+        let [counted, free] = [Term::Live, Term::Free].map(|term| self.term(term));
+        if total.variance == 0.0 || total.value == 0.0 {
+            return;
+        }
+        let excess = (total.value - live.value) * counted.value / total.value;
+        let excess = excess.round().clamp(-free.value.max(0.0), counted.value.max(0.0));
+        self.explained.transfer(Part::Live, Part::FreeChunks, excess as i64);
+        let variance = live.error_variance();
+        self.terms[Term::Live as usize] = Estimate::new(counted.value - excess, variance);
+        self.terms[Term::Free as usize] = Estimate::new(free.value + excess, variance);
     }
 
     /// `live` says beside the estimate whether its residence must be known in any case.

@@ -154,6 +154,23 @@ fn unexplained_total_is_not_seen() {
     assert_eq!(of(Calibration::NoTotal, 2.9), format!("RSS 5.00 MiB = {within_error}{terms}"));
 }
 
+/// The survey counts 3 MiB ± 1 as live and 1 MiB as free; with the samples, 2.50 MiB ± 0.1 are live.
+#[test]
+fn calibrated_live_bytes_correct_the_survey() {
+    let mut explained = explained_with(&[HEAP]);
+    explained.transfer(Part::Held, Part::Live, 3 << 20);
+    explained.transfer(Part::Anonymous, Part::FreeChunks, 1 << 20);
+    let live = Some((estimate(2.5, 0.1), false));
+    let mut rss = Rss {
+        calibration: Calibration::Calibrated,
+        total: Some(estimate(3.0, 1.0)),
+        ..Rss::divided(explained, None, live, &|| None, None)
+    };
+    rss.correct_survey();
+    let terms = "live 2.50 MiB (±4.0 %) + free in malloc 1.50 MiB (±6.7 %) + files 1.00 MiB";
+    assert_eq!(rss.since(None).line(), format!("RSS 5.00 MiB = {terms}"));
+}
+
 #[test]
 fn partial_records_give_bounds() {
     assert_eq!(

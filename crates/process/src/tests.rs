@@ -372,6 +372,5 @@ fn torn_arena_takes_no_memory() {
     // The size of the top, and of all that the arena has.
     memory.set(TOP + 8, 1 << 46);
     memory.set(MAIN_ARENA + 0x888, (1 << 47) - 8);
-    let statistics = read_with(&memory, &areas, Effort::Exact).expect("the arena is there");
-    assert_eq!(statistics.arenas[0].heaps, 0);
+    assert!(read_with(&memory, &areas, Effort::Exact).is_err());
 }

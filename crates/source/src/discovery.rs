@@ -288,15 +288,18 @@ fn each_file_in(
     }
 }
 
-/// When the process began, by the name of its profile: the library names profiles PID-TICKS.
+/// When the process began, by the name of its profile: the library names profiles PID-TICKS, and may add a number.
 fn start_ticks(name: &str) -> Option<u64> {
     name.split_once('-')?.1.split(['-', '.']).next()?.parse().ok()
 }
 
 /// Whether a profile of this name may be of a process that began at `began_ticks` or later.
 fn may_have_begun(name: &str, began_ticks: u64) -> bool {
-    let ticks = name.split_once('-').and_then(|(_, ticks)| ticks.parse::<u64>().ok());
-    ticks.is_none_or(|ticks| ticks >= began_ticks)
+    let mut numbers = name.split('-').skip(1).map(|part| part.parse::<u64>().unwrap_or(0));
+    let (ticks, rest) = (numbers.next().unwrap_or(0), numbers.next());
+    // An attach adds a count of cycles, a PID namespace its own number.
+    let is_in_namespace = rest.is_some_and(|number| number <= u64::from(u32::MAX));
+    ticks == 0 || is_in_namespace || ticks >= began_ticks
 }
 
 #[cfg(test)]
@@ -307,8 +310,10 @@ mod tests {
     fn profile_name_tells_earlier_start() {
         assert!(!may_have_begun("4711-99", 100));
         assert!(may_have_begun("4711-100", 100));
-        // In a PID namespace of its own, or called so by a user: its header has to tell.
+        assert!(!may_have_begun("4711-99-191990698862935", 100));
+        // In a PID namespace of its own, of an unknown time, or called so by a user: its header has to tell.
         assert!(may_have_begun("7-99-4026532000", 100));
+        assert!(may_have_begun("7-0-191990698862935", 100));
         assert!(may_have_begun("before", 100));
     }
 }

@@ -1,7 +1,7 @@
 // How old live bytes are: a bar for each doubling of age.
 import { useCallback } from "preact/hooks";
 import type { Ages } from "../types";
-import { bytes, duration, relative } from "../units";
+import { duration, estimated, relative } from "../units";
 import { Canvas, colour, type Painted } from "./canvas";
 
 /** The first bar ends here, and has what is younger: about a second, or less where all is young. */
@@ -25,7 +25,7 @@ function barsOf(ages: Ages): number[] {
 
 /** In words: what is read out. */
 function describe(ages: Ages): string {
-  const parts = ages.histogram.map((of) => `${duration(of.from_ns)} to ${duration(of.to_ns)}: ${bytes(of.bytes.value)} ${relative(of.bytes)}`);
+  const parts = ages.histogram.map((of) => `${duration(of.from_ns)} to ${duration(of.to_ns)}: ${estimated(of.bytes)} ${relative(of.bytes)}`);
   return `Live bytes by age: ${parts.join("; ")}`;
 }
 

@@ -1,13 +1,13 @@
 // Numbers with their ±, and names of functions.
 import type { ComponentChildren } from "preact";
 import type { Estimate, FrameName, Unit } from "../types";
-import { absolute, amount, base, isNoise, relative, signed, splitName } from "../units";
+import { absolute, base, estimated, isNoise, relative, signed, splitName } from "../units";
 
 /** A value with its ± in percent behind it. */
 export function Figure({ of, unit = "bytes" }: { of: Estimate; unit?: Unit }) {
   return (
     <span class="number">
-      {amount(of.value, unit)} <span class="pm">{relative(of)}</span>
+      {estimated(of, unit)} <span class="pm">{relative(of)}</span>
     </span>
   );
 }

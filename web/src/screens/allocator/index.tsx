@@ -9,7 +9,7 @@ import { saved } from "../../state/offline";
 import { sources } from "../../state/live";
 import { pathOf } from "../../state/paths";
 import type { Advice, Explained, SourceEntry } from "../../types";
-import { absolute, bytes, count, duration, relative, share } from "../../units";
+import { absolute, bytes, count, duration, estimated, relative, share } from "../../units";
 import { HeapMap } from "./map";
 import { TrimButton, TrimDialog, TrimOutcome, useTrim } from "./trim";
 
@@ -47,7 +47,7 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
         <div>
           <h2>a trim returns now</h2>
           <p class="headline">
-            {isGlibc ? bytes(releasable.value) : "–"}
+            {isGlibc ? estimated(releasable) : "–"}
             {isGlibc ? <span class="pm">{absolute(releasable)}</span> : null}
           </p>
           <p>{isGlibc ? `whole free pages and the free end of the heap; ${share(releasable.value, rss.bytes)} of RSS` : "not known in advance"}</p>
@@ -192,9 +192,9 @@ function Pins({ of }: { of: NonNullable<Explained["pins"]> }) {
             const by = site.frames.slice(0, 2).join(" ← ");
             return (
               <tr key={site.frames.join()} class={isNoise ? "noise" : ""}>
-                <td class="n">{isNoise ? bytes(site.pinned.value) : <b>{bytes(site.pinned.value)}</b>}</td>
+                <td class="n">{isNoise ? estimated(site.pinned) : <b>{estimated(site.pinned)}</b>}</td>
                 <td class="n pm">{relative(site.pinned)}</td>
-                <td class="n hide-s">{bytes(site.live.value)}</td>
+                <td class="n hide-s">{estimated(site.live)}</td>
                 <td class="n hide-s">{site.median_age_ns === null ? "–" : duration(site.median_age_ns)}</td>
                 <td title={`${site.frames.join("\n")}\n${count(site.samples)} samples`}>{by}</td>
               </tr>

@@ -5,7 +5,7 @@ import { act, Failed } from "../../state/api";
 import { tick } from "../../state/documents";
 import { pathOf } from "../../state/paths";
 import type { Estimate, SourceEntry, Trimmed } from "../../types";
-import { absolute, bytes } from "../../units";
+import { absolute, bytes, estimated } from "../../units";
 
 type State = { is: "ready" } | { is: "asked" } | { is: "underway" } | { is: "done"; trimmed: Trimmed } | { is: "refused"; failed: Failed };
 
@@ -59,7 +59,7 @@ function Confirm({ of, entry, prediction }: Of) {
         Trim {entry.name} (pid {entry.pid})?
       </h2>
       <p>
-        {prediction === null ? "How much it returns is not known in advance." : <>It is predicted to return <b>{bytes(prediction.value)}</b>{absolute(prediction) === "" ? "" : ` ${absolute(prediction)}`}.</>}
+        {prediction === null ? "How much it returns is not known in advance." : <>It is predicted to return <b>{estimated(prediction)}</b>{absolute(prediction) === "" ? "" : ` ${absolute(prediction)}`}.</>}
       </p>
       <p class="quiet">
         One thread that waits in a system call is stopped, makes the allocator return free memory to the kernel, and continues to wait. A thread that computes is

@@ -9,7 +9,7 @@ import { found } from "../../state/found";
 import { change, param } from "../../state/route";
 import { useSeries } from "../../state/series";
 import type { DiffRow, Diff, Estimate, Side, SourceEntry, Unit } from "../../types";
-import { absolute, amount, clock, count, duration, relative, signed } from "../../units";
+import { absolute, amount, clock, count, duration, estimated, relative, signed } from "../../units";
 import { keptWindows } from "../../parts/timebar";
 import { matcher } from "../flame";
 import { nearest } from "../timeline";
@@ -38,7 +38,7 @@ export function DiffScreen({ entry }: { entry: SourceEntry }) {
         </h1>
         {diff === null ? null : (
           <span class="quiet">
-            {amount(diff.old_total.value, diff.unit)} <span class="pm">{relative(diff.old_total)}</span> → {amount(diff.new_total.value, diff.unit)} <span class="pm">{relative(diff.new_total)}</span>:{" "}
+            {estimated(diff.old_total, diff.unit)} <span class="pm">{relative(diff.old_total)}</span> → {estimated(diff.new_total, diff.unit)} <span class="pm">{relative(diff.new_total)}</span>:{" "}
             <Change of={diff.total} unit={diff.unit} />, {verdict(diff.total)}
           </span>
         )}

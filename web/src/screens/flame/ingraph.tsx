@@ -2,7 +2,7 @@ import { Heading, Name } from "../../parts/figures";
 import { followed, Link } from "../../parts/link";
 import { param, hrefOf } from "../../state/route";
 import type { Flame } from "../../types";
-import { amount, count, relative, share } from "../../units";
+import { count, estimated, relative, share } from "../../units";
 
 export function InGraph({ flame, isStale }: { flame: Flame; isStale: boolean }) {
   if (flame.flat.length === 0) return null;
@@ -43,7 +43,7 @@ export function InGraph({ flame, isStale }: { flame: Flame; isStale: boolean }) 
                     </a>
                   </td>
                   <td class="n">
-                    <b>{amount(row.value.value, flame.unit)}</b>
+                    <b>{estimated(row.value, flame.unit)}</b>
                   </td>
                   <td class="n">{share(row.value.value, flame.total.value.value)}</td>
                   <td class="n hide-s pm">{relative(row.value)}</td>

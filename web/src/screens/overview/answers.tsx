@@ -4,7 +4,7 @@ import { Link } from "../../parts/link";
 import { beforeOf } from "../../parts/rss";
 import type { Whole } from "../../parts/rss";
 import type { Explained, Estimate, Leaks, Rss, SourceEntry, Suspect, Top } from "../../types";
-import { absolute, amount, bytes, clock, duration, relative, share, shortName } from "../../units";
+import { absolute, bytes, clock, duration, estimated, relative, share, shortName } from "../../units";
 
 interface Of {
   top: Top;
@@ -58,13 +58,13 @@ function What({ top, explained, entry, whole }: Of) {
     return (
       <>
         <p class="headline">
-          {bytes(free.value)} {isHeld ? `held by ${rss.allocator}` : "free"}
+          {estimated(free)} {isHeld ? `held by ${rss.allocator}` : "free"}
           <span class="pm">
             {relative(free)} · {share(free.value, rss.bytes)} of RSS
           </span>
         </p>
         <p>
-          {isHeld ? "This is what it holds beyond the live blocks." : `The program freed it, and ${rss.allocator} has not returned it.`} <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span> is live
+          {isHeld ? "This is what it holds beyond the live blocks." : `The program freed it, and ${rss.allocator} has not returned it.`} <b>{estimated(top.total)}</b> <span class="pm">{relative(top.total)}</span> is live
           {row === undefined ? "" : ", the largest part of it "}
           {row === undefined ? null : (
             <>
@@ -87,7 +87,7 @@ function What({ top, explained, entry, whole }: Of) {
           <span class="pm">{share(unseen, rss.bytes)} of RSS</span>
         </p>
         <p>
-          Allocated before {beforeOf(rss)}, or not seen by ramson, so no stack is known. Of what was allocated since, <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span> is live.
+          Allocated before {beforeOf(rss)}, or not seen by ramson, so no stack is known. Of what was allocated since, <b>{estimated(top.total)}</b> <span class="pm">{relative(top.total)}</span> is live.
         </p>
         {whole === null ? null : <Larger of={whole} />}
       </>
@@ -96,7 +96,7 @@ function What({ top, explained, entry, whole }: Of) {
   return (
     <>
       <p class="headline">
-        {amount(top.total.value, top.unit)} {isLive ? "live" : "allocated"}
+        {estimated(top.total, top.unit)} {isLive ? "live" : "allocated"}
         {isAttached ? " since the attach" : ""}
         <span class="pm">
           {relative(top.total)}
@@ -107,7 +107,7 @@ function What({ top, explained, entry, whole }: Of) {
         <p>No function holds any.</p>
       ) : (
         <p>
-          <code>{shortName(row.function)}</code> holds <b>{amount(row.flat.value, top.unit)}</b> <span class="pm">{relative(row.flat)}</span>, {share(row.flat.value, top.total.value)} of it.
+          <code>{shortName(row.function)}</code> holds <b>{estimated(row.flat, top.unit)}</b> <span class="pm">{relative(row.flat)}</span>, {share(row.flat.value, top.total.value)} of it.
         </p>
       )}
       {whole === null || top.sample_type !== "inuse_space" ? null : <Larger of={whole} />}
@@ -126,7 +126,7 @@ function Larger({ of }: { of: Whole }) {
   if (first === undefined || first.kind === "live" || first.kind === "unseen") return null;
   return (
     <p>
-      {2 * (first.of.value ?? 0) > of.bytes ? "Most" : "The largest part"} of RSS {of.unix_ns === null ? "is" : "was"} {first.name}: <b>{bytes(first.of.value)}</b>, {share(first.of.value, of.bytes)}
+      {2 * (first.of.value ?? 0) > of.bytes ? "Most" : "The largest part"} of RSS {of.unix_ns === null ? "is" : "was"} {first.name}: <b>{estimated(first.of)}</b>, {share(first.of.value, of.bytes)}
       {of.unix_ns === null ? "" : `, at ${clock(of.unix_ns)}`}.
     </p>
   );
@@ -149,9 +149,9 @@ function oldest(suspects: Suspect[]): number | null {
 function fastestOf(answer: Leaks["answer"]): { what: string; per_hour: Estimate } {
   const { live_per_hour: live, rss } = answer.totals;
   const all = [{ what: "At this rate,", per_hour: answer.growth_per_hour }];
-  if (live !== null) all.push({ what: `As all that is live grows by ${bytes(live.value)}/h,`, per_hour: live });
+  if (live !== null) all.push({ what: `As all that is live grows by ${estimated(live)}/h,`, per_hour: live });
   const ofRss = rss?.bytes_per_hour;
-  if (ofRss && rss.looks >= 4) all.push({ what: `As RSS grows by ${bytes(ofRss.value)}/h,`, per_hour: ofRss });
+  if (ofRss && rss.looks >= 4) all.push({ what: `As RSS grows by ${estimated(ofRss)}/h,`, per_hour: ofRss });
   return all.reduce((most, one) => ((one.per_hour.value ?? 0) > (most.per_hour.value ?? 0) ? one : most));
 }
 
@@ -208,7 +208,7 @@ function Since({ leaks, explained, entry }: Of) {
       <>
         <p class="headline">Growing</p>
         <p>
-          All that is live grows by <b class="up">{bytes(live.value)}/h</b> <span class="pm">{absolute(live)}</span>; no function by itself shows a leak.
+          All that is live grows by <b class="up">{estimated(live)}/h</b> <span class="pm">{absolute(live)}</span>; no function by itself shows a leak.
         </p>
       </>
     );

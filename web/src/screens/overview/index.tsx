@@ -11,7 +11,7 @@ import { useDocument } from "../../state/documents";
 import { moment, pathOf } from "../../state/paths";
 import { useSeries } from "../../state/series";
 import type { Explained, End, Leaks, SourceEntry, Subject, Top } from "../../types";
-import { absolute, base, bytes, clock, count, relative } from "../../units";
+import { absolute, base, bytes, clock, count, estimated, relative } from "../../units";
 import { Answers } from "./answers";
 import { Largest } from "./largest";
 import { Members } from "./members";
@@ -71,7 +71,7 @@ export function Overview({ entry }: { entry: SourceEntry }) {
           <Trouble failed={leaks.failed} />
           {releasable === null || explained.value === null ? null : (
             <section>
-              <Heading title="What a trim returns now" says={`${bytes(releasable.value)} ${absolute(releasable)} of ${bytes(explained.value.rss.terms["free_in_allocator"]?.value)} free`.replace("  ", " ")}>
+              <Heading title="What a trim returns now" says={`${estimated(releasable)} ${absolute(releasable)} of ${bytes(explained.value.rss.terms["free_in_allocator"]?.value)} free`.replace("  ", " ")}>
                 <Link to="allocator">Why not more</Link>
               </Heading>
               {(releasable.value ?? 0) < 1 << 20 ? null : <CommandLine text={`ramson trim ${entry.pid}`} />}
@@ -111,7 +111,7 @@ function Who({ entry, of, explained }: { entry: SourceEntry; of: Subject | null;
         {isDead ? <Fact name="RSS" is={of?.end?.last_rss ? `${bytes(of.end.last_rss)} ${of.end.last_rss_is}` : entry.rss === null ? "not known" : `${bytes(entry.rss)} as last seen`} /> : null}
         {of?.end?.time_unix_ns ? <Fact name="ended" is={clock(of.end.time_unix_ns)} /> : null}
         {explained?.limit ? <Fact name="memory limit" is={bytes(explained.limit.limit_bytes)} /> : null}
-        {of?.live && (entry.pid !== null || entry.processes) ? <Fact name="live by the profile" is={`${bytes(of.live.value)} ${relative(of.live)}`} /> : null}
+        {of?.live && (entry.pid !== null || entry.processes) ? <Fact name="live" is={`${estimated(of.live)} ${relative(of.live)}`} /> : null}
       </dl>
     </div>
   );

@@ -1,7 +1,7 @@
 import { Change, Name, Under } from "../../parts/figures";
 import { byFunction, idOf } from "../../state/suspects";
 import type { Leaks, Top } from "../../types";
-import { amount, duration, relative, share } from "../../units";
+import { duration, estimated, relative, share } from "../../units";
 
 const ROWS = innerHeight > 1200 ? 10 : 5;
 
@@ -44,7 +44,7 @@ export function Largest({ top, leaks, hasTimes }: { top: Top; leaks: Leaks | nul
                 <Under share={most > 0 ? (row.flat.value ?? 0) / most : 0} isLeft />
               </td>
               <td class="n">
-                <b>{amount(row.flat.value, top.unit)}</b>
+                <b>{estimated(row.flat, top.unit)}</b>
                 <br />
                 <span class="dim">{share(row.flat.value, top.total.value)}</span>
               </td>

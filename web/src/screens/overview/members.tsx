@@ -5,7 +5,7 @@ import { Skeleton } from "../../parts/notice";
 import { sources } from "../../state/live";
 import { hrefOf } from "../../state/route";
 import type { Member } from "../../types";
-import { base, bytes, relative } from "../../units";
+import { base, bytes, estimated, relative } from "../../units";
 
 const MOST = 20;
 
@@ -41,7 +41,7 @@ export function Members({ of, all }: { of: Member[] | null; all: number }) {
                 <Under share={most > 0 ? size(one) / most : 0} isLeft />
               </td>
               <td class="n">{bytes(one.rss?.bytes)}</td>
-              <td class="n">{bytes(one.live?.value)}</td>
+              <td class="n">{estimated(one.live)}</td>
               <td class="n hide-s pm">{one.live === null || one.live.value === 0 ? "" : relative(one.live)}</td>
             </tr>
           ))}

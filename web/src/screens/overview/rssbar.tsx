@@ -3,7 +3,7 @@ import { Heading } from "../../parts/figures";
 import { Link } from "../../parts/link";
 import { Skeleton } from "../../parts/notice";
 import type { Whole } from "../../parts/rss";
-import { absolute, bytes, clock, relative, share } from "../../units";
+import { absolute, bytes, clock, estimated, relative, share } from "../../units";
 
 /** `isComing`: it is being read. */
 export function RssBar({ of, isComing }: { of: Whole | null; isComing: boolean }) {
@@ -31,7 +31,7 @@ export function RssBar({ of, isComing }: { of: Whole | null; isComing: boolean }
               {term.name} <span class="dim">{share(term.of.value, whole)}</span>
             </div>
             <div class="what">
-              {bytes(term.of.value)} <span class="pm">{term.kind === "other" ? absolute(term.of) : relative(term.of)}</span>
+              {estimated(term.of)} <span class="pm">{term.kind === "other" ? absolute(term.of) : relative(term.of)}</span>
             </div>
           </li>
         ))}

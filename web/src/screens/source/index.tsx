@@ -6,7 +6,7 @@ import { useDocument } from "../../state/documents";
 import { moment, pathOf, sample } from "../../state/paths";
 import { param } from "../../state/route";
 import type { SourceEntry, SourceFile, Top, Unit } from "../../types";
-import { amount, base, relative, share } from "../../units";
+import { amount, base, estimated, relative, share } from "../../units";
 
 export function SourceScreen({ entry }: { entry: SourceEntry }) {
   const words = { view: "lines", rows: 0, "count": sample(), at: moment() };
@@ -72,7 +72,7 @@ function File({ entry, file, top }: { entry: SourceEntry; file: string; top: Top
               <tr key={`${row.function} ${row.line}`}>
                 <td class="n">{row.line || "–"}</td>
                 <td class="n">
-                  <b>{amount(row.flat.value, top.unit)}</b>
+                  <b>{estimated(row.flat, top.unit)}</b>
                 </td>
                 <td class="n pm">{relative(row.flat)}</td>
                 <td class="n">{share(row.flat.value, top.total.value)}</td>

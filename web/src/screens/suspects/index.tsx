@@ -13,7 +13,7 @@ import { useDocument } from "../../state/documents";
 import { moment, pathOf } from "../../state/paths";
 import { param } from "../../state/route";
 import type { Group, Leaks, SourceEntry, Suspect } from "../../types";
-import { absolute, base, bytes, clock, count, duration, isNoise, relative, share, shortName, signed } from "../../units";
+import { absolute, base, clock, count, duration, estimated, isNoise, relative, share, shortName, signed } from "../../units";
 import { matcher } from "../flame";
 
 const CARDS = 20;
@@ -97,7 +97,7 @@ function grouped(leaks: Leaks, cards: Suspect[]): { group: Group | null; members
 function asText(of: Suspect): string {
   const frames = of.frames.map((frame) => `  ${shortName(frame.function)}${frame.file === "" ? "" : ` ${frame.file}:${frame.line}`}`);
   const growth = of.growth ? `, growing by ${signed(of.growth.bytes_per_hour)}/h (${absolute(of.growth.bytes_per_hour)})` : "";
-  return [`${of.function}: live ${bytes(of.inuse_space.value)} (${relative(of.inuse_space)})${growth}`, of.reason, ...frames].join("\n");
+  return [`${of.function}: live ${estimated(of.inuse_space)} (${relative(of.inuse_space)})${growth}`, of.reason, ...frames].join("\n");
 }
 
 function Card({ of, number, entry }: { of: Suspect; number: number; entry: SourceEntry }) {
@@ -231,7 +231,7 @@ function Others({ title, of }: { title: string; of: Suspect[] }) {
                 <Name of={one} />
                 <p class="only-s quiet">{one.reason}</p>
               </td>
-              <td class="n">{bytes(one.inuse_space.value)}</td>
+              <td class="n">{estimated(one.inuse_space)}</td>
               <td class="n pm">{relative(one.inuse_space)}</td>
               <td class="hide-s quiet" title={one.reason}>
                 {one.reason}

@@ -3,7 +3,7 @@ import { AgeBars } from "../../parts/ages";
 import { useDocument } from "../../state/documents";
 import { literally, moment, pathOf, sample } from "../../state/paths";
 import type { Estimate, SourceEntry, Stacks, TopRow, Unit } from "../../types";
-import { amount, base, count, duration, relative, share, shortName } from "../../units";
+import { amount, base, count, duration, estimated, relative, share, shortName } from "../../units";
 
 const MOST = 8;
 
@@ -41,7 +41,7 @@ export function Expanded({ entry, row, unit, total }: { entry: SourceEntry; row:
                 {isSame ? <li class="dim">(the same {stack.frames.length - 1} callers)</li> : null}
               </ol>
             </td>
-            <td class="n top">{amount(stack.value.value, unit)}</td>
+            <td class="n top">{estimated(stack.value, unit)}</td>
             <td class="n top hide-s">{share(stack.value.value, total.value)}</td>
             <td class="n top pm">{relative(stack.value)}</td>
             <td class="hide-m" />

@@ -11,7 +11,7 @@ import { moment, pathOf, sample } from "../../state/paths";
 import { change, param } from "../../state/route";
 import { byFunction, idOf } from "../../state/suspects";
 import type { Leaks, SourceEntry, Suspect, Top, TopRow } from "../../types";
-import { absolute, amount, count, duration, relative, share } from "../../units";
+import { absolute, amount, count, duration, estimated, relative, share } from "../../units";
 import { matcher } from "../flame";
 import { Expanded } from "./expanded";
 import { Side } from "./side";
@@ -58,7 +58,7 @@ export function TableScreen({ entry }: { entry: SourceEntry }) {
         <Switches label="Library frames" name="lib" options={[["own", "attributed to callers"], ["all", "shown"]]} usual="own" />
         {top === null ? null : (
           <span class="end">
-            {count(rows.length)} rows, {amount(sum, top.unit)} of {amount(top.total.value, top.unit)}
+            {count(rows.length)} rows, {amount(sum, top.unit)} of {estimated(top.total, top.unit)}
           </span>
         )}
       </div>
@@ -187,13 +187,13 @@ function Rows({ rows, top, known, selected, entry }: RowsOf) {
                     <Name of={row} />
                   </td>
                   <td class="n">
-                    <b>{amount(row.flat.value, top.unit)}</b>
+                    <b>{estimated(row.flat, top.unit)}</b>
                     <Under share={largest > 0 ? (row.flat.value ?? 0) / largest : 0} />
                   </td>
                   <td class="n hide-s">{share(row.flat.value, total)}</td>
                   <td class="n pm">{row.flat.value === 0 ? "" : relative(row.flat)}</td>
                   <td class="n hide-m">
-                    {amount(row.cum.value, top.unit)}
+                    {estimated(row.cum, top.unit)}
                     <Under share={total > 0 ? (row.cum.value ?? 0) / total : 0} />
                   </td>
                   <td class="n hide-m">{share(row.cum.value, total)}</td>

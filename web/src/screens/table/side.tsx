@@ -6,7 +6,7 @@ import { useDocument } from "../../state/documents";
 import { literally, moment, pathOf, sample } from "../../state/paths";
 import { change, go } from "../../state/route";
 import type { Ages, Estimate, FrameName, Peek, SourceEntry, TopRow, Unit } from "../../types";
-import { amount, relative, share } from "../../units";
+import { estimated, relative, share } from "../../units";
 
 const MOST = 12;
 
@@ -40,7 +40,7 @@ export function Side({ entry, row, unit, total, ages }: { entry: SourceEntry; ro
       <ul>
         <li>
           <span>
-            <b>{amount(row.cum.value, unit)}</b>
+            <b>{estimated(row.cum, unit)}</b>
           </span>
           <span>
             cum, {share(row.cum.value, total.value)} <span class="pm">{relative(row.cum)}</span>
@@ -48,7 +48,7 @@ export function Side({ entry, row, unit, total, ages }: { entry: SourceEntry; ro
         </li>
         {found === undefined ? null : (
           <li>
-            <span>{amount(found.flat.value, unit)}</span>
+            <span>{estimated(found.flat, unit)}</span>
             <span>flat, without library frames attributed to it</span>
           </li>
         )}
@@ -73,7 +73,7 @@ function Neighbours({ title, of, unit, whole }: { title: string; of: (FrameName 
         {of.slice(0, MOST).map((one) => (
           <li key={one.function + one.file}>
             <span>
-              {amount(one.value.value, unit)}
+              {estimated(one.value, unit)}
               <Under share={(one.value.value ?? 0) / Math.max(1, whole.value ?? 1)} />
             </span>
             <Name of={one} />

@@ -5,7 +5,7 @@ import { Change, Name } from "../../parts/figures";
 import { Skeleton, Trouble } from "../../parts/notice";
 import { useDiff } from "../diff/read";
 import type { SourceEntry } from "../../types";
-import { absolute, amount } from "../../units";
+import { absolute, amount, estimated } from "../../units";
 import { useCurves } from "./curves";
 
 const ROWS = 10;
@@ -53,8 +53,8 @@ export function Moved({ entry, from, to }: { entry: SourceEntry; from: number; t
                 <Curve of={curves.map((values) => values.get(row.function) ?? 0)} isUp={(row.flat.value ?? 0) > 0} says={(value) => amount(value, diff.unit)} />
               </td>
             ) : null}
-            <td class="n hide-m">{amount(row.old_flat.value, diff.unit)}</td>
-            <td class="n hide-m">{amount(row.new_flat.value, diff.unit)}</td>
+            <td class="n hide-m">{estimated(row.old_flat, diff.unit)}</td>
+            <td class="n hide-m">{estimated(row.new_flat, diff.unit)}</td>
             <td class="n">
               <Change of={row.flat} unit={diff.unit} isBare />
             </td>
