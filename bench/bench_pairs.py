@@ -90,7 +90,7 @@ def time_table(plan):
 
 
 def limit_of(size):
-    """Environment for a size: 1 MiB is measured without the CPU limit, under which fewer of its blocks would be samples after 20 ms."""
+    """Environment for a size: 1 MiB is measured without an overhead target, with which fewer of its blocks are samples after 20 ms."""
     return machine.UNGOVERNED if size == 1 << 20 else {}
 
 

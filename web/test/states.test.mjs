@@ -220,13 +220,13 @@ test("a process that was attached to says when sampling is off, when recording h
   const then = await text(page);
   const { moments } = await (await fetch(`${own.origin}/api/v1/moments`, { headers: { Authorization: `Bearer ${own.token}` } })).json();
   assert.ok(moments.some((moment) => moment.live?.value > 0) && moments.at(-1).live === null, JSON.stringify(moments));
-  assert.match(then, /what is live is as of the detach/);
+  assert.match(then, /live memory is shown as it was at the detach/);
   assert.doesNotMatch(then, /Not known any more|No sample yet|Sampling is off/);
   assert.deepEqual(await violations(page), []);
   program.kill("SIGTERM");
   await page.getByText("These are the last figures.").waitFor({ timeout: 20_000 });
   await page.getByText("What a trim returns now").waitFor({ state: "detached" });
-  await page.getByText(/what is live is as of the detach/i).first().waitFor();
+  await page.getByText(/live memory is shown as it was at the detach/i).first().waitFor();
   const last = await text(page);
   assert.match(last, /The process is gone, and its memory with it/);
   assert.doesNotMatch(last, /\b0 B live|No sample yet|is not known any more/);

@@ -43,7 +43,7 @@ pub fn ended_ago_ns(recording: &Recording) -> Option<u64> {
     }
 }
 
-/// The process, running or dead, was detached from: what is live is as of then.
+/// The process, running or dead, was detached from: live memory is known as it was then.
 pub fn is_detached(recording: &Recording) -> bool {
     let set = recording.snapshot.header.flags;
     set & flags::ATTACHED != 0 && set & flags::HOOKED == 0
@@ -111,21 +111,24 @@ pub fn what_is_missing(recording: &Recording) -> Vec<String> {
     let pid = recording.pid();
     let ago = format_duration(ended_ago_ns(recording).unwrap_or(0));
     lines.extend(sampling_of(recording).and_then(|sampling| match sampling {
-        Sampling::Attached => None,
+        Sampling::Attached | Sampling::Detached => None,
         Sampling::Ended => Some(format!(
             "sampling ended {ago} ago, and the hooks are still in place: ramson detach {pid}"
         )),
-        Sampling::Detached => {
-            Some(format!("detached {ago} ago: what is live is as of then"))
-        }
         Sampling::Off => Some(format!(
             "sampling has been off for {ago}; new allocations are not recorded: ramson set {pid} --on"
         )),
     }));
-    if recording.running.is_none() && is_detached(recording) {
-        lines.push("detached before it ended: what is live is as of the detach".into());
-    }
+    lines.extend(detached_text(recording));
     lines
+}
+
+/// What a detach means for what is shown; `None`: the process was not detached from.
+pub fn detached_text(recording: &Recording) -> Option<String> {
+    is_detached(recording).then(|| match ended_ago_ns(recording).map(format_duration) {
+        Some(ago) => format!("detached {ago} ago: live memory is shown as it was then"),
+        None => "detached before it ended: live memory is shown as it was at the detach".into(),
+    })
 }
 
 #[cfg(test)]

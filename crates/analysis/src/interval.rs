@@ -51,7 +51,7 @@ impl std::fmt::Display for Intervals {
         let text = |bytes: u64| format_bytes(bytes as f64);
         let is_raised = (1..self.present_bytes).contains(&self.configured_bytes);
         let is_wider = self.widening >= LEAST_WIDENING;
-        let bound = "by the overhead limit";
+        let bound = "for the overhead target";
         let [configured, present, most] =
             [self.configured_bytes, self.present_bytes, self.most_bytes].map(text);
         let widening = format_percent(self.widening, 1.0);
@@ -120,15 +120,15 @@ mod tests {
     fn raised_interval_is_shown_with_widening() {
         let calm = [sample(100, CONFIGURED), sample(1 << 20, CONFIGURED)];
         assert_eq!(intervals(CONFIGURED, &calm).to_string(), "512 KiB");
-        let raised = "512 KiB (raised to 2.00 MiB by the overhead limit)";
+        let raised = "512 KiB (raised to 2.00 MiB for the overhead target)";
         assert_eq!(intervals(2 << 20, &calm).to_string(), raised);
         // A quarter of the samples: twice the interval.
         let stormy = vec![sample(100, 2 << 20); 10];
         let wider = "± of live is 100 % wider than with 512 KiB from the start";
         let line = intervals(2 << 20, &stormy).to_string();
-        assert_eq!(line, format!("512 KiB (raised to 2.00 MiB by the overhead limit; {wider})"));
+        assert_eq!(line, format!("512 KiB (raised to 2.00 MiB for the overhead target; {wider})"));
         let line = intervals(CONFIGURED, &stormy).to_string();
-        let over = "512 KiB (at times raised to 2.00 MiB by the overhead limit; ";
+        let over = "512 KiB (at times raised to 2.00 MiB for the overhead target; ";
         assert_eq!(line, format!("{over}{wider})"));
         let set = Intervals { was_set: true, ..intervals(CONFIGURED, &stormy) };
         assert_eq!(set.to_string(), format!("512 KiB (before that 2.00 MiB; {wider})"));

@@ -6,7 +6,7 @@ use ramson_paths::Owner;
 use ramson_profile::{
     CompiledFunction, Function, Line, Location, LookupAddress, Mapping, Profile, short_name,
 };
-use ramson_reader::Stack;
+use ramson_reader::Snapshot;
 use ramson_source::{Failure, Recording, RootFate, places, root_fate};
 use ramson_symbols::{
     Binary, CarriedNames, CodeAddress, FileAddress, Frame, JitProcess, NotedRoot, Options,
@@ -200,7 +200,7 @@ fn name_compiled(
     }
     let address_of = |location: &Location| RuntimeAddress(location.address.0);
     let addresses = outside.iter().map(|&index| profile.locations[index].address.0);
-    let seen = first_seen(addresses.collect(), &source.snapshot.stacks);
+    let seen = seen_in(addresses.collect(), &source.snapshot);
     let process = jit_process(source);
     let names = process.map_or(Ok(None), |process| compiled_names(&process, &seen));
     let (names, refusal) = match names {
@@ -226,16 +226,26 @@ fn name_compiled(
     })
 }
 
-/// When each of these addresses was first seen in a stack.
-fn first_seen(addresses: HashSet<u64>, stacks: &[Stack]) -> Vec<SeenAddress> {
-    let mut first: HashMap<u64, u64> = HashMap::with_capacity(addresses.len());
-    for stack in stacks {
-        for frame in stack.frames.iter().filter(|frame| addresses.contains(&frame.0)) {
-            let known = first.entry(frame.0).or_insert(u64::MAX);
-            *known = stack.first_monotonic_ns.min(*known);
+/// When each of these addresses was seen in stacks; of the last time, live blocks tell.
+fn seen_in(addresses: HashSet<u64>, snapshot: &Snapshot) -> Vec<SeenAddress> {
+    let mut last_ns: Vec<u64> =
+        snapshot.stacks.iter().map(|stack| stack.first_monotonic_ns).collect();
+    for block in &snapshot.live {
+        last_ns[block.stack] = last_ns[block.stack].max(block.monotonic_ns);
+    }
+    let mut seen: HashMap<u64, SeenAddress> = HashMap::with_capacity(addresses.len());
+    for (stack, last_ns) in snapshot.stacks.iter().zip(last_ns) {
+        for &LookupAddress(address) in &stack.frames {
+            if !addresses.contains(&address) {
+                continue;
+            }
+            let first_ns = stack.first_monotonic_ns;
+            let known = seen.entry(address).or_insert(SeenAddress { address, first_ns, last_ns });
+            known.first_ns = known.first_ns.min(first_ns);
+            known.last_ns = known.last_ns.max(last_ns);
         }
     }
-    first.into_iter().map(|(address, first_ns)| SeenAddress { address, first_ns }).collect()
+    seen.into_values().collect()
 }
 
 /// The frame of a function that a perf map calls this.

@@ -39,7 +39,7 @@ pub struct Rss {
     /// The live bytes are the allocator's own figure, and not the profile's estimate.
     #[serde(rename = "live_is_counted")]
     pub is_live_counted: bool,
-    /// What is live, resident or not, in usable bytes: the figure of every screen. Null: there is no profile.
+    /// All live bytes, resident or not, in usable bytes: the figure that reports print. Null: there is no profile.
     live: Option<Estimate>,
     /// Whether this is calibrated by the allocator's total.
     pub calibration: Calibration,

@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, ScopedJoinHandle, scope};
 
-/// Number of strangers' inputs that are read at once, so that one that keeps its worker waiting does not keep the others waiting.
+/// How many inputs of one owner are read at once, so that an input that does not answer does not delay the others.
 pub const AT_ONCE: usize = 2;
 
 /// Owners whose inputs are read at once, each by workers of their own.

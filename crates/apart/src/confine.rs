@@ -41,15 +41,15 @@ pub struct Ids {
     pub file_group: u32,
 }
 
-/// Gives all of it up, for good. `ids`: whom to become; it takes root.
-pub fn confine(ids: Option<Ids>, memory_bytes: u64) -> Result<(), String> {
-    limit(memory_bytes).map_err(|error| format!("limits: {error}"))?;
+/// Gives up all rights, for good. `ids`: whom to become; it takes root.
+pub fn confine(ids: Option<Ids>) -> Result<(), String> {
     give_up_rights(ids).map_err(|error| format!("user: {error}"))?;
     let filter = filter().map_err(|error| format!("filter: {error}"))?;
     apply_filter(&filter).map_err(|error| format!("filter: {error}"))
 }
 
-fn limit(memory_bytes: u64) -> io::Result<()> {
+/// Limits what this process may take, to so many bytes beyond what it has. To be called where /proc is: a jail has none.
+pub fn limit(memory_bytes: u64) -> io::Result<()> {
     let own_bytes = address_space_bytes().ok_or(io::ErrorKind::InvalidData)?;
     let limits = [
         (Resource::Core, 0),

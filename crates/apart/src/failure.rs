@@ -43,7 +43,7 @@ impl Failure {
             Self::Signal(_) | Self::Stuck(_) => "Try again",
             Self::NotStarted(_) => "Run ramson as the owner",
             Self::Gone => "Nothing is left to see",
-            Self::Denied => "Run ramson in its namespaces, or without confinement",
+            Self::Denied => "Run ramson on the host, or in the process's own container",
             Self::Broken | Self::BadAnswer => "Report it as a bug",
         }
     }
@@ -67,9 +67,9 @@ impl fmt::Display for Failure {
             Self::Denied => f.write_str("the kernel denies access to its root directory"),
             Self::NotStarted(why) => write!(f, "no process could be started to read it ({why})"),
             Self::BadAnswer => f.write_str("the process that read it gave no proper answer"),
-            Self::UsedUp => f.write_str(
-                "not read: what was read of its owner before took all the time that is allowed",
-            ),
+            Self::UsedUp => {
+                f.write_str("not read: earlier inputs of its owner have used up the time allowed")
+            }
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Reads in a process of its own what belongs to neither root nor the user who runs this.
 //!
-//! Such a process, the worker, is this program again. At most two read for each owner, as long as the command runs. A worker enters the owner's root
-//! directory and opens files as the owner, but has given up all other rights (`confine`): if root runs the command, it is no user's process
-//! (`owner`). It asks the command for files of /proc that only root may open (`proc`). It answers with values that the asker checks. One that takes
-//! more than the [`Budget`], or that anything else ends, is one [`Failure`].
+//! Such a process, the *worker*, is another instance of this program. Each owner has at most two that read, for as long as the command
+//! runs. A worker enters the owner's root directory and opens files as the owner, but has given up all other rights (`confine`): if root
+//! runs the command, it is no user's process (`owner`). It asks the command for files of /proc that only root may open (`proc`). It answers
+//! with values that the asker checks. One that takes more than the [`Budget`], or that anything else ends, is one [`Failure`].
 //!
 //! A program that never calls [`enable`], such as a test of a library, reads everything itself; and so does a worker.
 #![deny(unsafe_code)]

@@ -148,8 +148,8 @@ fn place_of(process: &str) -> [Option<OsString>; 3] {
         .map(|name| Some(read_link(format!("/proc/{process}/{name}")).ok()?.into_os_string()))
 }
 
-/// User and group of the worker that reads what belongs to `owner`: none of the owner's, because users may signal, renice and limit every process
-/// that is theirs, but a user who has no other process. It opens files as the owner, and as this group if one is given.
+/// User and group of the worker that reads what belongs to `owner`. Not the owner's, because users may signal, renice and limit their own
+/// processes, but an ID that no other process has. It opens files as the owner, and as this group if one is given.
 pub fn ids_for(owner: Owner, file_group: Option<u32>) -> Ids {
     let id = |map| id_within(owner.user, &read_to_string(map).unwrap_or_default());
     let (user, group) = (id("/proc/self/uid_map"), id("/proc/self/gid_map"));

@@ -2,7 +2,7 @@
 
 use crate::budget::Budget;
 use crate::channel::{Channel, Message};
-use crate::confine::{Ids, confine};
+use crate::confine::{Ids, confine, limit};
 use crate::owner::Owner;
 use crate::proc::keep_outside;
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -133,13 +133,16 @@ fn serve(
     let first = channel.receive(MOST_REQUEST_BYTES, never).ok()??;
     match borsh::from_slice(&first.body).ok()? {
         Role::Reads { root, ids, memory_bytes } => {
+            if let Err(error) = limit(memory_bytes) {
+                return channel.send(REFUSAL, format!("limits: {error}").as_bytes(), &[]).ok();
+            }
             let entered = keep_outside(channel).and_then(|()| root.enter());
             match entered.map_err(|error| error.kind()) {
                 Err(io::ErrorKind::NotFound) => return channel.send(GONE, &[], &[]).ok(),
                 Err(_) => return channel.send(DENIED, &[], &[]).ok(),
                 Ok(()) => {}
             }
-            if let Err(why) = confine(ids, memory_bytes) {
+            if let Err(why) = confine(ids) {
                 return channel.send(REFUSAL, why.as_bytes(), &[]).ok();
             }
             let _ = OWN_BOUNDS.set(Budget { memory_bytes, time: None });

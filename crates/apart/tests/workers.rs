@@ -154,6 +154,26 @@ fn worker_reads_as_its_owner() {
     assert!(!elsewhere.file.exists());
 }
 
+/// As haproxy and other daemons are: in an empty directory.
+#[test]
+fn worker_reads_a_jailed_process() {
+    worker(20_021);
+    let jail = std::env::temp_dir().join(format!("ramson-jail-{}", std::process::id()));
+    std::fs::create_dir(&jail).unwrap();
+    let script = "import os, sys; os.chroot(sys.argv[1]); os.chdir('/'); os.setuid(20021); print('ready', flush=True); input()";
+    let mut command = Command::new("python3");
+    command.args(["-c", script]).arg(&jail).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    process.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+    let answer = for_process(process.id()).map(|worker| ask(&worker, ECHO, &[1]));
+    let has_proc = jail.join("proc").exists();
+    drop(process.stdin.take());
+    process.wait().unwrap();
+    std::fs::remove_dir(&jail).unwrap();
+    assert_eq!(answer, Some(Ok(vec![1])));
+    assert!(!has_proc);
+}
+
 #[test]
 fn read_apart_runs_a_worker() {
     serve_if_asked(&mut [&mut Test], |_| ());

@@ -85,12 +85,13 @@ pub fn format_amount(estimate: Estimate, unit: SampleUnit) -> String {
     }
 }
 
-/// A value with its interval: `108 MiB (±8.3 %)`, `3.0 MiB (≤7.8 MiB)`; `≥ 108 MiB` where records were lost, `0 B` of nothing.
+/// A value with its interval: `108 MiB (±8.3 %)`, `3.0 MiB (≤7.8 MiB)`; `108 MiB` where all was counted, `≥ 108 MiB` where records were
+/// lost, `0 B` of nothing.
 pub fn format_estimate(estimate: Estimate, unit: SampleUnit) -> String {
     let value = format_amount(estimate, unit);
     if estimate.is_part() {
         format!("≥ {value}")
-    } else if estimate.is_nothing() || estimate.variance.is_nan() {
+    } else if estimate.variance.is_nan() || estimate.half_width_95() < 0.5 {
         value
     } else {
         format!("{value} ({})", format_error(estimate, unit))

@@ -219,8 +219,8 @@ fn set_text(set: &Set) -> String {
         .for_ms
         .map_or(String::new(), |ms| format!(" for {}", format_duration((ms * 1e6) as u64)));
     let overhead = match set.max_overhead_ppm {
-        0 => "no limit on CPU time".into(),
-        ppm => format!("at most {} % of CPU time", f64::from(ppm) / 1e4),
+        0 => "no overhead target".into(),
+        ppm => format!("overhead target {} % of CPU time", f64::from(ppm) / 1e4),
     };
     let interval = format_bytes(set.interval_bytes as f64);
     let noticed = format_bytes(set.noticed_within_bytes as f64);

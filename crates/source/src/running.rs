@@ -9,17 +9,14 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::ErrorKind;
 
 /// Whether the process that `header` names, as it is called here, runs and still writes `file`.
 pub fn is_running(header: &Header, file: &File) -> bool {
     match MapIdentity::of(file).and_then(|identity| has_mapped(header.pid, &identity)) {
         Ok(is_mapped) => is_mapped,
-        // It gave up rights, or is not dumpable: its own user may not look at it. Or it did not answer.
-        Err(error) => {
-            [ErrorKind::PermissionDenied, ErrorKind::TimedOut].contains(&error.kind())
-                && Stat::of(header.pid)
-                    .is_some_and(|stat| stat.start_ticks == header.process_start_ticks)
+        // It gave up rights, or is not dumpable: its own user may not look at it. Or nobody could be asked, or did not answer.
+        Err(_) => {
+            Stat::of(header.pid).is_some_and(|stat| stat.start_ticks == header.process_start_ticks)
                 && is_locked(file)
         }
     }

@@ -199,8 +199,11 @@ mod tests {
             last: SystemTime::now() + std::time::Duration::from_secs(60),
         };
         let read = |uid| {
-            Compiled::of(&process(uid), vec![SeenAddress { address: 0x10, first_ns: 1 }])
-                .read(&RootedPath::here(&path))
+            Compiled::of(
+                &process(uid),
+                vec![SeenAddress { address: 0x10, first_ns: 1, last_ns: 1 }],
+            )
+            .read(&RootedPath::here(&path))
         };
         let names = read(rustix::process::geteuid().as_raw()).unwrap().unwrap();
         assert_eq!(names, ["a"]);

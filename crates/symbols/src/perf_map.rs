@@ -48,6 +48,8 @@ pub struct SeenAddress {
     pub address: u64,
     /// When a stack with it was seen first, on a clock that is the same for all.
     pub first_ns: u64,
+    /// When one was seen last, as far as that is known.
+    pub last_ns: u64,
 }
 
 impl PerfMap {
@@ -77,7 +79,8 @@ impl PerfMap {
 
     /// The name of the function at each address; empty if there is none. A map has no times, but functions stand in it in the order
     /// in which they were compiled. So a function existed by the time that it, or one after it, was seen at an address where no other
-    /// ever was. An address with several functions is that of the latest which existed when the address was seen first.
+    /// ever was. An address with several functions is that of the latest which existed when the address was seen last: what is hot is
+    /// compiled late, and stays.
     pub fn find(&self, wanted: &[SeenAddress]) -> Vec<Cow<'_, str>> {
         let of_each: Vec<Vec<&Function>> =
             wanted.iter().map(|seen| self.functions_at(seen.address)).collect();
@@ -93,12 +96,14 @@ impl PerfMap {
             earliest_ns = earliest_ns.min(*first_ns);
             *first_ns = earliest_ns;
         }
-        let existed_by_ns = |function: &Function| {
+        // Half-way from the time by which the one before existed to that by which it did itself, or one after it.
+        let began_ns = |function: &Function| {
             let next = known.partition_point(|&(offset, _)| offset < function.name_offset);
-            known.get(next).map_or(u64::MAX, |&(_, first_ns)| first_ns)
+            let before_ns = next.checked_sub(1).map_or(0, |before| known[before].1);
+            known.get(next).map_or(before_ns, |&(_, by_ns)| before_ns.midpoint(by_ns))
         };
         let name = |(seen, functions): (&SeenAddress, Vec<&Function>)| {
-            let existed = |function: &&&Function| existed_by_ns(function) <= seen.first_ns;
+            let existed = |function: &&&Function| began_ns(function) <= seen.last_ns;
             let function = functions.iter().find(existed).or(functions.last());
             function.map_or(Cow::Borrowed(""), |function| self.name(function))
         };

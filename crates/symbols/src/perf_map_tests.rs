@@ -6,7 +6,7 @@ fn names(text: &str, addresses: impl IntoIterator<Item = u64>) -> Vec<String> {
 
 /// Of addresses that are seen after everything was compiled.
 fn names_of(map: &PerfMap, addresses: impl IntoIterator<Item = u64>) -> Vec<String> {
-    let seen = |address| SeenAddress { address, first_ns: u64::MAX };
+    let seen = |address| SeenAddress { address, first_ns: u64::MAX, last_ns: u64::MAX };
     let wanted: Vec<SeenAddress> = addresses.into_iter().map(seen).collect();
     let or_dash = |name: Cow<str>| if name.is_empty() { "-".into() } else { name.into_owned() };
     map.find(&wanted).into_iter().map(or_dash).collect()
@@ -48,17 +48,34 @@ fn discarded_code_keeps_its_name() {
         b"100 10 start\n200 20 handler\n300 10 timer\n200 10 parser\n400 10 later\n".to_vec(),
     );
     let named = |wanted: &[(u64, u64)]| {
-        let seen = |&(address, first_ns): &(u64, u64)| SeenAddress { address, first_ns };
+        let seen = |&(address, at_ns): &(u64, u64)| SeenAddress {
+            address,
+            first_ns: at_ns,
+            last_ns: at_ns,
+        };
         map.find(&wanted.iter().map(seen).collect::<Vec<_>>()).join(" ")
     };
-    // `later` was seen at 60, so the parser existed then; nothing tells that it did at 40.
+    // The timer was seen at 30, and `later` at 60: the parser came in between.
     let others = [(0x100, 1), (0x300, 30), (0x400, 60)];
     let with = |at: (u64, u64)| named(&[others[0], others[1], others[2], at]);
     assert_eq!(with((0x204, 40)), "start timer later handler");
     assert_eq!(with((0x204, 61)), "start timer later parser");
     // The rest of the handler's place was never used again.
     assert_eq!(with((0x214, 61)), "start timer later handler");
-    assert_eq!(named(&[(0x204, 5)]), "handler");
+    // Nothing else is known.
+    assert_eq!(named(&[(0x204, 5)]), "parser");
+}
+
+/// The handler was compiled into the place of start-up code, is seen at once and stays; what was compiled after it is seen later or never.
+#[test]
+fn hot_code_at_the_end_of_a_map_is_found() {
+    let map =
+        PerfMap::parse(b"100 10 first\n200 20 start-up\n300 10 timer\n200 20 handler\n".to_vec());
+    let seen = |address, first_ns, last_ns| SeenAddress { address, first_ns, last_ns };
+    let others = [seen(0x100, 1, 1), seen(0x300, 45, 99)];
+    let named = |at| map.find(&[others[0], others[1], at]).join(" ");
+    assert_eq!(named(seen(0x204, 33, 117)), "first timer handler");
+    assert_eq!(named(seen(0x204, 2, 3)), "first timer start-up");
 }
 
 #[test]

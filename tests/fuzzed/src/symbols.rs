@@ -102,7 +102,7 @@ pub fn read_perf_map(bytes: &[u8]) {
     let address = u64::from_le_bytes(*address);
     // The address is seen once before and once after the others.
     let addresses = [address, address.wrapping_sub(1), 0, u64::MAX, address].into_iter();
-    let seen = |(first_ns, address)| SeenAddress { address, first_ns };
+    let seen = |(first_ns, address)| SeenAddress { address, first_ns, last_ns: first_ns };
     let wanted: Vec<SeenAddress> = (0..).zip(addresses).map(seen).collect();
     let names = map.find(&wanted);
     assert!(names.len() == wanted.len() && names.iter().all(|name| text.contains(&**name)));

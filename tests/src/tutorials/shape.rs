@@ -6,9 +6,8 @@ const FRAMES: usize = 3;
 const LARGE_SHARE: f64 = 0.1;
 /// Between frames.
 const CALLED_BY: &str = " ← ";
-/// Lines that are there or not by chance: whether a rare sample makes a further row, whether the profile's estimate is what is resident,
-/// whether a kill came during a sample.
-const BY_CHANCE: [&str; 3] = ["-n 0 shows all", "live by the profile ", "not complete: "];
+/// Lines that are there or not by chance: whether a rare sample makes a further row, and whether a kill came during a sample.
+const BY_CHANCE: [&str; 3] = ["-n 0 shows all", "  in other stacks", "not complete: "];
 /// Part of a line, likewise: whether RSS was larger before.
 const PEAK: &str = ", # at its peak";
 /// Characters that bars are drawn with.

@@ -53,7 +53,11 @@ fn last_state_stays_readable_after_detach() {
     };
     held(&told(&scratch, "report", pid, &[]), "live.value");
     let report = said(&scratch, &["report"], pid);
-    has(&report, " ago: what is live is as of then");
+    has(&report, " ago: live memory is shown as it was then");
+    let explained = said(&scratch, &["explain"], pid);
+    has(&explained, " was live at the detach");
+    has(&explained, ": what the program has freed since is not known.");
+    has(&explained, "not complete: detached ");
     has(&said(&scratch, &["leaks"], pid), " ago, when sampling ended: ");
     let counted = told(&scratch, "report", pid, &["--count", "alloc_space"]);
     assert!(counted.number("whole.value") >= 200.0 * 100_000.0, "{counted:?}");
@@ -76,7 +80,10 @@ fn last_state_outlives_detached_process() {
     let live = told(&scratch, "report", pid, &[]).number("live.value");
     assert!(live >= 200.0 * 100_000.0, "{live}");
     let report = said(&scratch, &["report"], pid);
-    has(&report, "not complete: detached before it ended: what is live is as of the detach");
+    has(
+        &report,
+        "not complete: detached before it ended: live memory is shown as it was at the detach",
+    );
     lacks(&report, "Wait");
 }
 
@@ -143,7 +150,7 @@ fn switched_off_sampling_is_shown() {
 }
 
 #[test]
-fn earlier_interval_is_not_overhead_limit() {
+fn earlier_interval_is_not_overhead_target() {
     let scratch = Scratch::new();
     let mut visited = Visited::start(0);
     let pid = visited.pid();
@@ -153,7 +160,7 @@ fn earlier_interval_is_not_overhead_limit() {
     visited.tell("hold 700");
     let report = said(&scratch, &["report"], pid);
     has(&report, "interval 4.00 KiB (before that ");
-    lacks(&report, "overhead limit");
+    lacks(&report, "overhead target");
 }
 
 #[test]

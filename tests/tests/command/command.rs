@@ -425,7 +425,8 @@ fn every_output_gives_the_same_totals() {
 fn shown_total(scratch: &Scratch, path: &Path, of: &str) -> String {
     let table = say(scratch, &["report", text(path), "--count", of]).good().text();
     let heading = table.lines().find_map(|line| line.strip_prefix(&format!("{of}, total ")));
-    heading.unwrap_or_else(|| panic!("{table}")).split(" (±").next().unwrap().to_owned()
+    let heading = heading.unwrap_or_else(|| panic!("{table}"));
+    heading.split([';', '(']).next().unwrap().trim_end().to_owned()
 }
 
 /// As the table writes it: bytes with three digits, objects with separators; with two digits what is rough.

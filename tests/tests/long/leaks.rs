@@ -130,7 +130,7 @@ fn leak_gate_trips_on_growth_only() {
     let early = ["leaks", &path, "--fail-on", "growing"];
     let unlisted = say(&scratch, &early);
     assert_eq!(unlisted.status, 0);
-    assert!(unlisted.remarks[0].contains("too short a recording to tell"), "{unlisted:?}");
+    assert!(unlisted.remarks[0].contains("the recording is too short to tell"), "{unlisted:?}");
     let early_text = unlisted.text();
     let largest = early_text.lines().filter(|line| line.contains(" of all: ")).count();
     assert!(largest == 2 && !early_text.contains("1. "), "{early_text}");

@@ -148,6 +148,7 @@ fn comparison_masks_numbers_not_words() {
         ("/var/tmp/ramson-0/5-404.ramson", "/var/tmp/ramson-0/77-9.ramson"),
         ("████░░░····", "██░░····"),
         ("  1 MiB  a\n  9 KiB  in other stacks; -n 0 shows all", "  1 MiB  a"),
+        ("  1 MiB  a\n  9 KiB  in other stacks", "  1 MiB  a"),
         ("a\n\n(1 more finding; -n 0 shows all)", "a"),
         (
             "RSS 9 MiB at last check, 10 MiB at its peak, limit 9 MiB",

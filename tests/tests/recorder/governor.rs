@@ -119,7 +119,7 @@ fn report_states_widening_by_raised_interval() {
     // Sampling misses e^−15 of the blocks of 60,000 bytes; for the blocks of 4,000 bytes the variance is 0.58 of T times their bytes.
     assert!((0.4..1.0).contains(&(configured / (4096.0 * truth))), "{configured} {truth}");
     assert!(json.number("recording.most_interval_bytes") > 8192.0);
-    assert!(report(&[]).contains(" by the overhead limit; ± of live is "), "{}", report(&[]));
+    assert!(report(&[]).contains(" for the overhead target; ± of live is "), "{}", report(&[]));
 }
 
 #[test]

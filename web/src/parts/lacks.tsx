@@ -38,7 +38,7 @@ export function SamplingNotice({ entry }: { entry: SourceEntry }) {
 function Detached({ entry }: { entry: SourceEntry }) {
   return (
     <Notice kind="part" fact="Detached." command={`ramson attach ${entry.pid}`}>
-      The program is still running; what is live is as of the detach. To record it again:
+      The program is still running; live memory is shown as it was at the detach. To record it again:
     </Notice>
   );
 }

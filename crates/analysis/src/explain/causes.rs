@@ -143,13 +143,17 @@ fn live(finding: &Finding) -> Option<Cause> {
         }
     };
     let more = if growing.value > 0.0 { " more" } else { "" };
-    let sentence = if finding.rss.is_live_resident() {
-        let amount = amount(bytes, finding.rss.bytes);
-        format!("{amount}{more} is live: the program has not freed it. {growth}.")
+    let (live, of_it) = if finding.rss.is_live_resident() {
+        (amount(bytes, finding.rss.bytes), String::new())
     } else {
-        let of_it = amount(resident, finding.rss.bytes);
-        let live = measured(bytes);
-        format!("{live}{more} is live, {of_it} resident: the program has not freed it. {growth}.")
+        (measured(bytes), format!(", {} resident", amount(resident, finding.rss.bytes)))
+    };
+    let sentence = if finding.detached.is_some() {
+        format!(
+            "{live}{more} was live at the detach{of_it}: what the program has freed since is not known."
+        )
+    } else {
+        format!("{live}{more} is live{of_it}: the program has not freed it. {growth}.")
     };
     Some(Cause { cause: "live", bytes, sentence })
 }

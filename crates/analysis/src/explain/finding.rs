@@ -41,6 +41,8 @@ pub struct Finding {
     pub pins: Option<Pins>,
     /// Stacks that ended early, if many bytes have them: where, and how many bytes.
     pub early_ends: Option<String>,
+    /// What a detach means for `live`, if the process was detached from: what was freed since is not known.
+    pub detached: Option<String>,
     /// Samples of the process are not taken any more.
     pub has_sampling_ended: bool,
     /// Whether what is live grows; `None` without a profile, and where sampling has ended.

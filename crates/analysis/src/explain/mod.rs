@@ -107,13 +107,15 @@ pub fn examine(
         page_tables: rss::page_tables(target.pid),
         pins,
         early_ends: snapshot.and_then(early_ends::line),
+        detached: profile.and_then(attachment::detached_text),
         has_sampling_ended,
         leaks,
         advice: Vec::new(),
     };
     if finding.limit.is_some() && advice::growth::grows(&finding) {
         finding.group_growth = group_growth(target.pid);
-        finding.limit = Groups::of(target.pid).limit();
+        // One that has ended meanwhile has no groups.
+        finding.limit = Groups::of(target.pid).limit().or(finding.limit.take());
     }
     finding.causes = causes::causes(&finding);
     finding.advice = advice::advice(&finding);

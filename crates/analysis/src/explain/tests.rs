@@ -45,6 +45,7 @@ fn finding(leaks: Option<Leaks>, limit: Option<Limit>) -> Finding {
         page_tables: None,
         pins: None,
         early_ends: None,
+        detached: None,
         has_sampling_ended: false,
         leaks,
         advice: Vec::new(),
@@ -89,7 +90,7 @@ fn earliest_growth_meets_limit() {
         let found = of(Some(mib(90.0, 5.0)), growing);
         let (action, evidence) = restart(&found);
         assert!(action.contains("is reached, in 20 min (19 min to 21 min)"), "{action}");
-        assert!(evidence.starts_with("all that is live grows by 90.0 MiB/h"), "{evidence}");
+        assert!(evidence.starts_with("live memory as a whole grows by 90.0 MiB/h"), "{evidence}");
     }
     let found = of(Some(mib(90.0, 5.0)), &[]);
     let live = sentences(&found)[0];
@@ -222,14 +223,19 @@ fn memory_held_at_attach_saves_nothing() {
 fn memory_mapped_before_attach_lacks_stacks() {
     let mut found = finding(None, None);
     found.statistics = Ok(ramson_process::glibc::Statistics::default());
-    let mut action = |before| {
+    let mut action = |before, extents_mib: i64| {
         found.rss = of_areas(0, 120, 0).since(before);
+        found.rss.explained.transfer(Part::Anonymous, Part::Extents, extents_mib << 20);
         let advice = advice::advice(&found);
         advice.into_iter().find(|advice| advice.cause == "mmaps").unwrap()
     };
-    let recorded = action(None);
+    let recorded = action(None, 1);
     assert_eq!(recorded.action, "see what mapped it: ramson report 42 --kind mmap");
-    let attached = action(Some(Before::Attach));
+    // A run time's own heap, such as V8's.
+    let unrecorded = action(None, 0);
+    assert_eq!(unrecorded.needs, Needs::Command);
+    assert!(!unrecorded.action.contains("ramson report"), "{}", unrecorded.action);
+    let attached = action(Some(Before::Attach), 0);
     assert_eq!(attached.needs, Needs::Restart);
     assert!(attached.action.contains("ramson run -- COMMAND"), "{}", attached.action);
 }
@@ -254,4 +260,17 @@ fn growth_is_unknown_after_sampling_ended() {
     found.has_sampling_ended = true;
     let live = causes::causes(&found).remove(0).sentence;
     assert!(live.ends_with("Whether it grows is not known: sampling has ended."), "{live}");
+}
+
+#[test]
+fn frees_are_unknown_after_detach() {
+    let mut found = finding(None, None);
+    found.has_sampling_ended = true;
+    found.detached = Some("detached 3 s ago: live memory is shown as it was then".into());
+    let live = causes::causes(&found).remove(0).sentence;
+    let expected =
+        "80.0 MiB (66.7 %) was live at the detach: what the program has freed since is not known.";
+    assert_eq!(live, expected);
+    let evidence = advice::advice(&found).into_iter().find(|it| it.cause == "leaks").unwrap();
+    assert_eq!(evidence.evidence, "80.0 MiB (66.7 %) of RSS was live at the detach");
 }

@@ -34,6 +34,8 @@ pub struct Circumstances {
     pub limit: Option<DetectionLimit>,
     /// How fast the process grows as a whole.
     pub totals: Totals,
+    /// Nothing is judged before it is that old.
+    pub min_age_ns: u64,
     /// The profile says which blocks are live.
     pub is_live_known: bool,
     /// Samples were lost.
@@ -59,6 +61,8 @@ pub struct Answer {
     pub undecided_share: f64,
     /// How much longer until the largest of these can be judged, if that can be told.
     pub judged_in_ns: Option<u64>,
+    /// `--min-age`: nothing is judged before it is that old.
+    pub min_age_ns: u64,
     /// Whether more can still be learnt: a process runs, and is sampled.
     pub is_running: bool,
     /// Nanoseconds since sampling of a running process ended; the answer is as of then.
@@ -85,6 +89,7 @@ impl Answer {
             // Not sum(), which is -0.0 of nothing.
             undecided_share: undecided().fold(0.0, |share, it| share + it.share),
             judged_in_ns: undecided().next().and_then(|it| it.finding.judged_in_ns),
+            min_age_ns: with.min_age_ns,
             is_running: of.is_running,
             sampling_ended_ns: with.sampling_ended_ns,
             limit: with.limit.filter(|_| with.is_live_known && !with.is_part),

@@ -269,7 +269,9 @@ fn judged(
     suspects.sort_by(Suspect::compare);
     let sampling_ended_ns = ended_ns(courses);
     let is_live_known = sampling_ended_ns.is_none() || !suspects.is_empty();
-    let with = Circumstances { limit, totals, is_live_known, is_part, sampling_ended_ns };
+    let min_age_ns = question.min_age_ns;
+    let with =
+        Circumstances { limit, totals, min_age_ns, is_live_known, is_part, sampling_ended_ns };
     let answer = Answer::of(&suspects, &of, with);
     Ok(Judged { answer, stacks: left, ages, suppressed, known: before - left, suspects })
 }

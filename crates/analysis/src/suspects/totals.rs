@@ -143,7 +143,9 @@ fn live_per_hour(stacks: &[NamedStack], min_age_ns: u64) -> Option<Estimate> {
 fn advice(owner: &str, pid: u32) -> Option<String> {
     let of = |part: &str| owner.contains(part);
     if of("V8") {
-        Some(format!("start node with --heapsnapshot-signal=SIGUSR2, then kill -USR2 {pid}"))
+        let restart = "restart node with --heapsnapshot-signal=SIGUSR2, then send SIGUSR2 to the new process; \
+                       without that option, the signal ends it";
+        Some(restart.into())
     } else if of("Java") || of("JVM") {
         Some(format!("jcmd {pid} GC.heap_dump FILE"))
     } else if of("Go") {

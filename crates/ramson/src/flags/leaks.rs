@@ -13,9 +13,9 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Each function of the program is one finding: leak suspect (old memory is kept, and more keeps coming), cache or pool, start-up, short-lived, or not enough data yet. A suspect is evidence, not proof: a cache that is still filling looks like a leak. docs/leaks.md has the method, and how often it is right.
 
-If RSS or all that is live grows faster than the suspects, lines before the answer say so; RSS takes --window, or a history. If there is no leak suspect, the answer says which leak would not show yet.
+If RSS or live memory as a whole grows faster than the suspects, a line before the answer says so. To measure the growth of RSS, pass --window, or keep a history (ramson history). If there is no leak suspect, the answer says how small a leak would not show yet.
 
-Exit status: 3 if a gate of --fail-on found a leak, 4 if \"unknown\" is among the gates and a leak may be hidden. Reasons: which blocks are live is not known, the recording is not older than --min-age, samples were lost, all that is live grows though no function does by itself, functions with 1 % of live memory or more cannot be judged yet, too few samples are live to find a leak, or a leak at the gate's rate would not show yet.
+Exit status: 3 if a gate of --fail-on found a leak, 4 if \"unknown\" is among the gates and a leak may be hidden. Reasons: which blocks are live is not known, the recording is not older than --min-age, samples were lost, live memory as a whole grows but no single function does, functions with 1 % of live memory or more cannot be judged yet, too few samples are live to find a leak, or a leak at the gate's rate would not show yet.
 
 Examples:
   ramson leaks name:redis-server

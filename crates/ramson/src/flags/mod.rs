@@ -82,7 +82,7 @@ pub enum Command {
     Attach(AttachFlags),
     /// Stop recording an attached process, and restore what the attach changed
     Detach(DetachFlags),
-    /// Change how a recorded process is sampled: interval, CPU limit, on or off
+    /// Change how a recorded process is sampled: interval, overhead target, on or off
     Set(SetFlags),
     /// Make a process return its allocator's free memory to the kernel
     Trim(TrimFlags),

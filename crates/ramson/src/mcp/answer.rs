@@ -175,7 +175,10 @@ fn of_report(report: &mut Report, call: &Call) -> Said {
     {
         let unit = stacks.sample_type.unit();
         let name = quoted(&short_name(&largest.function.name));
-        verdict += &format!("; most is of {name}: {}", format_estimate(largest.value, unit));
+        verdict += &format!(
+            "; the function with the most is {name}: {}",
+            format_estimate(largest.value, unit)
+        );
         let frames: Vec<String> =
             first.frames.iter().take(4).map(|it| quoted(&it.short())).collect();
         let value = format_estimate(first.value, unit);

@@ -3,7 +3,7 @@
 use super::{Table, name_and_place, percent, push_rest};
 use ramson_analysis::comparison::{Comparison, is_noise};
 use ramson_profile::format::{
-    format_half_width, format_objects, format_relative_error, format_value,
+    format_amount, format_error, format_half_width, format_objects, format_value,
 };
 use ramson_profile::{DiffTable, Estimate, printable};
 use std::fmt::Write;
@@ -21,8 +21,8 @@ fn push_heading(out: &mut String, comparison: &Comparison) {
     let sides =
         [("old", &comparison.old, table.old_total), ("new", &comparison.new, table.new_total)];
     for (word, side, total) in sides {
-        let value = format_value(total.value, unit);
-        let error = format_relative_error(total);
+        let value = format_amount(total, unit);
+        let error = format_error(total, unit);
         let _ = write!(out, "{word} {value:>10} {error:>8}  {}", printable(&side.name));
         let _ = match (side.pid, side.processes.len()) {
             (Some(pid), _) => write!(out, " (pid {pid})"),
@@ -37,8 +37,8 @@ fn push_heading(out: &mut String, comparison: &Comparison) {
     let change = table.change;
     let _ = write!(
         out,
-        "{} {:>12} {:>8}  {}, {}",
-        table.sample_type,
+        "{} {:>9} {:>8}  {}, {}",
+        table.sample_type.word(),
         with_plus(change.value, format_value(change.value, unit)),
         format_half_width(change, unit),
         with_plus(change.value, percent(change.value, table.old_total.value)),

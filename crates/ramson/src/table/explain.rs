@@ -36,8 +36,8 @@ pub fn text(finding: &Finding, shown: Shown) -> String {
     if let Some(Err(refusal)) = &finding.asked {
         push_prose(&mut out, "not asked: ", refusal);
     }
-    if let Some(early) = &finding.early_ends {
-        push_prose(&mut out, "not complete: ", early);
+    for missing in [&finding.detached, &finding.early_ends].into_iter().flatten() {
+        push_prose(&mut out, "not complete: ", missing);
     }
     pins::push_advice(&mut out, finding.advice.iter().map(|advice| (String::new(), advice)));
     out.push('\n');

@@ -4,7 +4,8 @@ use super::{Table, columns, cut, most, or_dash, push_rest, size, words_of};
 use ramson_analysis::end::Cause;
 use ramson_analysis::listing::{Alike, Entry, Listing};
 use ramson_process::clock::unix_ns;
-use ramson_profile::format::{format_bytes, format_duration, format_relative_error};
+use ramson_profile::SampleUnit;
+use ramson_profile::format::{format_amount, format_duration, format_error};
 use rustix::process::getuid;
 
 /// Longest command line, in characters. The profile's path follows it …
@@ -31,12 +32,13 @@ pub fn text(listing: &Listing, rows: usize) -> String {
     let mut table = Table::new(&mut out, &heads);
     for row in all.iter().take(most(rows)) {
         let entry = row.entry;
-        let error = (entry.live.value != 0.0).then(|| format_relative_error(entry.live));
+        let live = entry.live;
+        let error = (live.value != 0.0).then(|| format_error(live, SampleUnit::Bytes));
         let user = of_several.then(|| or_dash(entry.user.map(user_name)));
         let others = [
             state(entry),
             when(entry),
-            format_bytes(entry.live.value),
+            format_amount(live, SampleUnit::Bytes),
             or_dash(error),
             or_dash(entry.rss.map(size)),
             command(row),

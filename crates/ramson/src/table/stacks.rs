@@ -56,14 +56,16 @@ pub fn table(out: &mut String, report: &Report, of: &StackTable) {
         cells.push(names(&stack.frames, room));
         lines.row(cells);
     }
-    if let Some(line) = unsure_text(&unsure, report) {
+    let unsure_line = unsure_text(&unsure, report);
+    let all = if unsure_line.is_some() { "" } else { "; -n 0 shows all" };
+    if let Some(line) = unsure_line {
         shown += unsure.iter().map(|row| row.value.value).sum::<f64>();
         lines.line_across(&line);
     }
     let rest = of.total.value - shown;
     if rest > of.total.value / 1e6 {
         lines.line_across(&format!(
-            "{:>10} {:>7}  in other stacks; -n 0 shows all",
+            "{:>10} {:>7}  in other stacks{all}",
             format_value(rest, unit),
             percent(rest, report.magnitude)
         ));
@@ -86,7 +88,7 @@ fn heads(what: &str, has_ages: bool, has_growth: bool) -> String {
 /// One line for the rows whose intervals are wider than their values.
 fn unsure_text(rows: &[&StackRow], report: &Report) -> Option<String> {
     let sum: Estimate = rows.iter().map(|row| row.value).sum();
-    let stacks = if rows.len() == 1 { "stack" } else { "stacks, each" };
+    let stacks = if rows.len() == 1 { "stack with" } else { "stacks, each with" };
     let unit = report.sample_type.unit();
     (!rows.is_empty()).then(|| {
         format!(

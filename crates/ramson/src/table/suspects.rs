@@ -4,6 +4,7 @@ use super::totals;
 use super::{
     blocks, columns, most, name_and_place, push_prose, push_rest, push_terms, stack, subject,
 };
+use ramson_analysis::summary::Subject;
 use ramson_analysis::suspects::{Answer, CannotTell, Group, LineShare, Suspect, Suspects};
 use ramson_leaks::Verdict;
 use ramson_profile::format::{
@@ -85,10 +86,24 @@ fn answer_of(found: &Suspects) -> String {
             format!("{count} leak suspects: {rate} together, most of it in {}", name(first))
         }
         _ => match limit(answer) {
-            Some(limit) => format!("{}; {limit}", no_leak(found)),
+            Some(limit) => format!("{}; {limit}{}", no_leak(found), raised(found)),
             None => no_leak(found),
         },
     }
+}
+
+/// How to find smaller leaks, if the overhead target keeps them from being found.
+fn raised(found: &Suspects) -> String {
+    let Subject::Recording(summary) = &found.subject else { return String::new() };
+    let cost = &summary.recording;
+    let is_raised = (1..cost.interval_bytes).contains(&cost.configured_interval_bytes);
+    if !is_raised || !summary.is_running {
+        return String::new();
+    }
+    format!(
+        ". The overhead target has raised the interval; ramson set {} --max-overhead off finds smaller leaks",
+        summary.pid
+    )
 }
 
 /// Growth below which a leak would not show.
@@ -100,22 +115,23 @@ pub fn limit(answer: &Answer) -> Option<String> {
 /// Says that no leak was found, and why there may be one all the same.
 fn no_leak(found: &Suspects) -> String {
     let answer = &found.answer;
+    let min_age = format_duration(answer.min_age_ns);
     match answer.cannot_tell {
         Some(CannotTell::SamplesLost) => {
             "no leak found, but samples were lost, and a leak may be among these".into()
         }
         Some(CannotTell::TooShort) if answer.is_running => format!(
-            "too early to tell: nothing is judged before --min-age has passed{}",
+            "too early to tell: nothing is judged in the first {min_age} (--min-age){}",
             more_time(answer.judged_in_ns, ". Ask again in ")
         ),
         Some(CannotTell::TooShort) => {
-            "too short a recording to tell: nothing is judged before --min-age has passed".into()
+            format!("the recording is too short to tell: it needs {min_age} (--min-age)")
         }
         Some(CannotTell::TotalGrows) => {
-            "no function by itself shows a leak, but all that is live does".into()
+            "live memory as a whole keeps growing, but no single function shows a leak".into()
         }
         Some(CannotTell::Undecided) if is_too_early(found) => format!(
-            "too early to tell: {} of live memory was first allocated less than --min-age ago{}",
+            "too early to tell: {} of live memory is in functions first seen less than {min_age} ago (--min-age){}",
             format_share(young_share(found)),
             more_time(answer.judged_in_ns.filter(|_| answer.is_running), ". Ask again in ")
         ),
@@ -167,15 +183,21 @@ fn push_largest(out: &mut String, found: &Suspects) {
 
 /// Which suspects belong together.
 fn together(group: &Group) -> String {
-    let mut numbers: Vec<String> =
-        group.suspects.iter().map(|place| (place + 1).to_string()).collect();
-    let last = numbers.pop().unwrap_or_default();
+    let numbers = group.suspects.iter().map(|place| (place + 1).to_string());
     format!(
-        "{} and {last} rise together below {}: {}",
-        numbers.join(", "),
+        "{} rise together below {}: {}",
+        listed(numbers.collect()),
         short_name(&group.caller.name),
         format_per_hour(group.growth_per_hour)
     )
+}
+
+/// `1, 2 and 3`.
+fn listed(mut words: Vec<String>) -> String {
+    match words.pop() {
+        Some(last) if !words.is_empty() => format!("{} and {last}", words.join(", ")),
+        only => only.unwrap_or_default(),
+    }
 }
 
 fn counted(count: f64, what: &str) -> String {
@@ -237,7 +259,9 @@ fn live(suspect: &Suspect) -> String {
     );
     if let Some(growth) = &finding.growth {
         let rate = format_per_hour(growth.per_hour);
-        let doubt = if growth.is_significant { "" } else { ", not significant" };
+        // `is_significant` is about growth: it says nothing of a value below 0.
+        let is_sure = growth.is_significant || growth.per_hour.value < 0.0;
+        let doubt = if is_sure { "" } else { ", not significant" };
         match (growth.is_measured, finding.verdict) {
             (true, _) => {
                 let window = format_duration(growth.window_ns);
@@ -269,10 +293,11 @@ fn reason(suspect: &Suspect, is_running: bool) -> String {
 
 /// The functions that are one leak with this one.
 fn compiled_together(suspect: &Suspect) -> Option<String> {
-    let others = suspect.compiled_together.iter().map(|other| short_name(&other.name));
-    let others: Vec<_> = others.collect();
+    let others = suspect.compiled_together.iter();
+    let others: Vec<String> = others.map(|other| short_name(&other.name)).collect();
     (!others.is_empty()).then(|| {
-        format!("Includes {}, which the run time compiles into its caller.", others.join(", "))
+        let others = listed(others);
+        format!("Includes memory of {others}, which the JIT compiler inlines into callers.")
     })
 }
 

@@ -11,7 +11,7 @@ pub fn lines(found: &Suspects) -> Vec<String> {
     let totals = &found.answer.totals;
     let suspects = found.answer.growth_per_hour;
     let live = totals.live_per_hour.filter(|&live| exceeds(live, suspects));
-    let live = live.map(|live| format!("live grows by {} in all", format_per_hour(live)));
+    let live = live.map(|live| format!("all live memory grows by {}", format_per_hour(live)));
     [of_rss(totals).or_else(|| not_known(found)), live].into_iter().flatten().collect()
 }
 
@@ -20,7 +20,8 @@ fn exceeds(all: Estimate, part: Estimate) -> bool {
     all.value - all.half_width_95() > part.value + part.half_width_95()
 }
 
-/// `RSS grows by 1.90 GiB/h (±120 MiB); 1.20 GiB/h (±90 MiB) of it is V8's heap, which ramson does not see into (…)`.
+/// `RSS grows by 1.90 GiB/h (±120 MiB) over 65 s; 1.20 GiB/h (±90 MiB) of it is outside malloc: V8's heap, whose contents ramson cannot
+/// see (…)`.
 fn of_rss(totals: &Totals) -> Option<String> {
     let rate = |slope: Slope| format_per_hour(slope.bytes_per_hour);
     let outside = totals.outside_malloc.filter(Slope::is_growth);
@@ -31,12 +32,12 @@ fn of_rss(totals: &Totals) -> Option<String> {
     let outside = outside.map(|slope| (rate(slope), owner));
     Some(match (rss, outside) {
         (Some(rss), Some((outside, owner))) => format!(
-            "RSS grows by {}; {outside} of it is outside malloc: {owner}, which ramson does not see into{advice}; over {time}",
+            "RSS grows by {} over {time}; {outside} of it is outside malloc: {owner}, whose contents ramson cannot see{advice}",
             rate(rss)
         ),
         (Some(rss), None) => format!("RSS grows by {} over {time}", rate(rss)),
         (None, Some((outside, owner))) => format!(
-            "memory outside malloc grows by {outside} over {time}: {owner}, which ramson does not see into{advice}"
+            "memory outside malloc grows by {outside} over {time}: {owner}, whose contents ramson cannot see{advice}"
         ),
         (None, None) => return None,
     })

@@ -15,10 +15,10 @@ use ratatui::style::Color;
 fn heading() -> Heading {
     Heading {
         title: "server (pid 42), running, 90 s; 4 samples live; interval 512 KiB".into(),
-        rss: "RSS 40.0 MiB = live 15.0 MiB (±0 %) + rest 25.0 MiB (±0 %)".into(),
+        rss: "RSS 40.0 MiB = live 15.0 MiB + rest 25.0 MiB".into(),
         split: None,
         notes: vec![],
-        charts: ["RSS 40.0 MiB", "live 15.0 MiB (±0 %)", "free in malloc 0 B"]
+        charts: ["RSS 40.0 MiB", "live 15.0 MiB", "free in malloc 0 B"]
             .map(|label| [label.to_owned(), label.to_owned()]),
     }
 }
@@ -49,9 +49,9 @@ fn picture_fits_80_by_24() {
     let shown = lines(&screen(&mut model, 80, 24));
     let expected = "\
 server (pid 42), running, 90 s; 4 samples live; interval 512 KiB
-RSS 40.0 MiB = live 15.0 MiB (±0 %) + rest 25.0 MiB (±0 %)
+RSS 40.0 MiB = live 15.0 MiB + rest 25.0 MiB
 
-RSS 40.0 MiB              live 15.0 MiB (±0 %)       free in malloc 0 B
+RSS 40.0 MiB              live 15.0 MiB              free in malloc 0 B
                                                ⢸⣿⣿⣿⡇
                                                ⢸⣿⣿⣿⣇
                           7.00 to 15.0 MiB, 60 s

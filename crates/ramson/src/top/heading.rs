@@ -60,6 +60,13 @@ impl Heading {
         );
         let live = live_heap(snapshot);
         let rss = match (watched.rss_bytes, &watched.end) {
+            (Some(bytes), _) if attachment::is_detached(recording) => {
+                format!(
+                    "RSS {}; live at the detach {}",
+                    format_bytes(bytes as f64),
+                    live_text(live)
+                )
+            }
             (Some(bytes), None) => equation(bytes, live),
             (Some(bytes), Some(_)) => format!("last {}", equation(bytes, live)),
             (None, None) => format!("RSS not readable; live {}", live_text(live)),

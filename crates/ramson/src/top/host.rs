@@ -9,7 +9,7 @@ use crate::table::{columns, cut, cut_all, or_dash, size};
 use ramson_analysis::live::processes::{Column as Order, Process, Processes};
 use ramson_analysis::live::watch::Watched;
 use ramson_profile::format::{
-    format_bytes, format_estimate, format_objects_short, format_relative_error,
+    format_amount, format_bytes, format_error, format_estimate, format_objects_short,
 };
 use ramson_profile::{SampleUnit, printable};
 use ramson_source::{Failure, Selector};
@@ -22,7 +22,7 @@ const COLUMNS: [Column<Order>; 7] = [
     ("pid", None, 8, 0),
     ("RSS", Some(Order::Rss), 9, 0),
     ("live", Some(Order::Live), 9, 0),
-    ("±", None, 7, 0),
+    ("±", None, 8, 0),
     ("Δ", Some(Order::Change), 10, 0),
     ("alloc/s", None, 7, 90),
     ("alloc B/s", None, 10, 110),
@@ -144,9 +144,10 @@ impl Host {
             0 => String::new(),
             count => format!(", {count} more cannot be read: ramson list"),
         };
+        let count = self.processes.list.len();
+        let processes = if count == 1 { "process" } else { "processes" };
         format!(
-            "{} profiled processes: RSS {}, live {}{unreadable}",
-            self.processes.list.len(),
+            "{count} profiled {processes}: RSS {}, live {}{unreadable}",
             size(rss),
             format_estimate(total.live, SampleUnit::Bytes),
         )
@@ -170,8 +171,8 @@ fn row(process: &Process, width: usize) -> Line<'static> {
     let cells = [
         (process.watched.followed.pid.to_string(), PLAIN),
         (or_dash(process.watched.rss_bytes.map(size)), PLAIN),
-        (format_bytes(total.live.value), STRONG),
-        (format_relative_error(total.live), FAINT),
+        (format_amount(total.live, SampleUnit::Bytes), STRONG),
+        (format_error(total.live, SampleUnit::Bytes), FAINT),
         change_text(total.change()),
         (or_dash(is_known.then(|| format_objects_short(total.alloc_objects_per_s))), PLAIN),
         (or_dash(is_known.then(|| format_bytes(total.alloc_bytes_per_s))), PLAIN),

@@ -149,9 +149,9 @@ function oldest(suspects: Suspect[]): number | null {
 function fastestOf(answer: Leaks["answer"]): { what: string; per_hour: Estimate } {
   const { live_per_hour: live, rss } = answer.totals;
   const all = [{ what: "At this rate,", per_hour: answer.growth_per_hour }];
-  if (live !== null) all.push({ what: `As all that is live grows by ${estimated(live)}/h,`, per_hour: live });
+  if (live !== null) all.push({ what: `Live memory as a whole grows by ${estimated(live)}/h: at this rate,`, per_hour: live });
   const ofRss = rss?.bytes_per_hour;
-  if (ofRss && rss.looks >= 4) all.push({ what: `As RSS grows by ${estimated(ofRss)}/h,`, per_hour: ofRss });
+  if (ofRss && rss.looks >= 4) all.push({ what: `RSS grows by ${estimated(ofRss)}/h: at this rate,`, per_hour: ofRss });
   return all.reduce((most, one) => ((one.per_hour.value ?? 0) > (most.per_hour.value ?? 0) ? one : most));
 }
 
@@ -195,7 +195,7 @@ function Since({ leaks, explained, entry }: Of) {
           {limit && perHour > 0 && entry.is_running ? (
             <>
               {" "}
-              {fastest.what} its control group reaches the limit of {bytes(limit.limit_bytes)} in <b>{hoursTo(room, fastest.per_hour.value ?? 0)}</b> <span class="pm">{rangeTo(room, fastest.per_hour)}</span>.
+              {fastest.what} the process’s control group reaches the limit of {bytes(limit.limit_bytes)} in <b>{hoursTo(room, fastest.per_hour.value ?? 0)}</b> <span class="pm">{rangeTo(room, fastest.per_hour)}</span>.
             </>
           ) : null}
         </p>
@@ -208,7 +208,7 @@ function Since({ leaks, explained, entry }: Of) {
       <>
         <p class="headline">Growing</p>
         <p>
-          All that is live grows by <b class="up">{estimated(live)}/h</b> <span class="pm">{absolute(live)}</span>; no function by itself shows a leak.
+          Live memory as a whole grows by <b class="up">{estimated(live)}/h</b> <span class="pm">{absolute(live)}</span>; no single function shows a leak.
         </p>
       </>
     );

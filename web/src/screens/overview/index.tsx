@@ -129,7 +129,7 @@ function Fact({ name, is }: { name: string; is: string }) {
 /** In the words of the command line. */
 function intervalOf({ interval_bytes: present, recording }: Subject): string {
   const configured = recording?.configured_interval_bytes ?? 0;
-  return configured > 0 && configured < present ? `${bytes(configured)} (raised to ${bytes(present)} by the overhead limit)` : bytes(present);
+  return configured > 0 && configured < present ? `${bytes(configured)} (raised to ${bytes(present)} for the overhead target)` : bytes(present);
 }
 
 /** How it ended, and what the profile lacks. */

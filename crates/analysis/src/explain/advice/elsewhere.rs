@@ -12,6 +12,7 @@ const MAIN_SHARE: f64 = 0.5;
 
 const FILES: &str = "nothing to do: the kernel takes back pages that it can read again from their files when it needs memory";
 const SHARED: &str = "nothing to do: it is one memory, counted in the RSS of each process that has touched it (Pss in smaps divides it)";
+const UNRECORDED: &str = "ask the program's run time, with a heap snapshot for example: ramson has not recorded what mapped it";
 
 pub fn padding(finding: &Finding) -> Option<Advice> {
     let bytes = finding.part(Part::Padding);
@@ -32,11 +33,15 @@ pub fn padding(finding: &Finding) -> Option<Advice> {
     })
 }
 
-/// Tells how to see what mapped memory. Memory that was mapped before recording began has no stack.
+/// Tells how to see what mapped memory. Memory that was mapped before recording began has no stack, nor has what a run time maps for its
+/// own heap in small pieces or by raw system calls.
 fn mapped(finding: &Finding, elsewhere: u64) -> (Needs, String) {
     let is_recorded = finding.live.is_some() && finding.rss.before.is_none();
-    if is_recorded || finding.part(Part::Extents) > elsewhere {
+    let extents = finding.part(Part::Extents);
+    if extents > elsewhere || is_recorded && extents > 0 {
         (Needs::Command, format!("see what mapped it: ramson report {} --kind mmap", finding.pid))
+    } else if is_recorded {
+        (Needs::Command, UNRECORDED.into())
     } else {
         (
             Needs::Restart,
@@ -57,11 +62,16 @@ pub fn main_part(finding: &Finding) -> Option<Advice> {
         }
     };
     let elsewhere = if finding.statistics.is_ok() { sum(&[Part::Anonymous]) } else { 0 };
+    let live = if finding.detached.is_some() {
+        "of RSS was live at the detach"
+    } else {
+        "of RSS is live: the program has not freed it"
+    };
     let candidates = [
         (
             "leaks",
             sum(&[Part::Live]),
-            "is live: the program has not freed it",
+            live,
             (Needs::Command, format!("check for a leak: {}", recorded("leaks PID"))),
         ),
         (

@@ -79,10 +79,10 @@ fn rates(finding: &Finding, leaks: &Leaks) -> Vec<(&'static str, Estimate)> {
     let grown = |slope: Option<Slope>| slope.filter(Slope::is_growth).map(|it| it.bytes_per_hour);
     let of_group = grown(finding.group_growth).filter(|&rate| is_near(finding, rate));
     let all = [
-        ("it grows", suspects),
-        ("all that is live grows", leaks.totals.live_per_hour),
+        ("the leak suspects grow", suspects),
+        ("live memory as a whole grows", leaks.totals.live_per_hour),
         ("its RSS grows", grown(leaks.totals.rss)),
-        ("its control group grows", of_group),
+        ("the memory use of its control group grows", of_group),
     ];
     all.into_iter().filter_map(|(what, rate)| Some((what, rate?))).collect()
 }
