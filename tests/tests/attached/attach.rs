@@ -119,7 +119,7 @@ fn messages_name_state_and_next_step() {
     let again = said(&["attach"]);
     assert!(again.contains("already recorded for "), "{again}");
     let set = said(&["set", "--interval", "64K", "--max-overhead", "off"]);
-    assert!(set.contains("per 64.0 KiB") && set.contains("no limit"), "{set}");
+    assert!(set.contains("per 64.0 KiB") && set.contains("no overhead target"), "{set}");
     let off = said(&["set", "--off"]);
     assert!(off.contains("sampling is off; to resume"), "{off}");
     let back = said(&["detach"]);
