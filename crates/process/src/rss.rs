@@ -378,13 +378,15 @@ pub fn read(
     }
 }
 
-/// Whether little changed while it was read, so that another try would not tell more.
+/// Whether little changed while it was read, and all of it was, so that another try would not tell more.
 fn is_still_and_narrow(explained: &Explained, statistics: Option<&Statistics>) -> bool {
     let share = |of_rss: f64| explained.rss as f64 * of_rss;
     let moved = explained.part(Part::Moved).abs();
     let half_width = |of: &Statistics| of.live_half_width_95_bytes().max(of.half_width_95_bytes());
     let widest = statistics.map_or(0.0, half_width);
-    moved <= STILL_BYTES.max(share(STILL_SHARE) as i64) && widest <= share(NARROW_SHARE)
+    moved <= STILL_BYTES.max(share(STILL_SHARE) as i64)
+        && widest <= share(NARROW_SHARE)
+        && statistics.is_none_or(|it| it.allocated_bytes().is_some())
 }
 
 /// The file systems of this kind that a process has mounted, by their devices. Its paths are not asked: that might act, or wait.
