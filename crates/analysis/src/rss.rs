@@ -164,23 +164,35 @@ impl Rss {
         let statistics = statistics.as_ref().ok();
         let rss = Self::divided(explained.clone(), statistics, live, &residence, allocators);
         let mut rss = Self { calibration, counting, total, ..rss };
-        rss.correct_survey();
+        if statistics.is_some_and(Statistics::is_surveyed) {
+            rss.correct_survey();
+        }
         rss.since(before)
     }
 
-    /// A survey's error in what is live is the opposite of that in what is free, and calibrated live bytes are more certain.
+    /// A survey's error in what is live is the opposite of those in what is free, and in the sizes in front of blocks. Calibrated live bytes
+    /// are more certain.
     fn correct_survey(&mut self) {
         let (Some(live), Some(total)) = (self.live, self.total) else { return };
-        let [counted, free] = [Term::Live, Term::Free].map(|term| self.term(term));
         if total.variance == 0.0 || total.value == 0.0 {
             return;
         }
+        let terms = [Term::Live, Term::Free, Term::Metadata];
+        let [counted, free, metadata] = terms.map(|term| self.term(term));
         let excess = (total.value - live.value) * counted.value / total.value;
-        let excess = excess.round().clamp(-free.value.max(0.0), counted.value.max(0.0));
-        self.explained.transfer(Part::Live, Part::FreeChunks, excess as i64);
+        let of_free = (excess * (free.error_variance() / total.variance).min(1.0)).round();
+        let of_free = of_free.clamp(-free.value.max(0.0), counted.value.max(0.0));
+        let of_metadata = (excess - of_free).round();
+        let most = (counted.value - of_free).max(0.0);
+        let of_metadata = of_metadata.clamp(-metadata.value.max(0.0), most);
+        self.explained.transfer(Part::Live, Part::FreeChunks, of_free as i64);
+        self.explained.transfer(Part::Live, Part::Metadata, of_metadata as i64);
         let variance = live.error_variance();
-        self.terms[Term::Live as usize] = Estimate::new(counted.value - excess, variance);
-        self.terms[Term::Free as usize] = Estimate::new(free.value + excess, variance);
+        let left = counted.value - of_free - of_metadata;
+        self.terms[Term::Live as usize] = Estimate::new(left, variance);
+        let of_free_variance = free.error_variance().min(variance);
+        self.terms[Term::Free as usize] = Estimate::new(free.value + of_free, of_free_variance);
+        self.terms[Term::Metadata as usize].value += of_metadata;
     }
 
     /// `live` says beside the estimate whether its residence must be known in any case.

@@ -166,9 +166,15 @@ fn calibrated_live_bytes_correct_the_survey() {
         total: Some(estimate(3.0, 1.0)),
         ..Rss::divided(explained, None, live, &|| None, None)
     };
+    let mut with_lists = rss.clone();
+    rss.terms[Term::Free as usize] = estimate(1.0, 1.0);
     rss.correct_survey();
     let terms = "live 2.50 MiB (±4.0 %) + free in malloc 1.50 MiB (±6.7 %) + files 1.00 MiB";
     assert_eq!(rss.since(None).line(), format!("RSS 5.00 MiB = {terms}"));
+    // If the lists of free chunks tell all that is free, the number of blocks is in doubt, and with it the metadata.
+    with_lists.correct_survey();
+    let terms = "live 2.50 MiB (±4.0 %) + free in malloc 1.00 MiB + allocator metadata 512 KiB + files 1.00 MiB";
+    assert_eq!(with_lists.since(None).line(), format!("RSS 5.00 MiB = {terms}"));
 }
 
 #[test]
