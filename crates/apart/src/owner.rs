@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::{read, read_link, read_to_string};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,7 @@ pub struct Owner {
 /// Who pays for the time that inputs take: a user who can make any number of owners pays for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Account {
-    /// A user who has an account here.
+    /// A user who has an account here, or all subordinate IDs of one, by the first of them.
     User(u32),
     /// A container without a user namespace, by its PID namespace.
     Container(u64),
@@ -118,6 +119,14 @@ impl fmt::Display for Owner {
 }
 
 impl Account {
+    /// The account of files of this user. Who has subordinate IDs (subuid(5)) may give files to each of them.
+    pub fn of_files(user: u32) -> Self {
+        static SUBORDINATES: LazyLock<Vec<Range<u32>>> =
+            LazyLock::new(|| subordinates(&read_to_string("/etc/subuid").unwrap_or_default()));
+        let range = SUBORDINATES.iter().find(|range| range.contains(&user));
+        Self::User(range.map_or(user, |range| range.start))
+    }
+
     /// The account of a process's owner.
     pub fn of_process(pid: u32, owner: Owner) -> Self {
         let outermost = |kind| Namespace::of_process(pid, kind)?.outermost_foreign();
@@ -126,8 +135,19 @@ impl Account {
         if let Some(user) = maker.filter(|&user| !Owner::of_user(user).is_trusted()) {
             return Self::User(user);
         }
-        outermost(NamespaceKind::Pid).map_or(Self::User(owner.user), |it| Self::Container(it.id()))
+        outermost(NamespaceKind::Pid)
+            .map_or_else(|| Self::of_files(owner.user), |it| Self::Container(it.id()))
     }
+}
+
+/// The ranges of IDs that /etc/subuid gives to users: lines `NAME:FIRST:COUNT`.
+fn subordinates(text: &str) -> Vec<Range<u32>> {
+    let range = |line: &str| {
+        let mut numbers = line.split(':').skip(1).map(|number| number.trim().parse::<u32>());
+        let (first, count) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+        Some(first..first.saturating_add(count))
+    };
+    text.lines().filter_map(range).collect()
 }
 
 impl Rights {
@@ -224,6 +244,12 @@ mod tests {
         let arguments = [&["--mount", "setpriv"], &user[..]].concat();
         let (mounts, account) = owner_and_account("unshare", &arguments);
         assert!(mounts.user == 1501 && mounts != plain && account == Account::User(1501));
+    }
+
+    #[test]
+    fn subordinate_ids_are_ranges() {
+        let found = subordinates("ann:100000:65536\n# x\nben:4294967000:65536\n");
+        assert_eq!(found, [100_000..165_536, 4_294_967_000..u32::MAX]);
     }
 
     #[test]

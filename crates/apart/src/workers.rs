@@ -157,7 +157,7 @@ pub fn bounds(is_trusted: bool) -> Budget {
 
 /// Who reads what belongs to that owner. `None`: this process does.
 pub fn for_owner(owner: Owner) -> Option<Apart> {
-    found(owner, RootDirectory::Own, || Account::User(owner.user))
+    found(owner, RootDirectory::Own, || Account::of_files(owner.user))
 }
 
 /// The same of what belongs to the owner of a process.
@@ -173,7 +173,7 @@ pub fn for_process(pid: u32) -> Option<Apart> {
 /// The same in a root directory that a profile of this owner tells.
 pub fn for_told_root(owner: Owner, path: &Path) -> Option<Apart> {
     let told = RootDirectory::Told(path.as_os_str().as_bytes().to_vec());
-    found(owner, told, || Account::User(owner.user))
+    found(owner, told, || Account::of_files(owner.user))
 }
 
 fn found(owner: Owner, root: RootDirectory, account: impl FnOnce() -> Account) -> Option<Apart> {

@@ -93,9 +93,9 @@ pub fn mappings_of_files(pid: u32) -> io::Result<Mappings> {
 }
 
 fn open(pid: u32, of_files: bool) -> io::Result<Mappings> {
-    let maps = match watched::owner_of(pid)? {
-        Some(by) => Maps::Theirs(by),
-        None => Maps::Ours(proc::open(&format!("{pid}/maps"))?),
+    let maps = match watched::opened_as_ours(pid, "maps")? {
+        Ok(maps) => Maps::Ours(maps),
+        Err(by) => Maps::Theirs(by),
     };
     let batch = Vec::new().into_iter();
     let mut asked = Asked { pid, maps, of_files, next: Some(0), batch };

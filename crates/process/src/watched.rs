@@ -7,6 +7,7 @@ use crate::asked::BYTES;
 use crate::text;
 use ramson_apart::{Apart, Failure, Owner, for_process, proc};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, Read};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,14 +30,28 @@ struct Silence {
 
 /// The first bytes of the file `name` of process `pid`.
 pub fn start(pid: u32, name: &str, most_bytes: u64) -> io::Result<Vec<u8>> {
-    if let Some(by) = owner_of(pid)? {
-        let bytes = by.ask_for::<Result<Vec<u8>, i32>>(BYTES, &(pid, name, most_bytes));
-        let bytes = bytes.map_err(|failure| noted(pid, failure))?;
-        return bytes.map_err(io::Error::from_raw_os_error);
+    match opened_as_ours(pid, name)? {
+        Err(by) => {
+            let bytes = by.ask_for::<Result<Vec<u8>, i32>>(BYTES, &(pid, name, most_bytes));
+            let bytes = bytes.map_err(|failure| noted(pid, failure))?;
+            bytes.map_err(io::Error::from_raw_os_error)
+        }
+        Ok(file) => {
+            let mut bytes = Vec::new();
+            file.take(most_bytes).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        }
     }
-    let mut bytes = Vec::new();
-    proc::open(&format!("{pid}/{name}"))?.take(most_bytes).read_to_end(&mut bytes)?;
-    Ok(bytes)
+}
+
+/// Opens a file of /proc of a process that this process may read itself, or returns who reads it. The owner is asked for once more when the
+/// file is open, which is then of the program that ran before: a user's process may be root's for a moment.
+pub fn opened_as_ours(pid: u32, name: &str) -> io::Result<Result<File, Apart>> {
+    if let Some(by) = owner_of(pid)? {
+        return Ok(Err(by));
+    }
+    let file = proc::open(&format!("{pid}/{name}"))?;
+    Ok(owner_of(pid)?.map_or(Ok(file), Err))
 }
 
 /// Returns the mounts where process `pid` runs (mountinfo of proc(5)), as far as `MOST_MOUNTS_BYTES` go.
