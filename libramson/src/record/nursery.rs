@@ -3,7 +3,7 @@
 
 use super::live::{self, Slot};
 use super::profile::{NearIndex, NurseryMemory, Profile};
-#[cfg(not(test))]
+#[cfg(not(any(test, fuzzing)))]
 use crate::arch::hooks;
 use crate::config::Config;
 use crate::walk::WALKER;
@@ -45,7 +45,7 @@ impl Nursery {
         if is_first {
             WALKER.objects.add_inherited(&self.profile);
             // The reader rounds sizes up as this allocator does.
-            #[cfg(not(test))]
+            #[cfg(not(any(test, fuzzing)))]
             WALKER.objects.meet(hooks::real_malloc(), &self.profile);
         }
         is_first
