@@ -9,7 +9,7 @@ use ramson_process::identify::AllocatorKind;
 use ramson_process::rss::{self, Explained, Reading, Request};
 use ramson_process::stat;
 use ramson_process::{Part, Term};
-use ramson_profile::format::{format_bytes, format_estimate, format_term};
+use ramson_profile::format::{format_amount, format_bytes, format_estimate, format_term};
 use ramson_profile::{Estimate, SampleUnit};
 use ramson_reader::{Counting, Snapshot};
 use ramson_source::{Opened, Recording};
@@ -359,7 +359,9 @@ impl Rss {
     /// Whether live bytes are resident but for a part that is not shown.
     pub fn is_live_resident(&self) -> bool {
         let resident = self.term(Term::Live).value;
-        self.live.is_none_or(|live| (live.value - resident).abs() <= SAME_SHARE * live.value)
+        let reads_same = |live| format_amount(live, SampleUnit::Bytes) == format_bytes(resident);
+        let is_same = |live: Estimate| (live.value - resident).abs() <= SAME_SHARE * live.value;
+        self.live.is_none_or(|live| is_same(live) || reads_same(live))
     }
 
     /// Every term's name and bytes, in their order: they add up to `bytes`.
