@@ -123,7 +123,7 @@ pub fn what_is_missing(recording: &Recording) -> Vec<String> {
     lines
 }
 
-/// What a detach means for what is shown; `None`: the process was not detached from.
+/// Says of which moment live memory is; `None`: the process was not detached from.
 pub fn detached_text(recording: &Recording) -> Option<String> {
     is_detached(recording).then(|| match ended_ago_ns(recording).map(format_duration) {
         Some(ago) => format!("detached {ago} ago: live memory is shown as it was then"),

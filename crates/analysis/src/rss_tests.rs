@@ -135,7 +135,7 @@ fn untouched_bytes_are_reported_beside_allocator() {
     let words = "live 9.00 MiB (±3.3 %), 3.00 MiB resident";
     assert_eq!(of(9.0, 3.0).line(), format!("RSS 5.00 MiB = {words}{terms}"));
     assert_eq!(of(3.02, 3.0).line(), format!("RSS 5.00 MiB = live 3.02 MiB (±9.9 %){terms}"));
-    // Of 122 MiB ± 16, 120 MiB.
+    // Two digits are shown of 122 MiB ± 16.
     let rss = Rss { live: Some(estimate(122.0, 16.0)), ..of(3.0, 3.0) };
     let resident = |mib| {
         let mut rss = rss.clone();

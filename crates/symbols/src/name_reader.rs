@@ -40,7 +40,7 @@ impl NameReader {
             open.binary == question.binary && open.is_without_lines == question.is_without_lines
         };
         if !self.open.as_ref().is_some_and(is_same) {
-            // What was open takes memory, too.
+            // Files that were open take memory, too.
             self.open = None;
         }
         let open = || (question.clone(), Symbolizer::new(options(&question)));

@@ -62,7 +62,7 @@ fn discarded_code_keeps_its_name() {
     assert_eq!(with((0x204, 61)), "start timer later parser");
     // The rest of the handler's place was never used again.
     assert_eq!(with((0x214, 61)), "start timer later handler");
-    // Nothing else is known.
+    // Without other addresses, the latest function counts.
     assert_eq!(named(&[(0x204, 5)]), "parser");
 }
 

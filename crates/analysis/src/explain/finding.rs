@@ -41,7 +41,7 @@ pub struct Finding {
     pub pins: Option<Pins>,
     /// Stacks that ended early, if many bytes have them: where, and how many bytes.
     pub early_ends: Option<String>,
-    /// What a detach means for `live`, if the process was detached from: what was freed since is not known.
+    /// Says of which moment `live` is; `None`: the process was not detached from.
     pub detached: Option<String>,
     /// Samples of the process are not taken any more.
     pub has_sampling_ended: bool,

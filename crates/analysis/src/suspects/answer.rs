@@ -34,7 +34,7 @@ pub struct Circumstances {
     pub limit: Option<DetectionLimit>,
     /// How fast the process grows as a whole.
     pub totals: Totals,
-    /// Nothing is judged before it is that old.
+    /// `--min-age`, in ns.
     pub min_age_ns: u64,
     /// The profile says which blocks are live.
     pub is_live_known: bool,
@@ -61,7 +61,7 @@ pub struct Answer {
     pub undecided_share: f64,
     /// How much longer until the largest of these can be judged, if that can be told.
     pub judged_in_ns: Option<u64>,
-    /// `--min-age`: nothing is judged before it is that old.
+    /// `--min-age`, in ns: functions that were first seen later than that are not judged.
     pub min_age_ns: u64,
     /// Whether more can still be learnt: a process runs, and is sampled.
     pub is_running: bool,

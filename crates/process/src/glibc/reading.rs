@@ -54,10 +54,12 @@ pub fn read(
     let of_arena =
         |(index, state)| heaps::segments(memory, areas, state, index, layout, &parameters);
     let segments: Vec<Vec<Segment>> = states.iter().enumerate().map(of_arena).collect();
-    let taken: u64 = states.iter().map(ArenaState::system_bytes).sum();
-    let found: u64 = segments.iter().flatten().map(|segment| segment.end - segment.start).sum();
-    if taken.saturating_sub(found) > taken / MOST_MISSING {
-        return Err(format!("{found} of its arenas' {taken} bytes were found"));
+    let arenas = begin(&states, &segments);
+    // What tears may be any number.
+    let sum = |of: fn(&Arena) -> u64| arenas.iter().map(of).fold(0, u64::saturating_add);
+    let [taken, missing] = [sum(|arena| arena.system_bytes), sum(|arena| arena.not_walked_bytes)];
+    if missing > taken / MOST_MISSING {
+        return Err(format!("{missing} of its arenas' {taken} bytes were not found"));
     }
     let mut by_address: Vec<&Segment> = segments.iter().flatten().collect();
     by_address.sort_by_key(|segment| segment.start);
@@ -75,7 +77,7 @@ pub fn read(
         statistics: Statistics { parameters, map, ..Statistics::default() },
         tcaches: Vec::new(),
     };
-    reading.statistics.arenas = begin(&states, &segments);
+    reading.statistics.arenas = arenas;
     let known = reading.follow(&states, if is_exact { 0 } else { followed });
     if is_exact {
         reading.walk(&segments, &known);
