@@ -42,7 +42,7 @@ pub const NOBODY: Owner = Owner::of_user(65534);
 
 /// A process's rights, as the kernel tells them.
 struct Rights {
-    effective_user: u32,
+    user: u32,
     capabilities: u64,
 }
 
@@ -78,23 +78,23 @@ impl Owner {
     /// The same, asked of the kernel anew.
     pub fn of_process_now(pid: u32) -> Option<Self> {
         let process = pid.to_string();
-        let Rights { effective_user, capabilities } = Rights::of(&process)?;
+        let Rights { user, capabilities } = Rights::of(&process)?;
         // Another user may not look at namespaces, and needs not: that user's own processes are theirs anywhere.
         if !getuid().is_root() {
-            return Some(Self::of_user(effective_user));
+            return Some(Self::of_user(user));
         }
         let place = place_of(&process);
         let is_here = place == *OWN_PLACE;
         let has_all_rights = capabilities & *OWN_CAPABILITIES == *OWN_CAPABILITIES;
         // Without the right to see the namespace, we may not read the process either.
         let is_in_ours = place[0].is_none() || place[0] == OWN_PLACE[0];
-        let is_roots = effective_user == 0 && is_in_ours && has_all_rights;
-        if is_roots || is_here && effective_user != 0 {
-            return Some(Self::of_user(effective_user));
+        let is_roots = user == 0 && is_in_ours && has_all_rights;
+        if is_roots || is_here && user != 0 {
+            return Some(Self::of_user(user));
         }
         let mut hasher = DefaultHasher::new();
         place.hash(&mut hasher);
-        Some(Self { user: effective_user, place: hasher.finish() | 1 })
+        Some(Self { user, place: hasher.finish() | 1 })
     }
 
     /// Whether the owner's processes have namespaces or a root directory of their own.
@@ -156,9 +156,12 @@ impl Rights {
         let status = String::from_utf8_lossy(&status);
         let line =
             |name| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        let effective_user = line("Uid")?.split_whitespace().nth(1)?.parse().ok()?;
+        let mut users = line("Uid")?.split_whitespace().map(|user| user.parse().ok());
+        let (real, effective) = (users.next()??, users.next()??);
+        // A set-user-ID program of root's has the files and the time of the user who started it.
+        let user = if effective == 0 { real } else { effective };
         let capabilities = u64::from_str_radix(line("CapEff")?.trim(), 16).ok()?;
-        Some(Self { effective_user, capabilities })
+        Some(Self { user, capabilities })
     }
 }
 
@@ -231,6 +234,8 @@ mod tests {
         assert!(root.is_trusted());
         let (fewer, _) = owner_and_account("setpriv", &["--bounding-set=-sys_admin", "--"]);
         assert!(fewer.user == 0 && !fewer.is_trusted());
+        let (of_user, _) = owner_and_account("setpriv", &["--ruid=1501"]);
+        assert_eq!(of_user, Owner::of_user(1501));
         // A daemon that systemd gave mounts of its own, with all rights.
         let (daemon, _) = owner_and_account("unshare", &["--mount"]);
         assert_eq!(daemon, root);
