@@ -9,18 +9,21 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Every part of RSS.
-const PARTS: [&str; 21] = [
+const PARTS: [&str; 24] = [
     "live",
     "free_top",
     "free_whole_pages",
     "free_in_used_pages",
     "free_fastbins",
     "free_tcaches",
+    "freed_lazily",
     "allocator_metadata",
     "held_by_allocator",
     "inherited_from_parent",
     "mmap",
     "stacks",
+    "stacks_of_ended_threads",
+    "thread_local_variables",
     "code",
     "data",
     "files",
@@ -33,10 +36,11 @@ const PARTS: [&str; 21] = [
     "changed_during_measurement",
 ];
 /// Every term of RSS, in its order.
-pub const TERMS: [&str; 15] = [
+pub const TERMS: [&str; 16] = [
     "live",
     "allocated_before_the_attach_or_not_seen",
     "free_in_allocator",
+    "freed_lazily",
     "allocator_metadata",
     "held_by_allocator",
     "inherited_from_parent",

@@ -61,9 +61,10 @@ fn is_whole(snapshot: &Snapshot) -> bool {
         && lost(snapshot, Kind::Heap) == 0
 }
 
-/// Usable bytes that glibc has handed out. What changed while they were read is an error, too.
+/// Usable bytes that glibc has handed out. What was not walked, or changed while they were read, is an error, too.
 fn total(statistics: &Statistics, moved_bytes: f64) -> Option<Estimate> {
-    let deviation = statistics.live_half_width_95_bytes() / NORMAL_QUANTILE_975;
-    let variance = deviation.powi(2) + moved_bytes.powi(2);
-    Some(Estimate::new(statistics.allocated_bytes()? as f64, variance))
+    let (bytes, of_not_walked) = statistics.allocated_bytes()?;
+    let of_survey = statistics.live_half_width_95_bytes() / NORMAL_QUANTILE_975;
+    let variance = of_survey.powi(2) + of_not_walked.powi(2) + moved_bytes.powi(2);
+    Some(Estimate::new(bytes, variance))
 }

@@ -83,6 +83,23 @@ fn unnamed(pid: u32) -> String {
     executable::heap_owner(pid).unwrap_or_else(|| POOL.into())
 }
 
+/// How to see into a run time's own memory.
+pub fn how_to_see(owner: &str, pid: u32) -> Option<String> {
+    let of = |part: &str| owner.contains(part);
+    let how = if of("V8") {
+        "restart node with --heapsnapshot-signal=SIGUSR2, then send SIGUSR2 to the new process; without that option, the signal ends it"
+    } else if of("Java") {
+        return Some(format!("jcmd {pid} GC.heap_dump FILE"));
+    } else if of("Go heap") {
+        "go tool pprof http://…/debug/pprof/heap"
+    } else if of(".NET") {
+        return Some(format!("dotnet-gcdump collect -p {pid}"));
+    } else {
+        return None;
+    };
+    Some(how.into())
+}
+
 /// `248 MiB jemalloc inside polars.abi3.so; 8.00 MiB Python's own arenas`; of one, without its bytes.
 pub fn text(owners: &[Owner]) -> String {
     match owners {

@@ -10,7 +10,7 @@ use ramson_process::rss::{self, Explained, Reading, Request};
 use ramson_process::stat;
 use ramson_process::{Part, Term};
 use ramson_profile::format::{format_amount, format_bytes, format_estimate, format_term};
-use ramson_profile::{Estimate, SampleUnit};
+use ramson_profile::{Estimate, NORMAL_QUANTILE_975, SampleUnit};
 use ramson_reader::{Counting, Snapshot};
 use ramson_source::{Opened, Recording};
 use serde::{Serialize, Serializer};
@@ -18,8 +18,6 @@ use std::ops::Add;
 
 /// A peak that exceeds RSS by this part of it is worth a word.
 const HIGHER_PART: u64 = 10;
-/// Quantile of the normal distribution for 95 %.
-const Z_95: f64 = 1.959_964;
 /// Resident live bytes that differ by no more from all live bytes are not shown.
 const SAME_SHARE: f64 = 0.01;
 
@@ -138,7 +136,7 @@ impl Rss {
         snapshot: Option<&Snapshot>,
         allocators: Option<&Allocators>,
     ) -> Self {
-        let Reading { explained, statistics, memory, is_forked } = reading;
+        let Reading { explained, statistics, memory, is_forked, .. } = reading;
         let has_other = allocators.is_some_and(|it| it.other.is_some());
         let counting = snapshot.map(|snapshot| calibrate(snapshot, reading, has_other));
         let calibration = match counting {
@@ -205,7 +203,7 @@ impl Rss {
     ) -> Self {
         let is_live_counted = explained.part(Part::Live) != 0;
         let surveyed = |half_width: fn(&Statistics) -> f64| {
-            (statistics.map_or(0.0, half_width) / Z_95).powi(2)
+            (statistics.map_or(0.0, half_width) / NORMAL_QUANTILE_975).powi(2)
         };
         let mut variances = vec![
             (Term::Live, surveyed(Statistics::live_half_width_95_bytes)),

@@ -54,7 +54,7 @@ fn divided(live: Option<Estimate>) -> Rss {
 }
 
 fn estimate(mib: f64, half_width_mib: f64) -> Estimate {
-    Estimate::new(mib * MIB, (half_width_mib * MIB / Z_95).powi(2))
+    Estimate::new(mib * MIB, (half_width_mib * MIB / NORMAL_QUANTILE_975).powi(2))
 }
 
 #[test]

@@ -210,10 +210,7 @@ impl HistoryWriter {
         }
         let Some(terms) = taken.terms else { return Ok(()) };
         let values = params_from_iter([id].into_iter().chain(terms));
-        self.execute(
-            "INSERT INTO terms VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
-            values,
-        )
+        self.execute(&format!("INSERT INTO terms VALUES (?{})", ", ?".repeat(TERM_COUNT)), values)
     }
 
     /// Inserts the difference of the snapshot that was inserted last.

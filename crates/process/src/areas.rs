@@ -51,8 +51,12 @@ pub struct Area {
     pub rss: u64,
     /// Resident, and not (or no longer) a file's page.
     pub anonymous: u64,
-    /// Resident, and in use by other processes too.
+    /// Resident, and mapped more than once, by this process or by others.
     pub shared: u64,
+    /// Resident, each page divided by how often it is mapped, by this process and by others.
+    pub pss: u64,
+    /// Resident, freed by MADV_FREE and not used since: the kernel takes it back when it needs memory.
+    pub lazy_free: u64,
     /// Anonymous memory in transparent huge pages.
     pub anonymous_huge: u64,
     /// In hugetlbfs, which is not part of RSS.
@@ -63,6 +67,8 @@ pub struct Area {
     pub is_not_dumped: bool,
     /// Never in transparent huge pages, as the kernel was told.
     pub is_never_huge: bool,
+    /// Grows downwards when it is used, as the first thread's stack does.
+    pub grows_down: bool,
 }
 
 impl Area {
@@ -101,8 +107,9 @@ pub(crate) fn parse_file(smaps: File) -> IoResult<Vec<Area>> {
 /// Whether they can be the areas of a process: to be asked of those that came from another process.
 pub(crate) fn are_possible(areas: &[Area]) -> bool {
     let is_area = |it: &Area| {
-        let bytes = [it.rss, it.anonymous, it.shared, it.anonymous_huge, it.hugetlb, it.swap];
-        it.start < it.end && bytes.iter().all(|&bytes| bytes <= MOST_BYTES)
+        let bytes = [it.rss, it.pss, it.anonymous, it.shared, it.lazy_free];
+        let bytes = bytes.into_iter().chain([it.anonymous_huge, it.hugetlb, it.swap]);
+        it.start < it.end && bytes.max() <= Some(MOST_BYTES)
     };
     areas.iter().all(is_area) && areas.windows(2).all(|pair| pair[0].end <= pair[1].start)
 }
@@ -221,7 +228,9 @@ fn add_figure(area: &mut Area, key: &[u8], value: &[u8]) {
     let bytes = || digits().fold(0, number).saturating_mul(1024);
     match key {
         b"Rss" => area.rss = bytes(),
+        b"Pss" => area.pss = bytes(),
         b"Anonymous" => area.anonymous = bytes(),
+        b"LazyFree" => area.lazy_free = bytes(),
         b"Shared_Clean" | b"Shared_Dirty" => {
             area.shared = area.shared.saturating_add(bytes());
         }
@@ -234,6 +243,7 @@ fn add_figure(area: &mut Area, key: &[u8], value: &[u8]) {
             for flag in value.split(|&byte| byte == b' ') {
                 area.is_not_dumped |= flag == b"dd";
                 area.is_never_huge |= flag == b"nh";
+                area.grows_down |= flag == b"gd";
             }
         }
         _ => {}

@@ -5,17 +5,34 @@ use crate::mappings::{Mapping, mappings};
 use crate::search::{Found, Search};
 use crate::{identify, program};
 use memchr::memmem;
-use object::{Object, ObjectSymbol, elf};
+use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind, elf};
+use std::cmp::Reverse;
 
 /// Parts of mapped files' names, and whose heap comes with them.
-const RUNTIMES: [(&str, &str); 6] = [
+const RUNTIMES: [(&str, &str); 14] = [
     ("/libjvm.so", "the Java heap"),
     ("/libcoreclr.so", "the .NET heap"),
-    ("/libnode.so", "V8's heap"),
+    ("/libnode.so", V8),
     ("/libmozjs-", "SpiderMonkey's heap"),
+    (
+        "/beam.smp",
+        "Erlang's own allocators (erlang:memory() tells them apart; erl +Mea min gives it to malloc)",
+    ),
+    ("/libphp", PHP),
+    ("/bin/php", PHP),
+    ("/sbin/php-fpm", PHP),
+    ("/libluajit-", LUAJIT),
+    ("/luajit", LUAJIT),
+    ("/libruby", RUBY),
+    ("/bin/ruby", RUBY),
     ("/libpython", PYTHON),
     ("/bin/python", PYTHON),
 ];
+
+const V8: &str = "V8's heap, code and WebAssembly memory (process.memoryUsage() tells them apart)";
+const PHP: &str = "PHP's own allocator (USE_ZEND_ALLOC=0 gives it to malloc)";
+const LUAJIT: &str = "LuaJIT's own allocator (collectgarbage(\"count\") tells its size in KiB)";
+const RUBY: &str = "Ruby's heap pages (GC.stat(:heap_allocated_pages) counts them)";
 
 /// Owner of memory in Python's arenas. In Python 3.10 and newer, an arena of less than 1 MiB is not Python's.
 const PYTHON: &str = "Python's own arenas (PYTHONMALLOC=malloc shows them)";
@@ -23,6 +40,10 @@ const PYTHON: &str = "Python's own arenas (PYTHONMALLOC=malloc shows them)";
 /// Texts that each version of an allocator contains, also where its symbols are gone.
 const TEXTS: [(&[u8], &str); 3] =
     [(b"<jemalloc>: ", "jemalloc"), (b"mimalloc: ", "mimalloc"), (b"tcmalloc: ", "tcmalloc")];
+
+/// Variables that are told, and how large one is at least.
+const MOST_VARIABLES: usize = 3;
+const LEAST_VARIABLE_BYTES: u64 = 64 << 10;
 
 /// Names by which an allocator inside the executable is known.
 const ALLOCATORS: [(&str, &str); 7] = [
@@ -67,6 +88,11 @@ impl Search {
             Self::Heap => Found::texts(heap_of(binary)),
             Self::Allocators => Found::texts(allocators_of(binary)),
             Self::Linked { may_be_static } => Found::texts(linked_into(binary, may_be_static)),
+            Self::Variables => match largest_variables(binary) {
+                none if none.is_empty() => Found::Nothing,
+                sizes => Found::Sizes(sizes),
+            },
+            Self::Function(offset) => Found::texts(function_at(binary, offset)),
         }
     }
 }
@@ -85,7 +111,7 @@ fn heap_of(binary: &Content) -> Option<String> {
     }
     let defined = Defined::by(&executable);
     if defined.has_v8 {
-        return Some("V8's heap".into());
+        return Some(V8.into());
     }
     let allocator = defined.allocator()?;
     Some(format!("{allocator} is linked into the executable, where ramson has no hooks"))
@@ -143,6 +169,32 @@ fn linked_into(binary: &Content, may_be_static: bool) -> Option<&'static str> {
     let defined = Defined::by(&object::File::parse(binary).ok()?);
     // The dynamic loader, called by name, has a malloc for itself only.
     defined.allocator().filter(|_| !defined.is_loader)
+}
+
+/// The largest first.
+fn largest_variables(binary: &Content) -> Vec<(String, u64)> {
+    let Ok(object) = object::File::parse(binary) else { return Vec::new() };
+    let symbols = object.symbols().chain(object.dynamic_symbols());
+    let variables = symbols.filter(|it| it.kind() == SymbolKind::Data && it.is_definition());
+    let mut all: Vec<_> = variables.filter(|it| it.size() >= LEAST_VARIABLE_BYTES).collect();
+    all.sort_by_key(|it| (Reverse(it.size()), it.address()));
+    // One variable may have several names, and be in both tables.
+    all.dedup_by_key(|it| it.address());
+    let named = all.iter().filter_map(|it| Some((it.name().ok()?.to_owned(), it.size())));
+    named.take(MOST_VARIABLES).collect()
+}
+
+fn function_at(binary: &Content, offset: u64) -> Option<String> {
+    let object = object::File::parse(binary).ok()?;
+    let address = object.segments().find_map(|segment| {
+        let (start, bytes) = segment.file_range();
+        let within = offset.checked_sub(start).filter(|&within| within < bytes)?;
+        Some(segment.address() + within)
+    })?;
+    let symbols = object.symbols().chain(object.dynamic_symbols());
+    let mut functions = symbols.filter(|it| it.kind() == SymbolKind::Text && it.is_definition());
+    let found = functions.find(|it| (it.address()..it.address() + it.size()).contains(&address));
+    Some(found?.name().ok()?.to_owned())
 }
 
 /// Definitions that the symbols of a file tell.

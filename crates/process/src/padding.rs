@@ -5,8 +5,11 @@ use crate::memory::{Memory, PAGE_BYTES, Presence};
 
 /// Bytes of a huge page on x86-64.
 const HUGE_BYTES: u64 = 2 << 20;
-/// Huge pages of an area that are looked at.
+/// Huge pages of an area that are looked at, if they are there, and looks for them.
 const MOST_HUGE_PAGES: u64 = 64;
+const MOST_LOOKS: u64 = 1024;
+/// From one look to the next, in huge pages: a prime number, so that no pattern of the program's repeats with it.
+const STRIDE: u64 = 1_000_003;
 /// Pages of each, at equal distances from a start that moves on.
 const LOOKED_AT: u64 = 16;
 
@@ -20,7 +23,11 @@ pub fn padding(memory: &impl Memory, area: &Area) -> u64 {
     let mut zeros = 0;
     let mut looked_at = 0;
     let mut page = vec![0; PAGE_BYTES as usize];
-    for number in (0..count).step_by(count.div_ceil(MOST_HUGE_PAGES) as usize) {
+    let numbers = (0..count.min(MOST_LOOKS)).map(|look| look * STRIDE % count);
+    for number in numbers {
+        if looked_at >= MOST_HUGE_PAGES as u128 * LOOKED_AT as u128 {
+            break;
+        }
         let start = first + number * HUGE_BYTES;
         let presence = Presence::of(memory, start, start + HUGE_BYTES);
         if presence.is_none_or(|of| of.resident_bytes(start, start + HUGE_BYTES) < HUGE_BYTES) {

@@ -9,6 +9,8 @@ pub enum Term {
     Unseen,
     /// Memory that the program freed and the allocator has not returned.
     Free,
+    /// Memory that the program or its allocator freed by MADV_FREE: the kernel takes it back when it needs memory.
+    LazyFree,
     /// The allocator's own bytes.
     Metadata,
     /// In the areas of an allocator that cannot be read, beyond what lives there: free, its own bytes, and what it rounds up.
@@ -37,10 +39,11 @@ pub enum Term {
 
 impl Term {
     /// All of them, in their order, with the names of `--json`.
-    pub const ALL: [(Self, &str); 15] = [
+    pub const ALL: [(Self, &str); 16] = [
         (Self::Live, "live"),
         (Self::Unseen, "allocated_before_the_attach_or_not_seen"),
         (Self::Free, "free_in_allocator"),
+        (Self::LazyFree, "freed_lazily"),
         (Self::Metadata, "allocator_metadata"),
         (Self::Held, "held_by_allocator"),
         (Self::Inherited, "inherited_from_parent"),
@@ -73,6 +76,8 @@ pub enum Part {
     Fastbins,
     /// Free: in tcaches.
     Tcaches,
+    /// Freed by MADV_FREE, and not taken by the kernel yet.
+    LazyFree,
     /// The allocator's own.
     Metadata,
     /// In areas with live samples whose allocator cannot be read.
@@ -83,6 +88,10 @@ pub enum Part {
     Extents,
     /// Stacks of threads.
     Stacks,
+    /// Stacks of threads that have ended and that no thread has joined.
+    EndedStacks,
+    /// Thread-local variables, which lie on the threads' stacks.
+    ThreadLocals,
     /// Pages of binaries' files.
     Code,
     /// Variables of binaries.
@@ -107,7 +116,7 @@ pub enum Part {
 
 impl Part {
     /// All of them, in the order in which they are shown, with the names of `--json` and the terms that they belong to.
-    pub const ALL: [(Self, &str, Term); 22] = [
+    pub const ALL: [(Self, &str, Term); 25] = [
         (Self::Live, "live", Term::Live),
         (Self::Unseen, "allocated_before_the_attach_or_not_seen", Term::Unseen),
         (Self::Top, "free_top", Term::Free),
@@ -115,11 +124,14 @@ impl Part {
         (Self::FreeChunks, "free_in_used_pages", Term::Free),
         (Self::Fastbins, "free_fastbins", Term::Free),
         (Self::Tcaches, "free_tcaches", Term::Free),
+        (Self::LazyFree, "freed_lazily", Term::LazyFree),
         (Self::Metadata, "allocator_metadata", Term::Metadata),
         (Self::Held, "held_by_allocator", Term::Held),
         (Self::Inherited, "inherited_from_parent", Term::Inherited),
         (Self::Extents, "mmap", Term::Mmap),
         (Self::Stacks, "stacks", Term::Stacks),
+        (Self::EndedStacks, "stacks_of_ended_threads", Term::Stacks),
+        (Self::ThreadLocals, "thread_local_variables", Term::Stacks),
         (Self::Code, "code", Term::CodeAndData),
         (Self::Data, "data", Term::CodeAndData),
         (Self::Files, "files", Term::Files),

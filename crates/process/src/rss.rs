@@ -3,6 +3,7 @@
 use crate::allocators::{Allocators, Missing};
 use crate::areas::{self, Area, Backing, without};
 use crate::asked::MOST_BYTES;
+use crate::details::Details;
 use crate::glibc::{Arena, Effort, Statistics};
 use crate::identify::base_name;
 use crate::memory::{Memory, Presence};
@@ -10,7 +11,7 @@ use crate::part::{Part, Term};
 use crate::process_memory::ProcessMemory;
 use crate::sight::Sight;
 use crate::smaps::{Areas, read_areas};
-use crate::stacks::stack_pointers;
+use crate::stacks::{Stacks, stack_pointers};
 use crate::variables::begins_with_variables;
 use crate::{clock, forked, rights, stat, text, their_rss, watched};
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -27,6 +28,9 @@ const STILL_SHARE: f64 = 0.01;
 const STILL_BYTES: i64 = 256 << 10;
 /// Share of RSS that half the interval of a survey may take. A piece that changes while it is walked may be cut short, and stand for much.
 const NARROW_SHARE: f64 = 0.1;
+
+/// More than this below an area is memory that the program keeps for later, and no guard.
+const MOST_GUARD_BYTES: u64 = 1 << 20;
 
 /// RSS in parts, and what stands beside it. Bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
@@ -140,16 +144,23 @@ pub struct Known<'a> {
 }
 
 impl Known<'_> {
-    fn is_stack(&self, area: &Area) -> bool {
+    /// Whether an area is a stack: the first thread's, one that the C library made, or one that a thread is on and that has a guard below. A
+    /// thread may also be on a piece of a heap.
+    pub(crate) fn is_stack(&self, area: &Area, previous: Option<&Area>) -> bool {
         let next = self.stack_pointers.partition_point(|&pointer| pointer < area.start);
         let has_pointer = self.stack_pointers.get(next).is_some_and(|&next| next < area.end);
+        let is_guard = |below: &Area| {
+            below.end == area.start
+                && below.permissions.starts_with(b"---")
+                && below.end - below.start <= MOST_GUARD_BYTES
+        };
         area.path == "[stack]"
-            || self.sight.stacks.binary_search(&area.start).is_ok()
-            || has_pointer && area.path != "[heap]"
+            || self.sight.stacks.areas.binary_search(&area.start).is_ok()
+            || has_pointer && (area.grows_down || previous.is_some_and(is_guard))
     }
 
     /// Returns the resident bytes of a part of an area, estimated by its share of the addresses if the pages cannot be asked.
-    fn resident_bytes(&self, area: &Area, part: ops::Range<u64>) -> u64 {
+    pub(crate) fn resident_bytes(&self, area: &Area, part: ops::Range<u64>) -> u64 {
         if part == (area.start..area.end) {
             return area.rss;
         }
@@ -183,7 +194,7 @@ pub fn explain(areas: &[Area], known: &Known) -> Explained {
             Backing::Anonymous => {
                 let rest = if is_ramsons {
                     Part::Ramson
-                } else if known.is_stack(area) {
+                } else if known.is_stack(area, previous) {
                     Part::Stacks
                 } else if begins_with_variables(area, previous) {
                     // The zeroed part of a library's variables has no file.
@@ -234,21 +245,29 @@ fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
     let uncovered = (area.end - area.start - covered) as i64;
     let mut elsewhere = outside.clamp(0, uncovered);
     explained.add(Part::Moved, outside - elsewhere);
+    let mut take = |part, bytes: u64| {
+        let taken = (bytes as i64).min(elsewhere);
+        explained.add(part, taken);
+        elsewhere -= taken;
+    };
+    if rest != Part::Ramson {
+        take(Part::LazyFree, area.lazy_free);
+    }
     if known.is_child && known.statistics.is_none() && rest != Part::Ramson {
-        let inherited = (area.shared as i64).min(elsewhere);
-        explained.add(Part::Inherited, inherited);
-        elsewhere -= inherited;
+        take(Part::Inherited, area.shared);
+    }
+    if matches!(rest, Part::Anonymous | Part::Stacks) {
+        take(Part::Padding, known.sight.padding_of(area));
     }
     // The kernel joins what the program maps with a library's variables, too.
-    if matches!(rest, Part::Anonymous | Part::Data) && elsewhere > 0 {
-        let mapped = (extent_bytes(area, known) as i64).min(elsewhere);
-        explained.add(Part::Extents, mapped);
-        elsewhere -= mapped;
+    if matches!(rest, Part::Anonymous | Part::Data) {
+        take(Part::Extents, ranges_in(area, known.extents, known));
+        take(Part::Stacks, ranges_in(area, &known.sight.stacks.given, known));
     }
-    if rest == Part::Anonymous && elsewhere > 0 {
-        let padding = (known.sight.padding_of(area) as i64).min(elsewhere);
-        explained.add(Part::Padding, padding);
-        elsewhere -= padding;
+    if rest == Part::Stacks {
+        let Stacks { ended, thread_locals, .. } = &known.sight.stacks;
+        take(Part::EndedStacks, ranges_in(area, ended, known));
+        take(Part::ThreadLocals, ranges_in(area, thread_locals, known));
     }
     // An allocator's area may lie right behind a library's variables, and be one with them.
     let block = first_block(area, known);
@@ -273,12 +292,12 @@ fn first_block(area: &Area, known: &Known) -> Option<u64> {
     block.filter(|_| known.statistics.is_none())
 }
 
-/// Resident bytes of the extents in an area. `known.extents` do not overlap.
-fn extent_bytes(area: &Area, known: &Known) -> u64 {
-    let first = known.extents.partition_point(|extent| extent.end <= area.start);
-    let within = known.extents[first..].iter().take_while(|extent| extent.start < area.end);
-    let bytes = |extent: &ops::Range<u64>| {
-        known.resident_bytes(area, extent.start.max(area.start)..extent.end.min(area.end))
+/// Resident bytes of ranges, ascending and apart, as far as they are in an area.
+fn ranges_in(area: &Area, ranges: &[ops::Range<u64>], known: &Known) -> u64 {
+    let first = ranges.partition_point(|range| range.end <= area.start);
+    let within = ranges[first..].iter().take_while(|range| range.start < area.end);
+    let bytes = |range: &ops::Range<u64>| {
+        known.resident_bytes(area, range.start.max(area.start)..range.end.min(area.end))
     };
     within.map(bytes).sum::<u64>().min(area.rss)
 }
@@ -305,6 +324,8 @@ fn add_statistics(explained: &mut Explained, statistics: &Statistics) {
 pub struct Reading {
     /// RSS in parts, by one reading of smaps.
     pub explained: Explained,
+    /// What stands behind these.
+    pub details: Details,
     /// The C library's statistics, or why they were not read.
     pub statistics: Result<Statistics, Missing>,
     /// Its memory, for looking further.
@@ -372,21 +393,20 @@ pub fn read(
         explained.settle(rss, is_settled);
         let has_taken_long = clock::thread_cpu_ns() - begin_ns > MOST_READING_NS;
         if is_good || !is_settled || tries == MOST_TRIES || has_taken_long {
+            let details = Details::of(&areas, &known);
             let is_forked = forked::is_forked(pid);
-            return Ok(Reading { explained, statistics, memory: memory.ok(), is_forked });
+            return Ok(Reading { explained, details, statistics, memory: memory.ok(), is_forked });
         }
     }
 }
 
-/// Whether little changed while it was read, and all of it was, so that another try would not tell more.
+/// Whether little changed while it was read, so that another try would not tell more.
 fn is_still_and_narrow(explained: &Explained, statistics: Option<&Statistics>) -> bool {
     let share = |of_rss: f64| explained.rss as f64 * of_rss;
     let moved = explained.part(Part::Moved).abs();
     let half_width = |of: &Statistics| of.live_half_width_95_bytes().max(of.half_width_95_bytes());
     let widest = statistics.map_or(0.0, half_width);
-    moved <= STILL_BYTES.max(share(STILL_SHARE) as i64)
-        && widest <= share(NARROW_SHARE)
-        && statistics.is_none_or(|it| it.allocated_bytes().is_some())
+    moved <= STILL_BYTES.max(share(STILL_SHARE) as i64) && widest <= share(NARROW_SHARE)
 }
 
 /// The file systems of this kind that a process has mounted, by their devices. Its paths are not asked: that might act, or wait.

@@ -22,6 +22,10 @@ pub enum Search {
         /// Whether glibc's may be.
         may_be_static: bool,
     },
+    /// The largest variables, by its symbols.
+    Variables,
+    /// The function at an offset in the file, by its symbols.
+    Function(u64),
 }
 
 /// Result of a search.
@@ -34,6 +38,8 @@ pub enum Found {
     Texts(Vec<String>),
     /// Version and package.
     Version((u32, u32), String),
+    /// Names as the linker has them, and bytes; never none.
+    Sizes(Vec<(String, u64)>),
     /// It is so.
     Yes,
 }
@@ -47,6 +53,11 @@ impl Found {
     /// The first of the names.
     pub fn text(self) -> Option<String> {
         self.all_texts().into_iter().next()
+    }
+
+    /// Names with their bytes.
+    pub fn sizes(self) -> Vec<(String, u64)> {
+        if let Self::Sizes(sizes) = self { sizes } else { Vec::new() }
     }
 
     /// All names.

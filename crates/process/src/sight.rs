@@ -3,14 +3,14 @@
 use crate::areas::Area;
 use crate::padding::padding;
 use crate::process_memory::ProcessMemory;
-use crate::stacks::thread_stacks;
+use crate::stacks::Stacks;
 use crate::variables::ends_of_variables;
 
 /// Facts seen in memory in addition to the allocator's statistics.
 #[derive(Default)]
 pub struct Sight {
-    /// Starts of the areas that are threads' stacks, ascending.
-    pub stacks: Vec<u64>,
+    /// The threads' stacks.
+    pub stacks: Stacks,
     /// Bytes of zeros in huge pages, by the starts of their areas, ascending.
     pub padding: Vec<(u64, u64)>,
     /// Ends of the variables that areas begin with, by the starts of these areas, ascending.
@@ -21,7 +21,7 @@ impl Sight {
     pub(crate) fn of(memory: &ProcessMemory, areas: &[Area]) -> Self {
         let padding = areas.iter().map(|area| (area.start, padding(memory, area)));
         Self {
-            stacks: thread_stacks(memory, areas),
+            stacks: Stacks::of(memory, areas),
             padding: padding.filter(|&(_, bytes)| bytes > 0).collect(),
             variables: ends_of_variables(memory, areas),
         }

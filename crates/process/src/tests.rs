@@ -6,6 +6,7 @@ use crate::identify::AllocatorKind::{Jemalloc, Musl, Tcmalloc};
 use crate::memory::{Memory, PAGE_BYTES, page_of};
 use crate::rss::{Known, explain};
 use crate::sight::Sight;
+use crate::stacks::Stacks;
 use crate::{Area, Part, Term, parse_smaps};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -237,6 +238,27 @@ fn spoilt_size_counts_as_not_walked() {
 }
 
 #[test]
+fn memory_not_walked_makes_allocated_bytes_uncertain() {
+    let (mut memory, areas) = process();
+    let allocated = |memory: &Snapshot| read(memory, &areas).unwrap().allocated_bytes().unwrap();
+    let (all, certain) = allocated(&memory);
+    assert_eq!(certain, 0.0);
+    // A chunk in use, of 0x60 bytes.
+    memory.set(HEAP + 0x43b0 + 8, 0x123_4567);
+    let (bytes, deviation) = allocated(&memory);
+    assert!(deviation == 48.0 && (bytes - all).abs() <= 96.0, "{bytes} {all}");
+}
+
+#[test]
+fn torn_fastbin_is_read_again() {
+    let (mut memory, areas) = process();
+    let quiet = read(&memory, &areas).unwrap();
+    memory.reads.set(0);
+    memory.torn = Some((HEAP + 0x4330 + 16, 0x123_4567, 8));
+    assert_eq!(read(&memory, &areas).unwrap().arenas, quiet.arenas);
+}
+
+#[test]
 fn swapped_pages_are_not_brought_back() {
     let (mut memory, areas) = process();
     let page = HEAP + 4 * PAGE_BYTES;
@@ -270,7 +292,8 @@ fn block_behind_variables_is_live_once() {
     areas[0].rss = HEAP_PAGES * PAGE_BYTES;
     let statistics = read(&memory, &areas).unwrap();
     assert_eq!((statistics.mapped.chunks, statistics.mapped.resident_bytes), (1, 2 * PAGE_BYTES));
-    for (stacks, rest) in [(vec![], Part::Data), (vec![areas[2].start], Part::Stacks)] {
+    for (starts, rest) in [(vec![], Part::Data), (vec![areas[2].start], Part::Stacks)] {
+        let stacks = Stacks { areas: starts, ..Stacks::default() };
         let sight = Sight { stacks, ..Sight::default() };
         let known = Known { statistics: Some(&statistics), sight, ..Known::default() };
         let explained = explain(&areas, &known);

@@ -2,6 +2,7 @@
 
 use crate::allocators::{Allocators, Missing};
 use crate::asked::RSS;
+use crate::details::Details;
 use crate::glibc::{Effort, Statistics};
 use crate::process_memory::ProcessMemory;
 use crate::rss::{self, Explained, Reading, Request};
@@ -26,6 +27,7 @@ pub struct Asked {
 pub struct Told {
     allocators: Option<Allocators>,
     explained: Explained,
+    details: Details,
     statistics: Result<Statistics, Missing>,
     has_memory: bool,
     is_forked: bool,
@@ -54,13 +56,14 @@ pub fn read_rss(
     }
     let told = told.map_err(|failure| watched::noted(pid, failure))?;
     let told = told.ok_or(io::ErrorKind::NotFound)?;
-    let Told { explained, statistics, has_memory, is_forked, .. } = told;
-    if !explained.is_possible() || !statistics.as_ref().ok().is_none_or(Statistics::is_possible) {
+    let Told { explained, details, statistics, has_memory, is_forked, .. } = told;
+    let are_statistics_possible = statistics.as_ref().ok().is_none_or(Statistics::is_possible);
+    if !explained.is_possible() || !details.is_possible() || !are_statistics_possible {
         return Err(Failure::BadAnswer.into());
     }
     *allocators = told.allocators;
     let memory = has_memory.then(|| ProcessMemory::Theirs(by.clone(), pid));
-    Ok(Reading { explained, statistics, memory, is_forked })
+    Ok(Reading { explained, details, statistics, memory, is_forked })
 }
 
 /// In a worker: the answer.
@@ -70,7 +73,8 @@ pub fn told(asked: Asked) -> Option<Told> {
         extents.into_iter().map(|(start, end)| start..end).collect();
     let request =
         Request { effort, profile: profile.as_deref(), extents: &extents, blocks: &blocks };
-    let Reading { explained, statistics, memory, is_forked } =
+    let Reading { explained, details, statistics, memory, is_forked } =
         rss::read(pid, &mut allocators, &request).ok()?;
-    Some(Told { allocators, explained, statistics, has_memory: memory.is_some(), is_forked })
+    let has_memory = memory.is_some();
+    Some(Told { allocators, explained, details, statistics, has_memory, is_forked })
 }

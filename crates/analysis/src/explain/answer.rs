@@ -6,10 +6,10 @@ use super::finding::Finding;
 use super::leaks::Leaks;
 use super::pins::Pins;
 use crate::rss::Rss;
-use ramson_process::Part;
 use ramson_process::allocators::{Allocators, Figures};
 use ramson_process::cgroup::Limit;
 use ramson_process::glibc::{Arena, Cell, Parameters, Space, Statistics};
+use ramson_process::{Details, Part};
 use ramson_profile::Estimate;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
@@ -25,6 +25,7 @@ struct Answer<'a> {
     causes: &'a [Cause],
     /// Bytes of each part of RSS.
     parts: BTreeMap<&'static str, i64>,
+    details: &'a Details,
     /// Bytes that are not part of RSS; null: not known.
     beside: BTreeMap<&'static str, Option<u64>>,
     live: &'a Option<Estimate>,
@@ -59,6 +60,7 @@ impl Serialize for Finding {
             rss: &self.rss,
             causes: &self.causes,
             parts: parts.collect(),
+            details: &self.details,
             beside,
             live: &self.live,
             limit: &self.limit,

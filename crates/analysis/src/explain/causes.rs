@@ -3,6 +3,7 @@
 use super::cause::Cause;
 use super::finding::Finding;
 use super::leaks::Leaks;
+use super::named;
 use super::words::{amount, measured, sentence, site};
 use crate::rss::Before;
 use crate::suspects::Totals;
@@ -14,16 +15,17 @@ use ramson_profile::Estimate;
 use ramson_profile::format::{format_bytes, format_per_hour};
 
 /// Less than this, and less than this share of RSS, is not worth a sentence …
-pub const LEAST_BYTES: u64 = 1 << 20;
+const LEAST_BYTES: u64 = 1 << 20;
 /// … nor a change.
-pub const LEAST_SHARE: f64 = 0.05;
-/// More sentences answer nothing.
-const MOST_CAUSES: usize = 5;
+const LEAST_SHARE: f64 = 0.05;
 /// A trim that returns less of what is free returns next to nothing.
 const NEXT_TO_NOTHING: f64 = 0.05;
 
+/// The phrase has names in it.
+const BY_NAME: &str = "";
+
 /// Parts that one phrase explains.
-const OTHERS: [(&str, &[Part], &str); 13] = [
+const OTHERS: [(&str, &[Part], &str); 17] = [
     (
         "mmap",
         &[Part::Extents],
@@ -40,16 +42,20 @@ const OTHERS: [(&str, &[Part], &str); 13] = [
         "is its parent's memory, shared until either of them writes to it",
     ),
     (
-        "files",
-        &[Part::Code, Part::Data, Part::Files],
-        "is mapped files, including the program's binaries and their variables",
+        "freed_lazily",
+        &[Part::LazyFree],
+        "was freed lazily (MADV_FREE): the kernel takes it back when it needs memory",
     ),
-    (
-        "shared",
-        &[Part::Shmem],
-        "is shared memory, which counts in the RSS of each process that has touched it",
-    ),
+    ("variables", &[Part::Data], BY_NAME),
+    ("files", &[Part::Code, Part::Files], BY_NAME),
+    ("shared", &[Part::Shmem], BY_NAME),
     ("stacks", &[Part::Stacks], "is stacks of threads"),
+    ("ended_stacks", &[Part::EndedStacks], BY_NAME),
+    (
+        "thread_locals",
+        &[Part::ThreadLocals],
+        "is thread-local variables, of which each thread has its own",
+    ),
     (
         "huge_pages",
         &[Part::Padding],
@@ -72,11 +78,7 @@ const OTHERS: [(&str, &[Part], &str); 13] = [
         &[Part::Moved],
         "changed during the measurement; run \"ramson explain\" again for a better figure",
     ),
-    (
-        "other",
-        &[Part::Anonymous],
-        "is other anonymous memory: a runtime's heap, another allocator, or mappings that were not recorded",
-    ),
+    ("other", &[Part::Anonymous], BY_NAME),
 ];
 
 /// The largest first; what grows counts as all that is live, and is said before the rest of that. Never empty.
@@ -90,10 +92,14 @@ pub fn causes(finding: &Finding) -> Vec<Cause> {
         _ => cause.bytes.value,
     };
     all.sort_by(|a, b| size(b).total_cmp(&size(a)));
-    let least = (rss as f64 * LEAST_SHARE).max(LEAST_BYTES as f64);
-    let told = all.iter().filter(|cause| cause.bytes.value >= least).count();
-    all.truncate(told.clamp(1, MOST_CAUSES));
+    let told = all.iter().filter(|cause| cause.bytes.value >= least(rss) as f64).count();
+    all.truncate(told.max(1));
     all
+}
+
+/// Bytes from which on a part of so much RSS is worth a sentence.
+pub fn least(rss_bytes: u64) -> u64 {
+    LEAST_BYTES.max((rss_bytes as f64 * LEAST_SHARE) as u64)
 }
 
 /// Live memory that the leak analysis calls growing.
@@ -235,6 +241,8 @@ fn held(finding: &Finding) -> Option<Cause> {
 
 fn of_parts(finding: &Finding, other: &(&'static str, &[Part], &str)) -> Option<Cause> {
     let &(cause, parts, phrase) = other;
+    let named = named::phrase(finding, cause);
+    let phrase = named.as_deref().unwrap_or(phrase);
     let bytes = match parts {
         &[part] => finding.part_estimate(part),
         parts => Estimate::exact(parts.iter().map(|&part| finding.part(part)).sum::<u64>() as f64),
@@ -242,6 +250,7 @@ fn of_parts(finding: &Finding, other: &(&'static str, &[Part], &str)) -> Option<
     let start = amount(bytes, finding.rss.bytes);
     let sentence = match cause {
         "other" if !finding.is_divided() => undivided(finding, &start),
+        "other" => format!("{start} is other anonymous memory: {}.", owner(finding)),
         _ => {
             let before = finding.rss.before.map_or(String::new(), |before| before.to_string());
             let phrase = phrase.replace("PID", &finding.pid.to_string());
@@ -264,6 +273,9 @@ fn undivided(finding: &Finding, start: &str) -> String {
             },
             next_question(finding),
         ),
+        Err(_) if finding.owner.is_some() => {
+            format!("{start} is anonymous memory: {}.", owner(finding))
+        }
         Err(missing) => {
             let why = missing.to_string();
             format!(
@@ -272,6 +284,14 @@ fn undivided(finding: &Finding, start: &str) -> String {
             )
         }
         Ok(_) => format!("{start} is other anonymous memory."),
+    }
+}
+
+/// Whose memory it most likely is: only the run time knows what is in it.
+fn owner(finding: &Finding) -> String {
+    match &finding.owner {
+        Some(owner) => format!("most likely {owner}"),
+        None => "a runtime's heap, another allocator, or mappings that were not recorded".into(),
     }
 }
 

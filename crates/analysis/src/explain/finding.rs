@@ -10,7 +10,7 @@ use ramson_leaks::Slope;
 use ramson_process::allocators::{Allocators, Figures, Missing};
 use ramson_process::cgroup::Limit;
 use ramson_process::glibc::{Arena, Statistics};
-use ramson_process::{Part, Term};
+use ramson_process::{Details, Part, Term};
 use ramson_profile::Estimate;
 
 /// Facts that were found about one process.
@@ -21,6 +21,14 @@ pub struct Finding {
     pub name: String,
     /// Its resident memory, in terms and parts.
     pub rss: Rss,
+    /// What stands behind the parts: files, shared memory, ended threads.
+    pub details: Details,
+    /// The largest variables of the binary that has most, with their bytes, where variables are a part worth a word.
+    pub variables: Vec<(String, u64)>,
+    /// The function that most of the ended threads began with.
+    pub ended_function: Option<String>,
+    /// The owner of anonymous memory that is not malloc's, where that is a part worth a word and the owner is known.
+    pub owner: Option<String>,
     /// Causes of the resident memory, in a sentence each, the largest first; never empty.
     pub causes: Vec<Cause>,
     /// Which allocators it has.

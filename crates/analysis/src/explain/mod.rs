@@ -6,6 +6,7 @@ mod cause;
 mod causes;
 mod finding;
 mod leaks;
+mod named;
 mod pins;
 mod words;
 
@@ -25,7 +26,8 @@ use ramson_leaks::Slope;
 use ramson_process::allocators::Figures;
 use ramson_process::cgroup::Groups;
 use ramson_process::clock::monotonic_ns;
-use ramson_process::rss::{self, Request};
+use ramson_process::rss::{self, Reading, Request};
+use ramson_process::{Binary, Part, Search, executable};
 use ramson_reader::Snapshot;
 use ramson_source::{Failure, Target, Targets, find_targets, gone};
 use serde::Serialize;
@@ -93,10 +95,23 @@ pub fn examine(
     let has_sampling_ended = profile.is_some_and(|it| attachment::ended_ago_ns(it).is_some());
     let judged = calibrated.filter(|_| !has_sampling_ended);
     let leaks = judged.map(|recording| Leaks::of(recording, question)).transpose()?;
+    let variables = named_variables(target.pid, &reading);
+    let ended_function = reading.details.ended_function.as_ref();
+    let ended_function = ended_function.and_then(|(path, offset)| {
+        let name = Binary::at(target.pid, path)?.search(Search::Function(*offset)).text()?;
+        Some(demangled(name))
+    });
+    let is_worth_it =
+        |part| reading.explained.part(part).max(0) as u64 >= causes::least(reading.explained.rss);
+    let owner = is_worth_it(Part::Anonymous).then(|| executable::heap_owner(target.pid)).flatten();
     let mut finding = Finding {
         pid: target.pid,
         name: target.name.clone(),
         rss,
+        details: reading.details,
+        variables,
+        ended_function,
+        owner,
         causes: Vec::new(),
         allocators,
         statistics: reading.statistics,
@@ -120,6 +135,20 @@ pub fn examine(
     finding.causes = causes::causes(&finding);
     finding.advice = advice::advice(&finding);
     Ok(finding)
+}
+
+/// The largest variables, where they are a part worth a word.
+fn named_variables(pid: u32, reading: &Reading) -> Vec<(String, u64)> {
+    let bytes = reading.explained.part(Part::Data).max(0) as u64;
+    let first = reading.details.variables.first();
+    let binary = first.filter(|_| bytes >= causes::least(reading.explained.rss));
+    let binary = binary.and_then(|binary| Binary::at(pid, &binary.path));
+    let named = binary.map_or(Vec::new(), |binary| binary.search(Search::Variables).sizes());
+    named.into_iter().map(|(name, bytes)| (demangled(name), bytes)).collect()
+}
+
+fn demangled(name: String) -> String {
+    ramson_symbols::demangle(&name).unwrap_or(name)
 }
 
 fn counted(snapshot: &Snapshot, rss: &Rss) -> Snapshot {

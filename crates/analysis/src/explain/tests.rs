@@ -5,10 +5,10 @@ use super::*;
 use crate::rss::{Before, half_unseen, of_areas};
 use crate::suspects::Totals;
 use ramson_leaks::DetectionLimit;
-use ramson_process::Part;
 use ramson_process::allocators::{Allocator, Allocators, Missing};
 use ramson_process::cgroup::Limit;
 use ramson_process::identify::AllocatorKind;
+use ramson_process::{Details, Part};
 use ramson_profile::Estimate;
 
 const MIB: f64 = 1048576.0;
@@ -35,6 +35,10 @@ fn finding(leaks: Option<Leaks>, limit: Option<Limit>) -> Finding {
         pid: 42,
         name: "server".into(),
         rss: of_areas(100, 20, 80),
+        details: Details::default(),
+        variables: Vec::new(),
+        ended_function: None,
+        owner: None,
         causes: Vec::new(),
         allocators: allocators("jemalloc 5.3.0", AllocatorKind::Jemalloc),
         statistics: Err(Missing::Unreadable(AllocatorKind::Jemalloc)),

@@ -121,7 +121,7 @@ impl Totals {
             let outside = course.looks.last().and_then(|look| look.outside).unwrap_or(0);
             owners::text(&owners::owners(pid, &recording.snapshot, outside))
         });
-        let advice = owner.as_deref().and_then(|owner| advice(owner, recording.pid()));
+        let advice = owner.as_deref().and_then(|owner| owners::how_to_see(owner, recording.pid()));
         Self { live_per_hour, rss, outside_malloc, owner, advice }
     }
 }
@@ -137,22 +137,6 @@ fn live_per_hour(stacks: &[NamedStack], min_age_ns: u64) -> Option<Estimate> {
     let finding = judge(&all, &Settings { min_age_ns, stacks: 1 });
     let growth = finding.growth.filter(|_| finding.verdict == Verdict::Growing);
     Some(growth?.per_hour)
-}
-
-/// How to see into a run time's own heap.
-fn advice(owner: &str, pid: u32) -> Option<String> {
-    let of = |part: &str| owner.contains(part);
-    if of("V8") {
-        let restart = "restart node with --heapsnapshot-signal=SIGUSR2, then send SIGUSR2 to the new process; \
-                       without that option, the signal ends it";
-        Some(restart.into())
-    } else if of("Java") || of("JVM") {
-        Some(format!("jcmd {pid} GC.heap_dump FILE"))
-    } else if of("Go") {
-        Some("go tool pprof http://…/debug/pprof/heap".into())
-    } else {
-        None
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Pages kept, direct-mapped.
 const KEPT_PAGES: usize = 2048;
-/// Times a tcache that changes is read again.
+/// Times a list that changes is read.
 const MOST_TRIES: u32 = 4;
 
 /// Reads words of the segments' present pages.
@@ -68,8 +68,26 @@ impl<'a, M: Memory> Heap<'a, M> {
         (head & chunk::IS_MMAPPED == 0).then_some(head & !chunk::FLAGS)
     }
 
-    /// Follows the fastbin that starts with the chunk `first` and holds chunks of `bytes`, and adds these to `chunks`.
-    pub fn fastbin(&mut self, first: u64, bytes: u64, chunks: &mut Vec<(u64, u64)>) -> Kept {
+    /// Follows the fastbin at the given address, whose first chunk was `first`, and adds its chunks, of `bytes`, to `chunks`.
+    pub fn fastbin(
+        &mut self,
+        (address, first): (u64, u64),
+        bytes: u64,
+        chunks: &mut Vec<(u64, u64)>,
+    ) -> Kept {
+        let others = chunks.len();
+        let mut kept = self.fastbin_once(first, bytes, chunks);
+        for _ in 1..MOST_TRIES {
+            let first = read_present(self.memory, address, 8).and_then(|head| word_at(&head, 0));
+            let Some(first) = first.filter(|_| kept.is_cut && self.budget > 0) else { break };
+            self.pages.iter_mut().for_each(|(start, _)| *start = 0);
+            chunks.truncate(others);
+            kept = self.fastbin_once(first, bytes, chunks);
+        }
+        kept
+    }
+
+    fn fastbin_once(&mut self, first: u64, bytes: u64, chunks: &mut Vec<(u64, u64)>) -> Kept {
         let mut kept = Kept::default();
         let mut at = first;
         let all: u64 = self.segments.iter().map(|segment| segment.end - segment.start).sum();

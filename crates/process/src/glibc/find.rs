@@ -44,9 +44,10 @@ impl ArenaState {
         self.word(arena::ATTACHED_THREADS)
     }
 
-    /// The first chunk of each fastbin; 0 where it is empty.
-    pub fn fastbins(&self) -> impl Iterator<Item = u64> {
-        (arena::FASTBINS..self.top).step_by(8).filter_map(|offset| word_at(&self.bytes, offset))
+    /// The address of each fastbin, and its first chunk; 0 where it is empty.
+    pub fn fastbins(&self) -> impl Iterator<Item = (u64, u64)> {
+        let offsets = (arena::FASTBINS..self.top).step_by(8);
+        offsets.filter_map(|at| Some((self.address + at as u64, word_at(&self.bytes, at)?)))
     }
 
     /// Returns the address by which a list refers to the bin of this number, and the bin's first and last chunk. An empty bin is its own first and

@@ -143,9 +143,9 @@ impl<M: Memory> Reading<'_, M> {
         let mut all = Vec::new();
         for ((state, arena), listed) in states.iter().zip(&mut self.statistics.arenas).zip(listed) {
             let mut fastbins = Vec::new();
-            for (index, first) in state.fastbins().enumerate() {
+            for (index, fastbin) in state.fastbins().enumerate() {
                 let bytes = chunk::LEAST_BYTES + chunk::ALIGNMENT * index as u64;
-                arena.fastbins.add(self.heap.fastbin(first, bytes, &mut fastbins));
+                arena.fastbins.add(self.heap.fastbin(fastbin, bytes, &mut fastbins));
             }
             fastbins.sort_unstable();
             let mut free = [listed.chunks.as_slice(), &fastbins].concat();

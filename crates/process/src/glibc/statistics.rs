@@ -267,11 +267,10 @@ impl Statistics {
         (arenas + self.mapped.bytes).saturating_sub(self.sum(|arena| arena.tcaches.bytes))
     }
 
-    /// Returns the usable bytes of all blocks that the program has, resident or not, if the statistics are whole.
-    pub fn allocated_bytes(&self) -> Option<u64> {
-        let is_cut = |arena: &Arena| arena.fastbins.is_cut || arena.tcaches.is_cut;
-        let not_walked = self.sum(|arena| arena.not_walked_bytes);
-        if self.arenas.iter().any(is_cut) || not_walked > 0 {
+    /// Returns the usable bytes of all blocks that the program has, resident or not, and the standard deviation that memory which was not
+    /// walked gives this figure: as much of it is taken to be in use as elsewhere. `None` if a list of free chunks was not read to its end.
+    pub fn allocated_bytes(&self) -> Option<(f64, f64)> {
+        if self.arenas.iter().any(|arena| arena.fastbins.is_cut || arena.tcaches.is_cut) {
             return None;
         }
         let kept = |arena: &Arena| arena.fastbins.bytes + arena.tcaches.bytes;
@@ -286,7 +285,12 @@ impl Statistics {
             + mapped_chunks * 2 * chunk::OVERHEAD_BYTES
             + self.sum(|arena| arena.tcache_metadata_bytes);
         let in_use = self.sum(|arena| arena.in_use.bytes) + mapped_bytes;
-        Some(in_use.saturating_sub(self.sum(kept) + own))
+        let allocated = in_use.saturating_sub(self.sum(kept) + own) as f64;
+        let not_walked = self.sum(|arena| arena.not_walked_bytes) as f64;
+        let walked = self.sum(|arena| arena.system_bytes) as f64 - not_walked;
+        let share = if walked > 0.0 { (allocated - mapped_bytes as f64) / walked } else { 0.0 };
+        // Nothing between 0 and this many bytes deviates more.
+        Some((allocated + share.clamp(0.0, 1.0) * not_walked, not_walked / 2.0))
     }
 
     /// Half the width of the 95 % interval of free bytes; 0 where every chunk was walked.

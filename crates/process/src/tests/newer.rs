@@ -1,7 +1,7 @@
 //! A made-up process whose C library has no fastbins, keeps large blocks in tcaches, and threads' stacks in one area.
 
 use super::*;
-use crate::stacks::{thread_pointers, thread_stacks};
+use crate::stacks::thread_pointers;
 
 const MAPPED: u64 = DATA + 0x10_0000;
 const MAPPED_PAGES: u64 = 3;
@@ -165,14 +165,29 @@ fn stacks_are_found_by_thread_list() {
     areas.push(area(LOADER, LOADER + PAGE_BYTES, "/lib/ld-linux-x86-64.so.2"));
     areas.push(area(STACKS, last, ""));
     areas.push(area(VARIABLES, VARIABLES + 2 * PAGE_BYTES, ""));
-    assert_eq!(thread_stacks(&memory, &areas), [STACKS]);
+    assert_eq!(Stacks::of(&memory, &areas).areas, [STACKS]);
     // Chunks by which a survey finds tcaches: variables of the first thread refer to one, too.
     memory.set(first_thread - 0x80, HEAP + 16);
     memory.set(threads[1] - 0x80, SMALL + 16);
     let chunks = thread_pointers(&memory, &areas);
     assert!(chunks.contains(&HEAP) && chunks.contains(&SMALL), "{chunks:x?}");
+    // The first of the two has ended; it began with a function at 0x402000, and has variables in a module.
+    let place = |area: &mut Area| area.permissions = *b"r-xp";
+    areas.insert(0, area(0x40_0000, 0x40_4000, "/opt/server"));
+    place(&mut areas[0]);
+    memory.set(threads[0] + 720, 0);
+    memory.set(threads[0] + 1600, 0x40_2000);
+    let vector = VARIABLES + 0x20;
+    memory.set(threads[0] + 8, vector);
+    for (offset, word) in [(-16, 1), (16, threads[0] - 0x140), (24, 0)] {
+        memory.set(vector.wrapping_add_signed(offset), word);
+    }
+    let stacks = Stacks::of(&memory, &areas);
+    assert_eq!(stacks.ended, [last - STACK_BYTES + PAGE_BYTES..last]);
+    assert_eq!(stacks.ended_function, Some(0x40_2000));
+    assert_eq!(stacks.thread_locals, [threads[0] - 0x140..threads[0]]);
     // A link that does not lead back ends a list.
     memory.set(link(threads[0]) + 8, 64);
     memory.set(heads[1], 64);
-    assert_eq!(thread_stacks(&memory, &areas), [0_u64; 0]);
+    assert_eq!(Stacks::of(&memory, &areas).areas, [0_u64; 0]);
 }

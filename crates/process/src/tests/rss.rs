@@ -1,6 +1,7 @@
 //! Tests of the parts of RSS: the uses of a process's memory, out of smaps and the allocator's books.
 
 use super::*;
+use crate::details::{Details, Mapped};
 use crate::{Explained, Term, is_ramsons};
 
 pub(super) fn explained(areas: &[Area], statistics: &Statistics) -> Explained {
@@ -74,6 +75,64 @@ Anonymous:          8000 kB
     };
     assert_eq!(of(&[]), [8000, 0]);
     assert_eq!(of(&[0x7f00_0004_1000, 0x7f00_0070_0000]), [256, 8000 - 256]);
+}
+
+#[test]
+fn stack_has_a_guard() {
+    let smaps = "\
+c000000000-c004000000 rw-p 00000000 00:00 0
+Rss:               50000 kB
+Anonymous:         50000 kB
+7f0000000000-7f0000001000 ---p 00000000 00:00 0
+7f0000001000-7f0000801000 rw-p 00000000 00:00 0
+Rss:                  16 kB
+Anonymous:            16 kB
+7f0010000000-7f0014000000 ---p 00000000 00:00 0
+7f0014000000-7f0014801000 rw-p 00000000 00:00 0
+Rss:                4000 kB
+Anonymous:          4000 kB
+";
+    let areas = parse_smaps(smaps.as_bytes());
+    // A goroutine's stack lies in the heap.
+    let stack_pointers = vec![0xc0_0000_2000, 0x7f00_0070_0000, 0x7f00_1480_0000];
+    let explained = explain(&areas, &Known { stack_pointers, ..Known::default() });
+    assert_eq!([Term::Stacks, Term::Other].map(|term| explained.term(term) / 1024), [16, 54_000]);
+}
+
+#[test]
+fn lazily_freed_memory_is_a_term() {
+    let smaps = "\
+7f0000001000-7f0012c01000 rw-p 00000000 00:00 0
+Rss:              307200 kB
+Anonymous:        307200 kB
+LazyFree:         286720 kB
+";
+    let explained = explain(&parse_smaps(smaps.as_bytes()), &Known::default());
+    let kib = |term| explained.term(term) / 1024;
+    assert_eq!([kib(Term::LazyFree), kib(Term::Other)], [286_720, 20_480]);
+}
+
+/// A ring buffer that the process has mapped twice, in its own, and one that another process has mapped, too.
+#[test]
+fn shared_memory_is_told_by_name() {
+    let entry = |start: u64, inode: u64, path: &str, pss| {
+        format!(
+            "{start:x}-{:x} rw-s 00000000 00:01 {inode} {path}\nRss: 1024 kB\nPss: {pss} kB\n",
+            start + (1 << 20)
+        )
+    };
+    let smaps = entry(0x7f00_0000_0000, 9, "/memfd:ring (deleted)", 512)
+        + &entry(0x7f00_0010_0000, 9, "/memfd:ring (deleted)", 512)
+        + &entry(0x7f00_0020_0000, 10, "/dev/shm/pool", 300);
+    let areas = parse_smaps(smaps.as_bytes());
+    let details = Details::of(&areas, &Known::default());
+    let of =
+        |mapped: &Mapped| (mapped.path.clone(), mapped.bytes, mapped.times, mapped.is_elsewhere);
+    let told: Vec<_> = details.shared_memory.iter().map(of).collect();
+    let expected =
+        [("/memfd:ring (deleted)", 2 << 20, 2, false), ("/dev/shm/pool", 1 << 20, 1, true)];
+    assert_eq!(told, expected.map(|(path, bytes, times, of)| (path.to_owned(), bytes, times, of)));
+    assert_eq!(details.shared_memory[0].distinct_bytes, 1 << 20);
 }
 
 #[test]

@@ -48,8 +48,14 @@ pub fn push_pins(out: &mut String, finding: &Finding, rows: usize) {
 /// Adds advice, each behind what says where to follow it: what an operator can do, then what takes a change of the code.
 pub fn push_advice<'a>(out: &mut String, advice: impl Iterator<Item = (String, &'a Advice)>) {
     let mut heading = "";
-    for (index, (place, advice)) in advice.enumerate() {
+    let mut steps = 0;
+    for (place, advice) in advice {
         let its = match advice.needs {
+            Needs::Nothing => {
+                out.push('\n');
+                push_prose(out, "", &format!("{place}{}", advice.action));
+                continue;
+            }
             Needs::Code => "what to change in the code",
             Needs::Command | Needs::Restart => "what to do",
         };
@@ -57,7 +63,8 @@ pub fn push_advice<'a>(out: &mut String, advice: impl Iterator<Item = (String, &
             let _ = writeln!(out, "\n{its}");
             heading = its;
         }
-        let number = format!("{}. ", index + 1);
+        steps += 1;
+        let number = format!("{steps}. ");
         push_prose(out, &number, &format!("{place}{}", advice.action));
         if let Some(saving) = advice.saving {
             push_prose(out, "   saves ", &saving_text(saving));

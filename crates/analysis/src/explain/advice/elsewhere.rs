@@ -3,13 +3,16 @@
 use super::saving::{Advice, Needs, Saving};
 use crate::explain::finding::Finding;
 use crate::explain::leaks::Leaks;
+use crate::explain::named;
 use crate::explain::words::size;
+use crate::owners;
 use ramson_process::Part;
 use ramson_profile::format::format_percent;
 
 /// A part with this share of RSS or more is the main part of the process's memory.
 const MAIN_SHARE: f64 = 0.5;
 
+const LAZY: &str = "nothing to do: the kernel takes it back when it needs memory";
 const FILES: &str = "nothing to do: the kernel takes back pages that it can read again from their files when it needs memory";
 const SHARED: &str = "nothing to do: it is one memory, counted in the RSS of each process that has touched it (Pss in smaps divides it)";
 const UNRECORDED: &str = "ask the program's run time, with a heap snapshot for example: ramson has not recorded what mapped it";
@@ -33,11 +36,34 @@ pub fn padding(finding: &Finding) -> Option<Advice> {
     })
 }
 
+pub fn ended_threads(finding: &Finding) -> Option<Advice> {
+    let bytes = finding.part(Part::EndedStacks);
+    let whose = finding.ended_function.as_ref();
+    let whose = whose.map_or("they".into(), |name| format!("those that begin with {name}"));
+    (bytes > 0).then(|| Advice {
+        cause: "ended_stacks",
+        needs: Needs::Code,
+        action: format!("join the threads once they have ended, or detach them: {whose} keep their stacks until then"),
+        evidence: format!("{} threads have ended and were not joined", finding.details.ended_threads),
+        risk: "requires a code change",
+        saving: Saving::expected(bytes, 0.0),
+    })
+}
+
 /// Tells how to see what mapped memory. Memory that was mapped before recording began has no stack, nor has what a run time maps for its
 /// own heap in small pieces or by raw system calls.
 fn mapped(finding: &Finding, elsewhere: u64) -> (Needs, String) {
     let is_recorded = finding.live.is_some() && finding.rss.before.is_none();
     let extents = finding.part(Part::Extents);
+    if extents <= elsewhere
+        && let Some(owner) = &finding.owner
+    {
+        let how = owners::how_to_see(owner, finding.pid);
+        return (
+            Needs::Command,
+            how.map_or_else(|| UNRECORDED.into(), |how| format!("see what is in it: {how}")),
+        );
+    }
     if extents > elsewhere || is_recorded && extents > 0 {
         (Needs::Command, format!("see what mapped it: ramson report {} --kind mmap", finding.pid))
     } else if is_recorded {
@@ -47,6 +73,17 @@ fn mapped(finding: &Finding, elsewhere: u64) -> (Needs, String) {
             Needs::Restart,
             "to see what maps it, start the program under ramson: ramson run -- COMMAND, later ramson report PID --kind mmap".into(),
         )
+    }
+}
+
+/// Shared memory that nobody else has is the program's own.
+fn shared(finding: &Finding) -> (Needs, String) {
+    let first = finding.details.shared_memory.first();
+    match first.filter(|_| named::has_own_shared_memory(finding)) {
+        Some(one) => {
+            (Needs::Code, format!("look in the program for what it keeps in {}", one.path))
+        }
+        None => (Needs::Nothing, SHARED.into()),
     }
 }
 
@@ -76,11 +113,21 @@ pub fn main_part(finding: &Finding) -> Option<Advice> {
         ),
         (
             "files",
-            sum(&[Part::Code, Part::Data, Part::Files]),
-            "is mapped files and the variables of binaries",
-            (Needs::Command, FILES.into()),
+            sum(&[Part::Code, Part::Files]),
+            "is mapped files",
+            (Needs::Nothing, FILES.into()),
         ),
-        ("shared", sum(&[Part::Shmem]), "is shared memory", (Needs::Command, SHARED.into())),
+        ("freed_lazily", sum(&[Part::LazyFree]), "was freed lazily", (Needs::Nothing, LAZY.into())),
+        (
+            "variables",
+            sum(&[Part::Data]),
+            "is variables of binaries",
+            (
+                Needs::Code,
+                "make the largest variables smaller, or allocate them when they are needed".into(),
+            ),
+        ),
+        ("shared", sum(&[Part::Shmem]), "is shared memory", shared(finding)),
         (
             "mmaps",
             sum(&[Part::Extents]) + elsewhere,

@@ -11,7 +11,7 @@ mod saving;
 
 pub use saving::{Advice, Needs, Saving};
 
-use super::causes::{LEAST_BYTES, LEAST_SHARE};
+use super::causes;
 use super::finding::Finding;
 use super::words::size;
 use std::cmp::Reverse;
@@ -21,37 +21,31 @@ const EXPLAINING_SHARE: f64 = 0.8;
 /// Lists what an operator can do: against growth first, then what saves most. Advice that needs a change of the code is last.
 /// The list is never empty.
 pub fn advice(finding: &Finding) -> Vec<Advice> {
-    let rss = finding.rss.bytes;
-    let least = LEAST_BYTES.max((rss as f64 * LEAST_SHARE) as u64);
+    let least = causes::least(finding.rss.bytes);
     let mut all: Vec<Advice> = match &finding.statistics {
         Ok(statistics) => glibc::advice(finding, statistics),
         Err(missing) => other::advice(finding, missing, least),
     };
-    all.extend(elsewhere::padding(finding));
+    all.extend(
+        [elsewhere::padding(finding), elsewhere::ended_threads(finding)].into_iter().flatten(),
+    );
     all.retain(|advice| advice.saving.is_none_or(|saving| saving.bytes >= least));
     all.sort_by_key(|advice| Reverse(advice.rank()));
     put_causes_before_trim(&mut all);
     all.splice(0..0, growth::advice(finding));
     all.extend(elsewhere::main_part(finding));
     // The order is kept among those that take the same.
-    all.sort_by_key(|advice| advice.needs == Needs::Code);
+    all.sort_by_key(|advice| (advice.needs != Needs::Nothing, advice.needs == Needs::Code));
     if all.is_empty() {
-        let (cause, action) = if finding.is_growth_undecided() {
-            ("leaks", format!("look again later whether it grows: ramson leaks {}", finding.pid))
+        let evidence =
+            format!("nothing that could be returned accounts for {} or more", size(least));
+        let (cause, needs, action) = if finding.is_growth_undecided() {
+            let later = format!("look again later whether it grows: ramson leaks {}", finding.pid);
+            ("leaks", Needs::Command, later)
         } else {
-            ("nothing", "nothing to do".into())
+            ("nothing", Needs::Nothing, format!("nothing to do: {evidence}"))
         };
-        all.push(Advice {
-            cause,
-            needs: Needs::Command,
-            action,
-            evidence: format!(
-                "nothing that could be returned accounts for {} or more",
-                size(least)
-            ),
-            risk: "none",
-            saving: None,
-        });
+        all.push(Advice { cause, needs, action, evidence, risk: "none", saving: None });
     }
     all
 }

@@ -4,6 +4,7 @@
 use super::saving::{Advice, Needs, Saving};
 use crate::explain::finding::Finding;
 use crate::explain::words::{measured, size};
+use crate::owners;
 use ramson_process::allocators::Missing;
 use ramson_process::identify::AllocatorKind;
 use ramson_process::{Part, Term};
@@ -114,8 +115,10 @@ fn unknown(finding: &Finding, missing: &Missing, undivided: u64) -> Advice {
         Missing::Denied { why, .. } => why.clone(),
         _ => missing.to_string(),
     };
+    let seen = finding.owner.as_ref().and_then(|owner| owners::how_to_see(owner, *pid));
     let next = match missing {
         Missing::Denied { next, .. } => next.clone(),
+        _ if seen.is_some() => format!("See what is in it: {}", seen.unwrap_or_default()),
         _ if live.is_some() => format!("See what is live: ramson report {pid}"),
         _ if allocators.glibc.is_none() || allocators.is_32_bit => "Ask the program itself".into(),
         _ => format!("See what is live: ramson attach {pid}, later ramson report {pid}"),

@@ -18,6 +18,8 @@ pub struct Saving {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Needs {
+    /// No step: there is nothing to do.
+    Nothing,
     /// A command, while the program runs on.
     Command,
     /// A setting with which the program is started again, or the restart alone.

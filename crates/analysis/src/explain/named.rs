@@ -1,0 +1,80 @@
+//! Phrases about parts of RSS that have names behind them: variables, files, shared memory, stacks of ended threads.
+
+use super::finding::Finding;
+use super::words::size;
+use ramson_process::Mapped;
+use ramson_profile::format::format_objects;
+
+/// The sum is one memory in each process that has it.
+const SHARED: &str = "shared memory, which counts in the RSS of each process that has touched it";
+
+/// What a cause is, after its bytes.
+pub fn phrase(finding: &Finding, cause: &str) -> Option<String> {
+    Some(match cause {
+        "variables" => format!(
+            "is variables of the program and its libraries (.data and .bss){}",
+            variables(finding)
+        ),
+        "files" => format!(
+            "is mapped files{}: the kernel takes back pages that it can read again",
+            listed(&finding.details.files)
+        ),
+        "shared" => shared(finding),
+        "ended_stacks" => ended(finding),
+        _ => return None,
+    })
+}
+
+fn variables(finding: &Finding) -> String {
+    let Some(first) = finding.details.variables.first() else { return String::new() };
+    let names = finding.variables.iter().map(|(name, bytes)| format!("{name} {}", size(*bytes)));
+    let names: Vec<String> = names.collect();
+    let named = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+    format!(", {} of it in {}{named}", size(first.bytes), first.path)
+}
+
+/// `: /srv/data.mdb 2.00 GiB, /usr/bin/server 30.0 MiB`.
+fn listed(all: &[Mapped]) -> String {
+    let total: u64 = all.iter().map(|one| one.bytes).sum();
+    let large = all.iter().filter(|one| one.bytes * 10 >= total);
+    let named: Vec<String> = large.map(|one| format!("{} {}", one.path, size(one.bytes))).collect();
+    if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) }
+}
+
+/// Whether the process shares none of its shared memory that counts.
+pub fn has_own_shared_memory(finding: &Finding) -> bool {
+    let all = &finding.details.shared_memory;
+    !all.is_empty() && all.iter().all(|one| !one.is_elsewhere)
+}
+
+fn shared(finding: &Finding) -> String {
+    let of = |one: &Mapped| {
+        let times = match one.times {
+            0 | 1 => String::new(),
+            2 => ", mapped twice here".into(),
+            times => format!(", mapped {times} times here"),
+        };
+        format!("{} {}{times}", one.path, size(one.distinct_bytes))
+    };
+    let all: Vec<String> = finding.details.shared_memory.iter().map(of).collect();
+    let names = if all.is_empty() { String::new() } else { format!(" ({})", all.join("; ")) };
+    if has_own_shared_memory(finding) {
+        format!("is shared memory that no other process has mapped{names}")
+    } else {
+        format!("is {SHARED}{names}")
+    }
+}
+
+fn ended(finding: &Finding) -> String {
+    let threads = match finding.details.ended_threads {
+        1 => "a thread that has ended and that no thread".into(),
+        count => {
+            format!("{} threads that have ended and that no thread", format_objects(count as f64))
+        }
+    };
+    let began = finding.ended_function.as_ref();
+    let began = began.map_or(String::new(), |name| format!("; most of them began with {name}"));
+    format!(
+        "is stacks of {threads} has joined, which pthread_join or pthread_detach would return{began}"
+    )
+}
