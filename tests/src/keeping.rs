@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Every part of RSS.
-const PARTS: [&str; 24] = [
+const PARTS: [&str; 25] = [
     "live",
     "free_top",
     "free_whole_pages",
@@ -20,6 +20,7 @@ const PARTS: [&str; 24] = [
     "allocator_metadata",
     "held_by_allocator",
     "inherited_from_parent",
+    "copied_from_parent",
     "mmap",
     "stacks",
     "stacks_of_ended_threads",

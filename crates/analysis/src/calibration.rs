@@ -31,7 +31,8 @@ pub enum Calibration {
 
 /// Calibrates the live bytes of all sources that can be; returns the RSS of each that runs.
 pub fn calibrate_all(opened: &mut [Opened]) -> Vec<Option<Rss>> {
-    opened.iter_mut().map(Rss::of_opened).collect()
+    let is_one_of_many = opened.len() > 1;
+    opened.iter_mut().map(|one| Rss::of_opened(one, is_one_of_many)).collect()
 }
 
 /// How the live bytes of a snapshot are to be counted, by the reading of its process's memory that followed it; if they cannot be calibrated, why. Also returns the allocator's total.

@@ -21,6 +21,9 @@ pub struct Row {
     /// Resident bytes at the moment that is shown, or as they were last seen.
     #[serde(skip)]
     pub rss: Option<u64>,
+    /// Resident bytes that no other process has mapped; `None`: not known, as of a dead process.
+    #[serde(skip)]
+    pub private: Option<u64>,
     /// Live bytes of the heap.
     #[serde(skip)]
     pub live: Option<Estimate>,
@@ -44,7 +47,7 @@ pub struct Each<T> {
 /// Facts about several processes together.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Sum {
-    /// RSS of the processes that run, as far as ramson can read it. Shared pages are counted once per process.
+    /// RSS of the processes that run, as far as ramson can read it. Shared pages count in each process, but for `pss`.
     pub rss: Option<Rss>,
     /// Resident bytes of all, as far as they are known.
     pub rss_bytes: Option<u64>,
@@ -58,7 +61,7 @@ pub struct Sum {
     pub mmap: MmapSums,
     /// Processes that were named and have no profile.
     pub unprofiled: usize,
-    /// Those with the largest RSS first.
+    /// Those with the most private memory first.
     #[serde(skip)]
     pub rows: Vec<Row>,
 }
@@ -92,6 +95,7 @@ impl Row {
             Some(past) => past.rss,
             None => summary.rss.as_ref().map(|rss| rss.bytes).or(last_rss),
         };
+        row.private = summary.rss.as_ref().map(|rss| rss.private);
         if row.command_line.is_empty() {
             row.command_line.clone_from(&summary.command);
         }
@@ -105,16 +109,18 @@ impl Row {
             pid: Some(pid),
             name,
             rss: stat.and_then(|stat| stat.rss),
+            private: None,
             live: None,
             age_ns: stat.map(|stat| processes::age_ns(stat.start_ticks)),
             command_line: processes::command(pid),
         }
     }
 
-    /// The largest first.
+    /// Those with the most private memory first, or where that is not known, with the largest RSS.
     pub fn order(&self, other: &Self) -> Ordering {
         let live = |row: &Self| row.live.map_or(0.0, |live| live.value);
-        let by_rss = other.rss.cmp(&self.rss);
+        let own = |row: &Self| row.private.or(row.rss);
+        let by_rss = own(other).cmp(&own(self));
         by_rss.then(live(other).total_cmp(&live(self))).then(self.pid.cmp(&other.pid))
     }
 
@@ -127,7 +133,7 @@ impl Row {
     }
 }
 
-/// The answers about each, those with the largest RSS first; what is said of their sum; and what each of them lacks.
+/// The answers about each, those with the most private memory first; what is said of their sum; and what each of them lacks.
 pub fn together<T>(
     answers: Vec<T>,
     unprofiled: usize,

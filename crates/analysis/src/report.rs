@@ -110,7 +110,7 @@ pub fn report(members: &mut Members, question: &Question) -> Result<Report, Fail
     let mut answers = Vec::new();
     let mut all_stacks = Vec::new();
     for opened in &mut members.opened {
-        let rss = Rss::of_opened(opened);
+        let rss = Rss::of_opened(opened, !is_one);
         let named = named(opened, question)?;
         if !is_one {
             all.push(named.clone());

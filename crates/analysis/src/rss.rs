@@ -26,6 +26,10 @@ const SAME_SHARE: f64 = 0.01;
 pub struct Rss {
     /// Resident bytes that the kernel counts: the sum of the terms.
     pub bytes: u64,
+    /// RSS with each shared page divided by how often it is mapped: of several processes, what they really use.
+    pub pss: u64,
+    /// Bytes of RSS on pages that nobody else has mapped.
+    pub private: u64,
     /// The largest RSS so far (VmHWM); null: not known, or a sum of several processes.
     pub peak_bytes: Option<u64>,
     /// Every term of `Term::ALL`, in its order.
@@ -90,17 +94,17 @@ impl std::fmt::Display for Before {
 
 impl Rss {
     /// Reads the RSS of a recording's process, and calibrates the recording's live bytes by it; `None`: there is no process to ask.
-    pub fn of_recording(recording: &mut Recording) -> Option<Self> {
+    pub fn of_recording(recording: &mut Recording, is_one_of_many: bool) -> Option<Self> {
         let Recording { running, origin, snapshot, .. } = recording;
-        let rss = Self::read((*running)?, origin, snapshot, &mut None)?;
+        let rss = Self::read_with((*running)?, origin, snapshot, &mut None, is_one_of_many)?;
         snapshot.counting = rss.counting;
         Some(rss)
     }
 
     /// The same of any source.
-    pub fn of_opened(opened: &mut Opened) -> Option<Self> {
+    pub fn of_opened(opened: &mut Opened, is_one_of_many: bool) -> Option<Self> {
         match opened {
-            Opened::Recording(recording) => Self::of_recording(recording),
+            Opened::Recording(recording) => Self::of_recording(recording, is_one_of_many),
             Opened::Foreign(_) => None,
         }
     }
@@ -113,11 +117,22 @@ impl Rss {
         snapshot: &Snapshot,
         allocators: &mut Option<Allocators>,
     ) -> Option<Self> {
+        Self::read_with(pid, profile, snapshot, allocators, false)
+    }
+
+    fn read_with(
+        pid: u32,
+        profile: &str,
+        snapshot: &Snapshot,
+        allocators: &mut Option<Allocators>,
+        is_one_of_many: bool,
+    ) -> Option<Self> {
         let request = Request {
             effort: Effort::Survey(MOST_WALKED_BYTES),
             profile: Some(profile),
             extents: &extents::ranges(snapshot),
             blocks: &extents::blocks(snapshot),
+            is_one_of_many,
         };
         let reading = rss::read(pid, allocators, &request).ok()?;
         Some(Self::of(&reading, Some(snapshot), allocators.as_ref()).with_peak_of(pid))
@@ -235,6 +250,8 @@ impl Rss {
         };
         Self {
             bytes: explained.rss,
+            pss: explained.pss,
+            private: explained.private,
             peak_bytes: None,
             is_settled: !explained.is_unsettled,
             terms: Term::ALL.iter().map(of_term).collect(),
@@ -278,13 +295,15 @@ impl Rss {
         self.terms[Term::Unseen as usize] = unseen;
     }
 
-    /// Sums each term over several processes. Shared pages are counted once per process. `None`: there is no process.
+    /// Sums each term over several processes. Shared pages count in each. `None`: there is no process.
     pub fn sum(all: &[&Self]) -> Option<Self> {
         let first = all.first()?;
         let is_one_allocator = all.iter().all(|rss| rss.allocator == first.allocator);
         let of_term = |&(term, _): &(Term, &str)| all.iter().map(|rss| rss.term(term)).sum();
         Some(Self {
             bytes: all.iter().map(|rss| rss.bytes).sum(),
+            pss: all.iter().map(|rss| rss.pss).sum(),
+            private: all.iter().map(|rss| rss.private).sum(),
             peak_bytes: None,
             is_settled: all.iter().all(|rss| rss.is_settled),
             terms: Term::ALL.iter().map(of_term).collect(),

@@ -9,6 +9,7 @@ use crate::members::Sum;
 use crate::recording::{self, Cost};
 use crate::rss::Rss;
 use ramson_format::Health;
+use ramson_process::allocators::Allocators;
 use ramson_profile::{Estimate, Profile, SampleType};
 use ramson_reader::Counting;
 use ramson_source::{Foreign, Opened, Past, Recording};
@@ -105,6 +106,8 @@ pub struct Summary {
     /// Sampling of the process, which runs, has ended: how long ago.
     #[serde(skip)]
     pub ended_ago_ns: Option<u64>,
+    /// Why there are no samples, where that is the reason: the allocator is linked into the executable, where ramson has no hooks.
+    pub unseen: Option<String>,
     /// The interval, and the one that was asked for where it is another.
     #[serde(skip)]
     pub interval: String,
@@ -120,6 +123,8 @@ impl Summary {
         let coverage = known.map(|(rss, pid)| Coverage::of(pid, rss, snapshot));
         let intervals = Intervals::of(recording);
         let known_ns = time_unix_ns.saturating_sub(header.start_realtime_ns);
+        let samples = (header.health[Health::Samples as usize], snapshot.live.len());
+        let unseen = recording.running.filter(|_| samples.0 == 0).and_then(unseen);
         let own_bytes = rss.as_ref().map(|rss| rss.explained.part(ramson_process::Part::Ramson));
         Self {
             pid: recording.pid(),
@@ -142,7 +147,8 @@ impl Summary {
                 own_bytes.map(|bytes| bytes.max(0) as u64),
             ),
             health: recording::health(header),
-            samples: (header.health[Health::Samples as usize], snapshot.live.len()),
+            samples,
+            unseen,
             known_ns,
             profiled_ns: attachment::profiled_ns(
                 recording,
@@ -154,6 +160,12 @@ impl Summary {
             rss,
         }
     }
+}
+
+/// Says of a running process that its allocator is where ramson has no hooks.
+fn unseen(pid: u32) -> Option<String> {
+    let areas = ramson_process::read_outline(pid).ok()?;
+    Some(Allocators::of(pid, &areas).inside()?.unseen())
 }
 
 /// Another tool's profile.

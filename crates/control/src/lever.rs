@@ -2,6 +2,7 @@
 
 use crate::outside::{Callee, NOTHING, patiently, refused};
 use ramson_inject::{Argument, Step};
+use ramson_process::allocators::Allocator;
 use ramson_process::glibc::{Effort, LibraryData, MOST_WALKED_BYTES, Statistics};
 use ramson_process::identify::{self, AllocatorKind};
 use ramson_source::Failure;
@@ -35,7 +36,7 @@ pub fn find(callee: &Callee) -> Result<Lever, Failure> {
         (None, Err(why)) => return Err(refused(target, &why.to_string(), NOTHING)),
     };
     other(callee, *kind, &found.path).ok_or_else(|| {
-        refused(target, &format!("its allocator is {}", found.name), own_lever(*kind))
+        refused(target, &format!("its allocator is {}", found.name), &own_lever(found))
     })
 }
 
@@ -74,18 +75,12 @@ fn other(callee: &Callee, kind: AllocatorKind, path: &str) -> Option<Lever> {
 }
 
 /// Returns what the user can do instead.
-fn own_lever(kind: AllocatorKind) -> &'static str {
-    match kind {
-        AllocatorKind::Jemalloc | AllocatorKind::InProgram => {
-            "It exports no mallctl: start the program with MALLOC_CONF=dirty_decay_ms:0,muzzy_decay_ms:0 (of jemalloc), or use the \
-             program's own command, such as redis-cli MEMORY PURGE"
-        }
-        AllocatorKind::Tcmalloc => {
-            "It exports no MallocExtension_ReleaseFreeMemory: start the program with TCMALLOC_RELEASE_RATE=10"
-        }
-        AllocatorKind::Mimalloc => {
-            "Start the program with MIMALLOC_PURGE_DELAY=0 (before 2.1: MIMALLOC_RESET_DELAY=0)"
-        }
-        AllocatorKind::Musl => "Its malloc has no function that returns memory",
+fn own_lever(allocator: &Allocator) -> String {
+    match allocator.returning() {
+        Some(variables) => format!(
+            "It exports no function that returns memory: start the program with {variables}, or use the program's own command, if it \
+             has one (redis-cli MEMORY PURGE)"
+        ),
+        None => "It has no function that returns memory".into(),
     }
 }

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// Beside another allocator, the C library's own counts from this part of the anonymous memory on.
 const LEAST_SHARE: f64 = 0.1;
+/// What is said of an allocator, behind its name, that ramson does not see.
+pub(crate) const INSIDE: &str = "is linked into the executable, where ramson has no hooks";
 /// The kernel starts no program with more arguments and variables; one that runs may show any length.
 const MOST_VARIABLES_BYTES: u64 = 6 << 20;
 
@@ -49,6 +51,8 @@ pub struct Allocator {
     /// The file.
     #[serde(skip)]
     pub path: String,
+    /// The variable of the environment that configures a jemalloc inside the executable.
+    pub variable: Option<String>,
 }
 
 /// Statistics that an allocator reported about itself when ramson asked it.
@@ -146,6 +150,14 @@ impl Allocators {
         }
     }
 
+    /// The one that is linked into the executable, where ramson has no hooks.
+    pub fn inside(&self) -> Option<&Allocator> {
+        match &self.other {
+            Some((AllocatorKind::InProgram, allocator)) => Some(allocator),
+            _ => None,
+        }
+    }
+
     /// The C library's statistics, or why they cannot be read or do not matter.
     pub fn statistics(
         &self,
@@ -206,14 +218,49 @@ fn other(pid: u32, areas: &[Area], preload: &str) -> Option<(AllocatorKind, Allo
     let may_be_static = !areas.iter().any(identify::is_libc);
     let name = executable::allocator_in_executable(pid, may_be_static)?;
     let path = proc::link(&format!("{pid}/exe")).ok()?.display().to_string();
-    Some((AllocatorKind::InProgram, Allocator { name, origin: "in the executable".into(), path }))
+    let variable = || Binary::executable(pid)?.search(Search::JemallocVariable).text();
+    let variable = (name == "jemalloc").then(variable).flatten();
+    Some((AllocatorKind::InProgram, Allocator { variable, ..Allocator::inside(name, path) }))
 }
 
 impl Allocator {
+    pub(crate) fn inside(name: String, path: String) -> Self {
+        Self { name, origin: "in the executable".into(), path, variable: None }
+    }
+
+    /// Why ramson records nothing of it, for one that is linked into the executable: `its allocator, jemalloc, is linked into …`.
+    pub fn unseen(&self) -> String {
+        format!("its allocator, {}, {INSIDE}", self.name)
+    }
+
+    /// Variables with which the program is started so that the allocator returns free memory; `None`: it has none.
+    pub fn returning(&self) -> Option<String> {
+        let variable = self.variable.as_deref().unwrap_or("MALLOC_CONF");
+        Some(match self.name.split(' ').next()? {
+            "jemalloc" => {
+                format!("{variable}=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0")
+            }
+            "tcmalloc" => "TCMALLOC_RELEASE_RATE=10".into(),
+            "mimalloc" => "MIMALLOC_PURGE_DELAY=0 (before 2.1: MIMALLOC_RESET_DELAY=0)".into(),
+            _ => return None,
+        })
+    }
+
+    /// Variables with which the allocator prints its statistics when the program exits.
+    pub fn reporting(&self) -> Option<String> {
+        let variable = self.variable.as_deref().unwrap_or("MALLOC_CONF");
+        Some(match self.name.split(' ').next()? {
+            "jemalloc" => format!("{variable}=stats_print:true"),
+            "tcmalloc" => "MALLOCSTATS=1".into(),
+            "mimalloc" => "MIMALLOC_SHOW_STATS=1".into(),
+            _ => return None,
+        })
+    }
+
     fn new(name: String, preload: &str, path: &str) -> Self {
         let is_preloaded = identify::is_preloaded(preload, path);
         let origin = if is_preloaded { format!("preloaded, {path}") } else { path.to_owned() };
-        Self { name, origin, path: path.to_owned() }
+        Self { name, origin, path: path.to_owned(), variable: None }
     }
 }
 

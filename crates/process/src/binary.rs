@@ -15,7 +15,7 @@ use std::cell::{Cell, OnceCell};
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, absolute};
 
 /// Read of one file, for its texts and once more for its tables.
 const MOST_READ_BYTES: u64 = 256 << 20;
@@ -68,6 +68,12 @@ impl Binary {
     /// The file that is at `path` in the root directory of process `pid` by now.
     pub fn at(pid: u32, path: &str) -> Option<Self> {
         Self::of_process(pid, Place::At(pid, path.into()))
+    }
+
+    /// A file of this process's own choice.
+    pub fn own(path: &Path) -> Option<Self> {
+        let place = Place::Own(absolute(path).ok()?.to_str()?.into());
+        Some(Self(Source::Ours(Box::new(Content::of(place.open().ok()?)))))
     }
 
     fn of_process(pid: u32, place: Place) -> Option<Self> {

@@ -10,12 +10,16 @@ const NO_LIMIT: u64 = 1 << 62;
 const STALLED_PERCENT: f64 = 10.0;
 
 /// The limit that will be hit first.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Limit {
     /// memory.max, or memory.limit_in_bytes of version 1.
     pub limit_bytes: u64,
     /// memory.current, or memory.usage_in_bytes.
     pub used_bytes: u64,
+    /// Of these, shared memory and files in tmpfs, which stay until they are removed (memory.stat).
+    pub shared_memory_bytes: u64,
+    /// Of these, the page cache, which the kernel takes back before it kills.
+    pub page_cache_bytes: u64,
     /// The group as the process's cgroup file names it, or one above it.
     pub group: String,
 }
@@ -82,16 +86,28 @@ impl Groups {
         let levels =
             self.0.iter().flat_map(|group| group.below.ancestors().map(move |at| (group, at)));
         let limits = levels.filter_map(|(group, level)| {
-            let (limit_name, used_name) = if group.is_second {
-                ("memory.max", "memory.current")
+            let [limit_name, used_name, shared_name, cache_name] = if group.is_second {
+                ["memory.max", "memory.current", "shmem", "file"]
             } else {
-                ("memory.limit_in_bytes", "memory.usage_in_bytes")
+                ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_shmem", "total_cache"]
             };
             let directory = group.point.join(level.strip_prefix("/").unwrap_or(level));
             let number = |name: &str| read(&directory.join(name))?.trim().parse::<u64>().ok();
             let limit_bytes = number(limit_name).filter(|&limit| limit < NO_LIMIT)?;
             let used_bytes = number(used_name)?;
-            Some(Limit { limit_bytes, used_bytes, group: level.display().to_string() })
+            let stat = read(&directory.join("memory.stat")).unwrap_or_default();
+            let of = |name: &str| {
+                let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
+                stat.lines().find_map(value).unwrap_or(0)
+            };
+            let shared_memory_bytes = of(shared_name);
+            Some(Limit {
+                limit_bytes,
+                used_bytes,
+                shared_memory_bytes,
+                page_cache_bytes: of(cache_name).saturating_sub(shared_memory_bytes),
+                group: level.display().to_string(),
+            })
         });
         limits.min_by_key(|limit| limit.limit_bytes.saturating_sub(limit.used_bytes))
     }
@@ -208,11 +224,21 @@ mod tests {
         let files = [
             ("a/memory.max", "1000"),
             ("a/memory.current", "900"),
+            ("a/memory.stat", "anon 100\nfile 700\nshmem 500\nshmem_thp 3"),
             ("a/b/memory.max", "max"),
             ("a/b/memory.current", "700"),
         ];
         let limit = Groups::find("0::/a/b\n", SECOND).limit_by(|path| file(&files, path));
-        assert_eq!(limit, Some(Limit { limit_bytes: 1000, used_bytes: 900, group: "/a".into() }));
+        assert_eq!(
+            limit,
+            Some(Limit {
+                limit_bytes: 1000,
+                used_bytes: 900,
+                shared_memory_bytes: 500,
+                page_cache_bytes: 200,
+                group: "/a".into()
+            })
+        );
     }
 
     #[test]
@@ -220,13 +246,20 @@ mod tests {
         let files = [
             ("memory/y/memory.limit_in_bytes", "4096000"),
             ("memory/y/memory.usage_in_bytes", "4096"),
+            ("memory/y/memory.stat", "cache 1\ntotal_cache 900\ntotal_shmem 300"),
             ("memory/memory.limit_in_bytes", "9223372036854771712"),
             ("memory/memory.usage_in_bytes", "9999"),
         ];
         let groups = Groups::find("5:memory,hugetlb:/docker/x/y\n3:cpu:/docker/x\n", BOTH);
         assert_eq!(
             groups.limit_by(|path| file(&files, path)),
-            Some(Limit { limit_bytes: 4_096_000, used_bytes: 4096, group: "/y".into() })
+            Some(Limit {
+                limit_bytes: 4_096_000,
+                used_bytes: 4096,
+                shared_memory_bytes: 300,
+                page_cache_bytes: 600,
+                group: "/y".into()
+            })
         );
         assert!(Groups::find("3:cpu:/a\n", BOTH).0.is_empty());
     }

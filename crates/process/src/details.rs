@@ -32,6 +32,8 @@ pub struct Details {
     pub shared_memory: Vec<Mapped>,
     /// Binaries, with the bytes of their variables.
     pub variables: Vec<Mapped>,
+    /// The process that forked this one, where both run the same program.
+    pub parent: Option<u64>,
     /// Threads that have ended and that no thread has joined.
     pub ended_threads: u64,
     /// The binary that has the function with which most of these began, and the function's offset in that file.
@@ -99,6 +101,7 @@ impl Details {
             files: files.largest(),
             shared_memory: shared_memory.largest(),
             variables: variables.largest(),
+            parent: None,
             ended_threads: stacks.ended.len() as u64,
             ended_function: stacks.ended_function.and_then(place),
         }

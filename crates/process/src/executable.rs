@@ -1,5 +1,6 @@
 //! Contents of a process's executable: an allocator, a C library, a language's run time.
 
+use crate::allocators::{self, Allocator};
 use crate::binary::{Binary, Content};
 use crate::mappings::{Mapping, mappings};
 use crate::search::{Found, Search};
@@ -7,6 +8,7 @@ use crate::{identify, program};
 use memchr::memmem;
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind, elf};
 use std::cmp::Reverse;
+use std::path::Path;
 
 /// Parts of mapped files' names, and whose heap comes with them.
 const RUNTIMES: [(&str, &str); 14] = [
@@ -53,8 +55,9 @@ const ALLOCATORS: [(&str, &str); 7] = [
     ("tc_malloc", "tcmalloc"),
     ("TCMalloc_Internal_malloc", "tcmalloc"),
     ("mi_malloc", "mimalloc"),
-    ("malloc", "its own malloc"),
+    ("malloc", OWN),
 ];
+const OWN: &str = "a malloc of its own";
 
 /// The owner of memory that did not come from malloc, as far as mapped files and the executable tell.
 pub fn heap_owner(pid: u32) -> Option<String> {
@@ -88,6 +91,7 @@ impl Search {
             Self::Heap => Found::texts(heap_of(binary)),
             Self::Allocators => Found::texts(allocators_of(binary)),
             Self::Linked { may_be_static } => Found::texts(linked_into(binary, may_be_static)),
+            Self::JemallocVariable => Found::texts(binary.find(jemalloc_variable)),
             Self::Variables => match largest_variables(binary) {
                 none if none.is_empty() => Found::Nothing,
                 sizes => Found::Sizes(sizes),
@@ -113,8 +117,9 @@ fn heap_of(binary: &Content) -> Option<String> {
     if defined.has_v8 {
         return Some(V8.into());
     }
-    let allocator = defined.allocator()?;
-    Some(format!("{allocator} is linked into the executable, where ramson has no hooks"))
+    // A stripped one has its texts.
+    let allocator = defined.allocator().or_else(|| allocators_of(binary).first().copied())?;
+    Some(format!("{allocator} {}", allocators::INSIDE))
 }
 
 /// Whose heap comes with a mapped file of this name.
@@ -160,15 +165,20 @@ pub fn allocator_in_executable(pid: u32, may_be_static: bool) -> Option<String> 
     Binary::executable(pid)?.search(Search::Linked { may_be_static }).text()
 }
 
+/// Why ramson records nothing of the allocator of a program's file, if one is linked into it: `its allocator, jemalloc, is linked into …`.
+pub fn unseen_in_file(path: &Path) -> Option<String> {
+    let name = Binary::own(path)?.search(Search::Linked { may_be_static: false }).text()?;
+    Some(Allocator::inside(name, path.display().to_string()).unseen())
+}
+
 fn linked_into(binary: &Content, may_be_static: bool) -> Option<&'static str> {
-    // A text that each static program has, also without symbols. It does not tell the version.
-    let has_text = || binary.find(|piece| memmem::find(piece, b"glibc-ld.so.cache"));
-    if may_be_static && has_text().is_some() {
-        return Some("static glibc");
-    }
     let defined = Defined::by(&object::File::parse(binary).ok()?);
     // The dynamic loader, called by name, has a malloc for itself only.
-    defined.allocator().filter(|_| !defined.is_loader)
+    let named = defined.allocator().filter(|_| !defined.is_loader);
+    // A text that each static program has, also without symbols. It does not tell the version.
+    let has_text = || binary.find(|piece| memmem::find(piece, b"glibc-ld.so.cache"));
+    let is_plain = named.is_none_or(|name| name == OWN);
+    if may_be_static && is_plain && has_text().is_some() { Some("static glibc") } else { named }
 }
 
 /// The largest first.
@@ -195,6 +205,17 @@ fn function_at(binary: &Content, offset: u64) -> Option<String> {
     let mut functions = symbols.filter(|it| it.kind() == SymbolKind::Text && it.is_definition());
     let found = functions.find(|it| (it.address()..it.address() + it.size()).contains(&address));
     Some(found?.name().ok()?.to_owned())
+}
+
+/// `_RJEM_MALLOC_CONF`: jemalloc's variable has the prefix of its functions.
+fn jemalloc_variable(piece: &[u8]) -> Option<String> {
+    memmem::find_iter(piece, b"MALLOC_CONF\0").find_map(|at| {
+        let before = piece[..at].iter().rev();
+        let is_of_name = |byte: &&u8| byte.is_ascii_uppercase() || **byte == b'_';
+        let start = at - before.take_while(is_of_name).count();
+        let name = std::str::from_utf8(&piece[start..at + b"MALLOC_CONF".len()]).ok()?;
+        (start > 0 && piece[start - 1] == 0).then(|| name.to_owned())
+    })
 }
 
 /// Definitions that the symbols of a file tell.

@@ -1,9 +1,10 @@
 //! A process that its parent has forked and that has not started another program: its memory is its parent's, copy on write.
 
 use crate::allocators::Missing;
-use crate::areas::{Area, Backing};
+use crate::areas::{Area, Backing, read_outline};
 use crate::stat;
 use ramson_apart::proc;
+use std::ops::Range;
 
 /// Less than this is what any child has.
 const LEAST_BYTES: u64 = 16 << 20;
@@ -21,6 +22,13 @@ pub fn parent(pid: u32) -> Option<u64> {
     let executable = |pid: u64| proc::link(&format!("{pid}/exe")).ok();
     let is_same = executable(parent).is_some_and(|of| executable(pid.into()) == Some(of));
     (is_forked(pid) && is_same).then_some(parent)
+}
+
+/// The anonymous memory of a parent, which its child had from it at the fork, unless either has mapped other memory there since.
+pub fn anonymous_memory(parent: u64) -> Vec<Range<u64>> {
+    let areas = u32::try_from(parent).ok().and_then(|parent| read_outline(parent).ok());
+    let is_its = |area: &Area| area.backing() == Backing::Anonymous && area.path.is_empty();
+    areas.unwrap_or_default().into_iter().filter(is_its).map(|area| area.start..area.end).collect()
 }
 
 /// Whether most of its anonymous memory is still its parent's.

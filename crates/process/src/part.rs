@@ -15,7 +15,7 @@ pub enum Term {
     Metadata,
     /// In the areas of an allocator that cannot be read, beyond what lives there: free, its own bytes, and what it rounds up.
     Held,
-    /// Memory that a forked child still shares with its parent, copy on write.
+    /// Memory that a forked child has from its parent: shared, copy on write, or copied since.
     Inherited,
     /// Anonymous memory that the program mapped itself, as far as it was recorded.
     Mmap,
@@ -84,6 +84,8 @@ pub enum Part {
     Held,
     /// Still shared with the process that forked this one, copy on write.
     Inherited,
+    /// The parent's, copied since the fork because one of the two has written to it.
+    Copied,
     /// Extents: anonymous memory that the program mapped itself.
     Extents,
     /// Stacks of threads.
@@ -116,7 +118,7 @@ pub enum Part {
 
 impl Part {
     /// All of them, in the order in which they are shown, with the names of `--json` and the terms that they belong to.
-    pub const ALL: [(Self, &str, Term); 25] = [
+    pub const ALL: [(Self, &str, Term); 26] = [
         (Self::Live, "live", Term::Live),
         (Self::Unseen, "allocated_before_the_attach_or_not_seen", Term::Unseen),
         (Self::Top, "free_top", Term::Free),
@@ -128,6 +130,7 @@ impl Part {
         (Self::Metadata, "allocator_metadata", Term::Metadata),
         (Self::Held, "held_by_allocator", Term::Held),
         (Self::Inherited, "inherited_from_parent", Term::Inherited),
+        (Self::Copied, "copied_from_parent", Term::Inherited),
         (Self::Extents, "mmap", Term::Mmap),
         (Self::Stacks, "stacks", Term::Stacks),
         (Self::EndedStacks, "stacks_of_ended_threads", Term::Stacks),

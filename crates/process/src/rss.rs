@@ -40,6 +40,10 @@ pub struct Explained {
     /// It changed faster than its parts can be read: they are of other moments than the total.
     pub is_unsettled: bool,
     parts: [i64; Part::ALL.len()],
+    /// Proportional: each shared page divided by how often it is mapped (Pss).
+    pub pss: u64,
+    /// On pages that nobody else has mapped.
+    pub private: u64,
     /// Not resident.
     pub swap: u64,
     /// Anonymous memory in transparent huge pages.
@@ -56,7 +60,7 @@ impl Explained {
 
     /// Whether its numbers can be added up.
     pub(crate) fn is_possible(&self) -> bool {
-        let own = [self.rss, self.swap, self.anonymous_huge, self.hugetlb];
+        let own = [self.rss, self.pss, self.private, self.swap, self.anonymous_huge, self.hugetlb];
         own.into_iter().chain(self.parts.map(i64::unsigned_abs)).all(|bytes| bytes <= MOST_BYTES)
     }
 
@@ -100,6 +104,8 @@ impl<'a> iter::Sum<&'a Self> for Explained {
             sum.rss += one.rss;
             sum.is_unsettled |= one.is_unsettled;
             sum.parts.iter_mut().zip(one.parts).for_each(|(sum, bytes)| *sum += bytes);
+            sum.pss += one.pss;
+            sum.private += one.private;
             sum.swap += one.swap;
             sum.anonymous_huge += one.anonymous_huge;
             sum.hugetlb += one.hugetlb;
@@ -131,6 +137,8 @@ pub struct Known<'a> {
     pub blocks: &'a [u64],
     /// It was forked by a process of the same program, which still runs.
     pub is_child: bool,
+    /// Anonymous memory of the process that forked it, by address.
+    pub parents: Vec<ops::Range<u64>>,
     /// ramson's file in this process.
     pub profile: Option<&'a str>,
     /// Facts seen in its memory.
@@ -184,6 +192,8 @@ pub fn explain(areas: &[Area], known: &Known) -> Explained {
     let mut previous: Option<&Area> = None;
     for area in areas {
         explained.rss += area.rss;
+        explained.pss += area.pss;
+        explained.private += area.rss.saturating_sub(area.shared);
         explained.swap += area.swap;
         explained.anonymous_huge += area.anonymous_huge;
         explained.hugetlb += area.hugetlb;
@@ -253,7 +263,7 @@ fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
     if rest != Part::Ramson {
         take(Part::LazyFree, area.lazy_free);
     }
-    if known.is_child && known.statistics.is_none() && rest != Part::Ramson {
+    if known.is_child && (known.statistics.is_none() || covered == 0) && rest != Part::Ramson {
         take(Part::Inherited, area.shared);
     }
     if matches!(rest, Part::Anonymous | Part::Stacks) {
@@ -268,6 +278,9 @@ fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
         let Stacks { ended, thread_locals, .. } = &known.sight.stacks;
         take(Part::EndedStacks, ranges_in(area, ended, known));
         take(Part::ThreadLocals, ranges_in(area, thread_locals, known));
+    }
+    if rest == Part::Anonymous {
+        take(Part::Copied, ranges_in(area, &known.parents, known));
     }
     // An allocator's area may lie right behind a library's variables, and be one with them.
     let block = first_block(area, known);
@@ -345,6 +358,8 @@ pub struct Request<'a> {
     pub extents: &'a [ops::Range<u64>],
     /// Addresses of blocks that live, in their order.
     pub blocks: &'a [u64],
+    /// One of many processes: read once, without the kernel's totals beside, each of which takes as long.
+    pub is_one_of_many: bool,
 }
 
 /// Reads and explains a process's memory, again if too much changed meanwhile. `allocators` are found if they are `None`.
@@ -362,7 +377,7 @@ pub fn read(
     let mut tries = 0;
     loop {
         tries += 1;
-        let Areas { all: areas, rss, is_settled } = read_areas(pid)?;
+        let Areas { all: areas, rss, is_settled } = read_areas(pid, request.is_one_of_many)?;
         if areas.iter().all(|area| area.rss == 0) {
             return Err(ErrorKind::NotFound.into());
         }
@@ -382,6 +397,7 @@ pub fn read(
             extents: request.extents,
             blocks: request.blocks,
             is_child: parent.is_some(),
+            parents: parent.map_or(Vec::new(), forked::anonymous_memory),
             profile: request.profile,
             sight: memory_read.map(|memory| Sight::of(memory, &areas)).unwrap_or_default(),
             stack_pointers: stack_pointers(pid),
@@ -392,8 +408,9 @@ pub fn read(
         let is_good = is_still_and_narrow(&explained, statistics.as_ref().ok());
         explained.settle(rss, is_settled);
         let has_taken_long = clock::thread_cpu_ns() - begin_ns > MOST_READING_NS;
-        if is_good || !is_settled || tries == MOST_TRIES || has_taken_long {
-            let details = Details::of(&areas, &known);
+        let is_last = request.is_one_of_many || tries == MOST_TRIES || has_taken_long;
+        if is_good || !is_settled || is_last {
+            let details = Details { parent, ..Details::of(&areas, &known) };
             let is_forked = forked::is_forked(pid);
             return Ok(Reading { explained, details, statistics, memory: memory.ok(), is_forked });
         }

@@ -22,6 +22,8 @@ pub enum Search {
         /// Whether glibc's may be.
         may_be_static: bool,
     },
+    /// The variable of the environment that configures the jemalloc inside it.
+    JemallocVariable,
     /// The largest variables, by its symbols.
     Variables,
     /// The function at an offset in the file, by its symbols.

@@ -20,6 +20,7 @@ pub struct Asked {
     profile: Option<String>,
     extents: Vec<(u64, u64)>,
     blocks: Vec<u64>,
+    is_one_of_many: bool,
 }
 
 /// The answer.
@@ -47,6 +48,7 @@ pub fn read_rss(
         profile: request.profile.map(str::to_owned),
         extents: request.extents.iter().map(|range| (range.start, range.end)).collect(),
         blocks: request.blocks.to_vec(),
+        is_one_of_many: request.is_one_of_many,
     };
     let mut told = by.ask_for::<Option<Told>>(RSS, &asked);
     if let Err(Failure::Stuck(_) | Failure::Time(_)) = told {
@@ -68,11 +70,11 @@ pub fn read_rss(
 
 /// In a worker: the answer.
 pub fn told(asked: Asked) -> Option<Told> {
-    let Asked { pid, mut allocators, effort, profile, extents, blocks } = asked;
+    let Asked { pid, mut allocators, effort, profile, extents, blocks, is_one_of_many } = asked;
     let extents: Vec<ops::Range<u64>> =
         extents.into_iter().map(|(start, end)| start..end).collect();
-    let request =
-        Request { effort, profile: profile.as_deref(), extents: &extents, blocks: &blocks };
+    let profile = profile.as_deref();
+    let request = Request { effort, profile, extents: &extents, blocks: &blocks, is_one_of_many };
     let Reading { explained, details, statistics, memory, is_forked } =
         rss::read(pid, &mut allocators, &request).ok()?;
     let has_memory = memory.is_some();

@@ -13,8 +13,9 @@ use crate::{http, moment};
 use ramson_apart::{NOBODY, Owner, each_of_owners};
 use ramson_history::Span;
 use ramson_import::InuseAt;
+use ramson_process::allocators::Allocators;
 use ramson_process::stat::Stat;
-use ramson_process::{program, stat, text, watched};
+use ramson_process::{program, read_outline, stat, text, watched};
 use rustix::process::getuid;
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
@@ -223,6 +224,14 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
     if let Some(line) = watched::silence_of(pid) {
         return Err(Failure::failed(line));
     }
+    let inside = || {
+        let areas = read_outline(pid).unwrap_or_default();
+        let found = Allocators::of(pid, &areas).inside()?.unseen();
+        Some(format!("{found}. \"ramson explain {pid}\" explains its memory"))
+    };
+    if has_library && let Some(inside) = inside() {
+        return Err(Failure::not_found(format!("process {pid}: not profiled: {inside}")));
+    }
     if has_library {
         return Err(Failure::not_found(format!(
             "process {pid}: runs under ramson, but has no profile: it allocated less than the sampling interval, \
@@ -232,6 +241,7 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
     let name = text::read(process.join("comm")).unwrap_or_default();
     let why = match program::obstacle_of_running(pid) {
         Some(obstacle) => format!(": {obstacle}"),
+        None if let Some(inside) = inside() => format!(": {inside}"),
         None => format!(
             ". \"ramson attach {pid}\" records it from now on; or start it with \"ramson run -- CMD\""
         ),

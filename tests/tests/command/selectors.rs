@@ -70,8 +70,7 @@ fn several_processes_get_rows_or_blocks() {
         // The first line of leaks is the answer; the heading follows.
         let heading = text.lines().nth(usize::from(command == "leaks")).unwrap();
         assert!(
-            heading.starts_with("RSS ")
-                && text.contains("shared pages are counted once per process"),
+            heading.starts_with("really used ") && text.contains("the sum of their RSS"),
             "{text}"
         );
         assert!(text.contains("1 other process that is named has no profile"), "{text}");

@@ -25,7 +25,7 @@ const NEXT_TO_NOTHING: f64 = 0.05;
 const BY_NAME: &str = "";
 
 /// Parts that one phrase explains.
-const OTHERS: [(&str, &[Part], &str); 17] = [
+const OTHERS: [(&str, &[Part], &str); 18] = [
     (
         "mmap",
         &[Part::Extents],
@@ -40,6 +40,11 @@ const OTHERS: [(&str, &[Part], &str); 17] = [
         "inherited",
         &[Part::Inherited],
         "is its parent's memory, shared until either of them writes to it",
+    ),
+    (
+        "copied",
+        &[Part::Copied],
+        "was its parent's memory, and was copied since the fork, because one of the two wrote to it",
     ),
     (
         "freed_lazily",
@@ -290,6 +295,7 @@ fn undivided(finding: &Finding, start: &str) -> String {
 /// Whose memory it most likely is: only the run time knows what is in it.
 fn owner(finding: &Finding) -> String {
     match &finding.owner {
+        Some(owner) if finding.allocators.inside().is_some() => owner.clone(),
         Some(owner) => format!("most likely {owner}"),
         None => "a runtime's heap, another allocator, or mappings that were not recorded".into(),
     }

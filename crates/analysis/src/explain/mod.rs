@@ -64,6 +64,15 @@ pub fn examine(
     question: &Question,
     asked: Option<Result<Figures, Failure>>,
 ) -> Result<Finding, Failure> {
+    look_at(target, question, asked, false)
+}
+
+fn look_at(
+    target: &Target,
+    question: &Question,
+    asked: Option<Result<Figures, Failure>>,
+    is_one_of_many: bool,
+) -> Result<Finding, Failure> {
     let profile = target.profile.as_ref();
     let snapshot = profile.map(|recording| &recording.snapshot);
     let extents = snapshot.map_or(Vec::new(), extents::ranges);
@@ -76,6 +85,7 @@ pub fn examine(
         profile: profile.map(|recording| recording.origin.as_str()),
         extents: &extents,
         blocks: &blocks,
+        is_one_of_many,
     };
     let mut reading = rss::read(target.pid, &mut allocators, &request).map_err(|_| gone(target))?;
     let allocators = allocators.ok_or_else(|| gone(target))?;
@@ -169,13 +179,13 @@ fn group_growth(pid: u32) -> Option<Slope> {
 /// Findings about several processes.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Findings {
-    /// The sum of each term; shared pages are counted once per process.
+    /// The sum of each term; shared pages count in each process, but for `pss`.
     pub rss: Option<Rss>,
     /// Advice that saves memory, the largest saving first; changes of the code come last.
     pub advice: Vec<Placed>,
     /// Those that could not be looked at.
     pub refused: Vec<Refusal>,
-    /// Those with the largest RSS first.
+    /// Those with the most private memory first.
     pub processes: Vec<Each<Finding>>,
 }
 
@@ -207,12 +217,13 @@ fn examine_all(targets: &Targets, question: &Question) -> Result<Findings, Failu
     let mut refused: Vec<Refusal> = refused.collect();
     let mut processes = Vec::new();
     let mut first_failure = None;
-    let examined = targets.each(|target| examine(target, question, None));
+    let examined = targets.each(|target| look_at(target, question, None, true));
     for (target, examined) in targets.found.iter().zip(examined) {
         match examined {
             Ok(finding) => {
                 let mut row = Row::of_process(target.pid, target.name.clone());
                 row.rss = Some(finding.rss.bytes);
+                row.private = Some(finding.rss.private);
                 processes.push(Each { row, answer: finding });
             }
             Err(failure) => {

@@ -35,10 +35,15 @@ fn variables(finding: &Finding) -> String {
 
 /// `: /srv/data.mdb 2.00 GiB, /usr/bin/server 30.0 MiB`.
 fn listed(all: &[Mapped]) -> String {
-    let total: u64 = all.iter().map(|one| one.bytes).sum();
-    let large = all.iter().filter(|one| one.bytes * 10 >= total);
-    let named: Vec<String> = large.map(|one| format!("{} {}", one.path, size(one.bytes))).collect();
+    let named = large(all).map(|one| format!("{} {}", one.path, size(one.bytes)));
+    let named: Vec<String> = named.collect();
     if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) }
+}
+
+/// Those with a tenth of them or more.
+fn large(all: &[Mapped]) -> impl Iterator<Item = &Mapped> {
+    let total: u64 = all.iter().map(|one| one.bytes).sum();
+    all.iter().filter(move |one| one.bytes * 10 >= total)
 }
 
 /// Whether the process shares none of its shared memory that counts.
@@ -56,7 +61,7 @@ fn shared(finding: &Finding) -> String {
         };
         format!("{} {}{times}", one.path, size(one.distinct_bytes))
     };
-    let all: Vec<String> = finding.details.shared_memory.iter().map(of).collect();
+    let all: Vec<String> = large(&finding.details.shared_memory).map(of).collect();
     let names = if all.is_empty() { String::new() } else { format!(" ({})", all.join("; ")) };
     if has_own_shared_memory(finding) {
         format!("is shared memory that no other process has mapped{names}")

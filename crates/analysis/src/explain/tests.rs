@@ -18,8 +18,12 @@ fn mib(value: f64, half_width: f64) -> Estimate {
 }
 
 fn allocators(name: &str, kind: AllocatorKind) -> Allocators {
-    let of =
-        |origin: &str| Allocator { name: name.into(), origin: origin.into(), path: origin.into() };
+    let of = |origin: &str| Allocator {
+        name: name.into(),
+        origin: origin.into(),
+        path: origin.into(),
+        variable: None,
+    };
     Allocators {
         glibc: None,
         other: Some((kind, of("in the executable"))),
@@ -78,7 +82,12 @@ fn leaks(undecided: f64, growing: &[&str]) -> Leaks {
 /// The suspects leak 12 MiB/h, and all that is live grows by 90 MiB/h: the queue of the server grows, too.
 #[test]
 fn earliest_growth_meets_limit() {
-    let limit = Limit { limit_bytes: 1000 << 20, used_bytes: 970 << 20, group: "/app".into() };
+    let limit = Limit {
+        limit_bytes: 1000 << 20,
+        used_bytes: 970 << 20,
+        group: "/app".into(),
+        ..Limit::default()
+    };
     let of = |live_per_hour, growing: &[&str]| {
         let totals = Totals { live_per_hour, ..Totals::default() };
         finding(Some(Leaks { totals, ..leaks(0.0, growing) }), Some(limit.clone()))

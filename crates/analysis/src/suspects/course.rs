@@ -104,7 +104,7 @@ impl Course {
 impl DatedRecording {
     /// A running process is looked at now, what is left of a dead one shows its last sample.
     pub fn of(mut recording: Recording) -> Self {
-        let rss = Rss::of_recording(&mut recording);
+        let rss = Rss::of_recording(&mut recording, false);
         Self { rss, ..Self::calibrated(recording) }
     }
 

@@ -24,6 +24,7 @@ use loader::RESTART;
 use object::{Object, words};
 use ramson_format::control::{self, Action, MOST_LISTED, Orders, Request};
 use ramson_format::{DEFAULT_FILE_BYTES, flags};
+use ramson_process::allocators::Allocators;
 use ramson_process::{ProcessMemory, clock, identify, read_smaps};
 use ramson_source::{Failure, Target, find_target, gone};
 use serde::Serialize;
@@ -96,7 +97,7 @@ fn record(mut site: Site, options: &Options) -> Result<Attached, Failure> {
     if state.is_some_and(|state| !state.is_attached && state.outcome == 0)
         && !found.as_ref().is_some_and(|guest| guest.was_brought(&site.callee.areas))
     {
-        return Err(silent(target));
+        return Err(silent(target, &site.callee.allocators));
     }
     let facts = preflight::check(target, &site.callee.process, &site.callee.allocators)?;
     let functions = Functions::find(&mut site.callee, &objects)?;
@@ -136,7 +137,10 @@ fn record(mut site: Site, options: &Options) -> Result<Attached, Failure> {
     Ok(answer(&site, is_running, follows, &after, objects, missed))
 }
 
-fn silent(target: &Target) -> Failure {
+fn silent(target: &Target, allocators: &Allocators) -> Failure {
+    if let Some(inside) = allocators.inside() {
+        return preflight::unseen(target, inside);
+    }
     let next = "Wait until it has allocated more, or set a smaller interval with \"ramson set\"";
     refused(target, "it was started with libramson.so, which has recorded nothing yet", next)
 }

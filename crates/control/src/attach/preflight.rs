@@ -4,8 +4,7 @@ use super::loader::RESTART;
 use super::object::word;
 use crate::outside::refused;
 use ramson_inject::Process;
-use ramson_process::allocators::Allocators;
-use ramson_process::identify::AllocatorKind;
+use ramson_process::allocators::{Allocator, Allocators};
 use ramson_process::{stat, text};
 use ramson_source::{Failure, Target, gone};
 use std::fs;
@@ -23,6 +22,13 @@ pub struct Facts {
     pub filters: Option<u64>,
 }
 
+/// Refuses an allocator to which no pointer leads that ramson could redirect.
+pub fn unseen(target: &Target, inside: &Allocator) -> Failure {
+    let next =
+        "Nor does \"ramson run\" see it: link the program with that allocator's shared library";
+    refused(target, &inside.unseen(), next)
+}
+
 /// Why the process cannot be recorded from now on, if so.
 pub fn check(
     target: &Target,
@@ -32,13 +38,8 @@ pub fn check(
     let directory = format!("/proc/{}", target.pid);
     let status = text::read(format!("{directory}/status")).map_err(|_| gone(target))?;
     let field = |name: &str| stat::line(&status, name).unwrap_or_default();
-    if matches!(&allocators.other, Some((AllocatorKind::InProgram, _))) {
-        let why = "its allocator is linked into the executable, so no pointer leads to it that ramson could redirect";
-        return Err(refused(
-            target,
-            why,
-            "\"ramson run\" cannot see it either: link the program with that allocator's shared library",
-        ));
+    if let Some(inside) = allocators.inside() {
+        return Err(unseen(target, inside));
     }
     if fs::symlink_metadata(format!("{directory}/root/proc/self")).is_err() {
         return Err(refused(target, "there is no /proc in its root directory", RESTART));

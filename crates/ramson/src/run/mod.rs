@@ -25,7 +25,7 @@ use ramson_analysis::rss::live_text;
 use ramson_analysis::{end, live_heap, lost_text};
 use ramson_format::{Health, state};
 use ramson_process::clock::unix_ns;
-use ramson_process::program;
+use ramson_process::{executable, program};
 use ramson_reader::{Header, Way};
 use ramson_source::{Failure, Recording, files_in, files_since, places};
 use rustix::fs::{Access, StatVfs, access, statvfs};
@@ -98,6 +98,11 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
         }
     };
     say_obstacle(&found);
+    if library.is_some()
+        && let Some(unseen) = executable::unseen_in_file(&program::binary_of(&found.path))
+    {
+        remark(format_args!("{shown}: {unseen}: only what it maps itself is recorded"));
+    }
     ramson_launch::let_go(&inherited);
     let keeper = (library.is_some() && output.is_none()).then(|| Keeper::of_program(child.id()));
     let trim = |child: &Child| trims.into_iter().for_each(|trims| trim::until_end(trims, child));

@@ -15,6 +15,9 @@ const MOST_MAP_LINES: usize = 4;
 /// From all live to all free, by the share that is free.
 const SHADES: [(f64, char); 4] = [(0.1, '█'), (0.5, '▓'), (0.9, '▒'), (1.0, '░')];
 
+/// Least share of what a control group uses that is told where it is no process's own memory.
+const OTHERS_SHARE: f64 = 0.1;
+
 /// Least share of RSS that is free from which on the places of free memory are shown.
 const LEAST_SHARE: f64 = 0.05;
 
@@ -84,6 +87,15 @@ fn title(finding: &Finding) -> String {
             size(limit.limit_bytes),
             limit.group,
         );
+        let others = [
+            (limit.shared_memory_bytes, "shared memory and tmpfs"),
+            (limit.page_cache_bytes, "page cache"),
+        ];
+        for (bytes, what) in others {
+            if bytes as f64 >= OTHERS_SHARE * limit.used_bytes as f64 && bytes > 0 {
+                let _ = write!(title, ", {} of it {what}", size(bytes));
+            }
+        }
     }
     title
 }

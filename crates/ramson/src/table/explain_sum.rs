@@ -1,11 +1,14 @@
 //! Findings of `explain` in several processes as text: their sum, a row for each, and what saves most.
 
 use super::explain::Shown;
-use super::{Table, blocks, command, explain, pins, push_prose, push_terms};
+use super::subject::really_used;
+use super::{Table, blocks, command, explain, pins, push_prose, push_terms, size};
 use ramson_analysis::explain::Findings;
 use ramson_analysis::rss::Rss;
 use ramson_process::Term;
 use ramson_profile::format::format_bytes;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Processes that get a sentence, those that get a row, and advice that is shown.
@@ -41,17 +44,20 @@ fn push_advice(out: &mut String, findings: &Findings) {
 fn heading(findings: &Findings) -> String {
     let mut out = String::new();
     let count = findings.processes.len();
-    let rss = findings.rss.as_ref().map_or(0.0, |rss| rss.bytes as f64);
-    let title = format!(
-        "RSS {} in {count} processes; shared pages are counted once per process",
-        format_bytes(rss)
-    );
-    push_prose(&mut out, "", &title);
+    let title = findings.rss.as_ref().map(|rss| really_used(rss, count));
+    push_prose(&mut out, "", &title.unwrap_or_default());
+    for (path, (bytes, count)) in shared(findings) {
+        push_prose(
+            &mut out,
+            "• ",
+            &format!("{} is shared memory of {count} of them ({path})", size(bytes)),
+        );
+    }
     let causes = findings.processes.iter().filter_map(|each| {
-        Some((
-            format!("{} (pid {}): ", each.answer.name, each.answer.pid),
-            each.answer.causes.first()?,
-        ))
+        // What they share is not theirs alone.
+        let mut causes = each.answer.causes.iter();
+        let own = causes.find(|cause| !matches!(cause.cause, "shared" | "files"));
+        Some((format!("{} (pid {}): ", each.answer.name, each.answer.pid), own?))
     });
     let mut causes: Vec<_> = causes.collect();
     causes.sort_by(|a, b| b.1.bytes.value.total_cmp(&a.1.bytes.value));
@@ -62,6 +68,23 @@ fn heading(findings: &Findings) -> String {
         push_prose(&mut out, "not examined: ", &refusal.reason);
     }
     out
+}
+
+/// Shared memory that several of them have mapped and that is worth a word, by its path: bytes, and how many processes. The largest first.
+fn shared(findings: &Findings) -> Vec<(&str, (u64, usize))> {
+    let mut all: BTreeMap<&str, (u64, usize)> = BTreeMap::new();
+    let mapped = findings.processes.iter().flat_map(|each| &each.answer.details.shared_memory);
+    for one in mapped {
+        let (bytes, count) = all.entry(&one.path).or_default();
+        *bytes = one.distinct_bytes.max(*bytes);
+        *count += 1;
+    }
+    let pss = findings.rss.as_ref().map_or(0, |rss| rss.pss);
+    let is_told = |&(_, (bytes, count)): &(&str, (u64, usize))| count > 1 && bytes * 20 >= pss;
+    let mut all: Vec<_> = all.into_iter().filter(is_told).collect();
+    all.sort_by_key(|&(_, (bytes, _))| Reverse(bytes));
+    all.truncate(MOST_SENTENCES);
+    all
 }
 
 /// Terms with a column, where any of them has it; the others are summed up.
@@ -80,12 +103,14 @@ fn push_table(out: &mut String, findings: &Findings) {
     let cells = |first: String, rss: &Rss, last: String| {
         let values: Vec<f64> = shown.iter().map(|&(term, _)| rss.term(term).value).collect();
         let rest = rss.bytes as f64 - values.iter().sum::<f64>();
-        let bytes = [rss.bytes as f64].into_iter().chain(values).chain([rest]).map(format_bytes);
+        let own = [rss.private as f64, rss.bytes as f64];
+        let bytes = own.into_iter().chain(values).chain([rest]).map(format_bytes);
         [first].into_iter().chain(bytes).chain([last]).collect::<Vec<_>>()
     };
     out.push('\n');
     push_terms(out, "", &sum.line(), 2);
-    let mut table = Table::new(out, &format!("pid:>10|RSS:>10{heads}|rest:>10@90|command"));
+    let mut table =
+        Table::new(out, &format!("pid:>10|private:>10|RSS:>10{heads}|rest:>10@90|command"));
     for each in findings.processes.iter().take(MOST_ROWS) {
         table.row(cells(each.answer.pid.to_string(), &each.answer.rss, command(&each.row)));
     }

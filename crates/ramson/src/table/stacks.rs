@@ -153,6 +153,11 @@ fn nothing(report: &Report) -> String {
             "none of the {samples} samples is live. --count allocated shows what was allocated"
         );
     }
+    if let Subject::Recording(summary) = &report.subject
+        && let Some(unseen) = &summary.unseen
+    {
+        return format!("{nothing}: {unseen}");
+    }
     let next = match &report.subject {
         Subject::Recording(summary) if summary.is_running && report.interval_bytes <= 1 => {
             "Wait".into()

@@ -4,7 +4,7 @@ use super::{Table, command, or_dash, push_prose, push_terms, size};
 use ramson_analysis::MmapSums;
 use ramson_analysis::members::{Row, Sum, unprofiled_text};
 use ramson_analysis::report::Report;
-use ramson_analysis::rss::live_text;
+use ramson_analysis::rss::{Rss, live_text};
 use ramson_analysis::summary::{ForeignSummary, Subject, Summary};
 use ramson_process::clock::unix_ns;
 use ramson_profile::format::{
@@ -38,6 +38,9 @@ fn of_sum(sum: &Sum) -> String {
         None => "in all".into(),
     };
     let mut out = String::new();
+    if let Some(rss) = &sum.rss {
+        push_prose(&mut out, "", &really_used(rss, running));
+    }
     let first = match (&sum.rss, sum.rss_bytes) {
         (Some(rss), _) => rss.line(),
         (None, Some(bytes)) => format!("RSS {} {all}; live {live}", size(bytes)),
@@ -47,7 +50,7 @@ fn of_sum(sum: &Sum) -> String {
     let of_running = if running == 0 {
         String::new()
     } else if running == sum.rows.len() {
-        " of running processes; shared pages are counted once per process".into()
+        " of running processes".into()
     } else {
         format!(", {running} of them of running processes; the RSS line is about these")
     };
@@ -62,11 +65,22 @@ fn of_sum(sum: &Sum) -> String {
     out
 }
 
+/// What several processes use together, and what the sum of their RSS makes of it.
+pub fn really_used(rss: &Rss, count: usize) -> String {
+    format!(
+        "really used {} by {count} processes (Pss); the sum of their RSS, {}, counts shared pages once for each process",
+        size(rss.pss),
+        size(rss.bytes)
+    )
+}
+
 fn push_rows(out: &mut String, rows: &[Row]) {
-    let mut table = Table::new(out, "pid:>10|RSS:>10|live:>10|±:>8@70|age:>10@90|command");
+    let mut table =
+        Table::new(out, "pid:>10|private:>10|RSS:>10|live:>10|±:>8@70|age:>10@90|command");
     for row in rows.iter().take(MOST_ROWS) {
         table.row([
             or_dash(row.pid.map(|pid| pid.to_string())),
+            or_dash(row.private.map(size)),
             or_dash(row.rss.map(size)),
             or_dash(row.live.map(|live| format_bytes(live.value))),
             or_dash(row.live.map(format_relative_error)),

@@ -1,5 +1,6 @@
 //! Memory that is not free in the allocator: live, mapped, shared, of files, and the padding of huge pages.
 
+use super::growth;
 use super::saving::{Advice, Needs, Saving};
 use crate::explain::finding::Finding;
 use crate::explain::leaks::Leaks;
@@ -76,6 +77,12 @@ fn mapped(finding: &Finding, elsewhere: u64) -> (Needs, String) {
     }
 }
 
+/// The parent's profile has the stacks.
+fn inherited(finding: &Finding) -> (Needs, String) {
+    let parent = finding.details.parent.unwrap_or_default();
+    (Needs::Command, format!("see what the parent allocated: ramson explain {parent}"))
+}
+
 /// Shared memory that nobody else has is the program's own.
 fn shared(finding: &Finding) -> (Needs, String) {
     let first = finding.details.shared_memory.first();
@@ -127,6 +134,12 @@ pub fn main_part(finding: &Finding) -> Option<Advice> {
                 "make the largest variables smaller, or allocate them when they are needed".into(),
             ),
         ),
+        (
+            "inherited",
+            sum(&[Part::Inherited, Part::Copied]),
+            "is its parent's memory, shared or copied since the fork",
+            inherited(finding),
+        ),
         ("shared", sum(&[Part::Shmem]), "is shared memory", shared(finding)),
         (
             "mmaps",
@@ -139,8 +152,10 @@ pub fn main_part(finding: &Finding) -> Option<Advice> {
     let (cause, bytes, what, (needs, action)) =
         candidates.into_iter().find(|found| is_main(found.1))?;
     let is_growing = |leaks: &Leaks| !leaks.growing.is_empty();
-    // A leak has its own advice, which comes first.
-    if cause == "leaks" && finding.leaks.as_ref().is_some_and(is_growing) {
+    // A leak has its own advice, which comes first, and so has a limit that others fill.
+    let has_own =
+        finding.leaks.as_ref().is_some_and(is_growing) || growth::is_limit_filled(finding);
+    if cause == "leaks" && has_own {
         return None;
     }
     let share = format_percent(bytes as f64, rss_bytes as f64);

@@ -26,7 +26,8 @@ pub fn grows(finding: &Finding) -> bool {
 }
 
 pub fn advice(finding: &Finding) -> Vec<Advice> {
-    let mut all: Vec<Advice> = raise_limit(finding).into_iter().collect();
+    let limit = [filled_limit(finding), raise_limit(finding)];
+    let mut all: Vec<Advice> = limit.into_iter().flatten().collect();
     let Some(leaks) = finding.leaks.as_ref() else { return all };
     let rates = rates(finding, leaks);
     let Some(&(mut what, mut rate)) = rates.first() else { return all };
@@ -113,6 +114,33 @@ fn another_gib(per_hour: Estimate) -> String {
     }
 }
 
+/// Tells what fills a limit that is about to be met, if it is no process's heap.
+fn filled_limit(finding: &Finding) -> Option<Advice> {
+    let limit = finding.limit.as_ref()?;
+    let shared = limit.shared_memory_bytes;
+    let is_near = limit.limit_bytes.saturating_sub(limit.used_bytes) as f64
+        <= LITTLE * limit.limit_bytes as f64;
+    let is_most = shared as f64 >= MAIN_SHARE * limit.used_bytes as f64;
+    (is_near && is_most).then(|| Advice {
+        cause: "limit",
+        needs: Needs::Command,
+        action: "remove files from tmpfs (df -t tmpfs shows where they are), or shared memory (ipcs -m)".into(),
+        evidence: format!(
+            "{} of the {} that control group {} uses is shared memory and files in tmpfs, which no process's heap has and no restart frees",
+            size(shared),
+            size(limit.used_bytes),
+            limit.group
+        ),
+        risk: "programs may need these files",
+        saving: None,
+    })
+}
+
+/// Whether shared memory is most of what a limit that is about to be met counts.
+pub fn is_limit_filled(finding: &Finding) -> bool {
+    filled_limit(finding).is_some()
+}
+
 /// Advises to raise the memory limit if the kernel is about to kill the process.
 fn raise_limit(finding: &Finding) -> Option<Advice> {
     let limit = finding.limit.as_ref()?;
@@ -157,7 +185,8 @@ mod tests {
 
     #[test]
     fn earliest_time_counts() {
-        let limit = Limit { limit_bytes: 1000, used_bytes: 400, group: "/a".into() };
+        let limit =
+            Limit { limit_bytes: 1000, used_bytes: 400, group: "/a".into(), ..Limit::default() };
         let rate = |value| with_half_width(value, 1.0);
         let all = [("suspects", rate(100.0)), ("live", rate(300.0)), ("group", rate(200.0))];
         assert_eq!(soonest(&limit, &all), Some(("live", rate(300.0))));
@@ -167,7 +196,8 @@ mod tests {
 
     #[test]
     fn time_left_has_growth_uncertainty() {
-        let limit = Limit { limit_bytes: 1000, used_bytes: 400, group: "/a".into() };
+        let limit =
+            Limit { limit_bytes: 1000, used_bytes: 400, group: "/a".into(), ..Limit::default() };
         let rate = with_half_width;
         let time = |value, half_width| time_left(&limit, rate(value, half_width));
         assert_eq!(time(200.0, 50.0).unwrap(), "in 3.0 h (2.4 h to 4.0 h)");

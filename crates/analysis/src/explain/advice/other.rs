@@ -5,7 +5,7 @@ use super::saving::{Advice, Needs, Saving};
 use crate::explain::finding::Finding;
 use crate::explain::words::{measured, size};
 use crate::owners;
-use ramson_process::allocators::Missing;
+use ramson_process::allocators::{Allocator, Missing};
 use ramson_process::identify::AllocatorKind;
 use ramson_process::{Part, Term};
 
@@ -14,7 +14,8 @@ pub fn advice(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
         Missing::Unreadable(kind) => Some(*kind),
         Missing::Denied { .. } | Missing::Refused(_) => None,
     };
-    let setting = kind.and_then(setting);
+    let allocator = finding.allocators.other.as_ref().map(|(_, allocator)| allocator);
+    let setting = kind.and(allocator).and_then(setting);
     if finding.is_divided() {
         return of_figures(finding, setting);
     }
@@ -119,6 +120,11 @@ fn unknown(finding: &Finding, missing: &Missing, undivided: u64) -> Advice {
     let next = match missing {
         Missing::Denied { next, .. } => next.clone(),
         _ if seen.is_some() => format!("See what is in it: {}", seen.unwrap_or_default()),
+        _ if allocators.inside().is_some() => {
+            let reporting = allocators.inside().and_then(Allocator::reporting);
+            let ask = |variable| format!("It prints its statistics at its exit with {variable}");
+            reporting.map_or_else(|| "Ask the program itself".into(), ask)
+        }
         _ if live.is_some() => format!("See what is live: ramson report {pid}"),
         _ if allocators.glibc.is_none() || allocators.is_32_bit => "Ask the program itself".into(),
         _ => format!("See what is live: ramson attach {pid}, later ramson report {pid}"),
@@ -133,23 +139,11 @@ fn unknown(finding: &Finding, missing: &Missing, undivided: u64) -> Advice {
     }
 }
 
-fn setting(kind: AllocatorKind) -> Option<Advice> {
-    let action = match kind {
-        AllocatorKind::Jemalloc => {
-            "start it with MALLOC_CONF=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0 (or mallctl arena.<i>.purge in the program)"
-        }
-        AllocatorKind::Tcmalloc => {
-            "start it with TCMALLOC_RELEASE_RATE=10 (or MallocExtension::ReleaseFreeMemory in the program)"
-        }
-        AllocatorKind::Mimalloc => {
-            "start it with MIMALLOC_PURGE_DELAY=0 (before 2.1: MIMALLOC_RESET_DELAY=0)"
-        }
-        AllocatorKind::Musl | AllocatorKind::InProgram => return None,
-    };
+fn setting(allocator: &Allocator) -> Option<Advice> {
     Some(Advice {
         cause: "other_lever",
         needs: Needs::Restart,
-        action: action.into(),
+        action: format!("start it with {}", allocator.returning()?),
         evidence: "its statistics cannot be read from outside; malloc_trim does nothing here"
             .into(),
         risk: "returned pages fault in again when the program needs them",
