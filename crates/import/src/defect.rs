@@ -38,7 +38,7 @@ pub enum ImportDefect {
     FramesCut(u64),
     /// Names of functions or files longer than real ones.
     NamesCut(u64),
-    /// Sample types that are not a heap profile's.
+    /// Sample types that no heap profile of ramson's has.
     OtherSampleTypes(Vec<String>),
     /// A regular expression of the file that cannot be used.
     FrameExpression(String),
@@ -46,6 +46,12 @@ pub enum ImportDefect {
     NoInterval,
     /// Nothing says where the program's files were mapped.
     NoMappings,
+    /// Lines of other origin before the profile.
+    Messages(u64),
+    /// jemalloc sampled nothing that is live.
+    NoSamples,
+    /// Stacks at which tcmalloc took memory from the system.
+    Growth,
 }
 
 impl fmt::Display for ImportDefect {
@@ -80,7 +86,7 @@ impl fmt::Display for ImportDefect {
             }
             ImportDefect::OtherSampleTypes(names) => {
                 let names: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
-                write!(f, "sample types that are not of a heap were left out: {}", names.join(", "))
+                write!(f, "sample types that ramson does not count were left out: {}", names.join(", "))
             }
             ImportDefect::FrameExpression(expression) => {
                 write!(f, "its expression for frames to drop cannot be used: {expression:?}")
@@ -89,6 +95,16 @@ impl fmt::Display for ImportDefect {
                 f.write_str("it does not say its sampling interval: the values are taken as they are")
             }
             ImportDefect::NoMappings => f.write_str("it has no MAPPED_LIBRARIES: addresses cannot be named"),
+            ImportDefect::Messages(1) => f.write_str("one line before the profile was skipped"),
+            ImportDefect::Messages(count) => {
+                write!(f, "{count} lines before the profile were skipped")
+            }
+            ImportDefect::NoSamples => f.write_str(
+                "it contains no samples: jemalloc's sampling was not active (prof_active), or nothing that it sampled is live",
+            ),
+            ImportDefect::Growth => f.write_str(
+                "it counts what tcmalloc took from the system, by the stack that needed it; what is live is not known",
+            ),
         }
     }
 }
@@ -106,6 +122,12 @@ pub enum ImportError {
     OverBudget(u64),
     /// pprof's format, but of something else than a heap.
     NotAHeapProfile(Vec<String>),
+    /// Two or more profiles, one after the other: the names of one would be given to the stacks of another.
+    Concatenated,
+    /// The allocator's sampling was off; the text says how to switch it on.
+    SamplingOff(String),
+    /// gperftools' text about something else than allocations.
+    OtherKind(String),
     /// The format was recognized, but nothing could be read.
     Nothing(Option<ImportDefect>),
     /// A file as heaptrack writes it before `heaptrack --interpret`.
@@ -128,6 +150,13 @@ impl fmt::Display for ImportError {
             ImportError::NotAHeapProfile(types) => {
                 write!(f, "a pprof file, but not of a heap: it counts {}", types.join(", "))
             }
+            ImportError::Concatenated => {
+                f.write_str("it contains several profiles, one after the other")
+            }
+            ImportError::SamplingOff(_) => {
+                f.write_str("it is empty, because the allocator's sampling was off")
+            }
+            ImportError::OtherKind(kind) => write!(f, "a profile of {kind}, not of a heap"),
             ImportError::Nothing(None) => f.write_str("nothing in it can be read"),
             ImportError::Nothing(Some(defect)) => {
                 write!(f, "nothing in it can be read: {defect}")

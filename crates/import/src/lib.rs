@@ -2,7 +2,7 @@
 //!
 //! `recognize` tells formats apart by their content, `input` bounds what a file may cost, `packing` and (on a
 //! thread of its own, for a large file) `read_ahead` unpack it. `weight` says what sampled numbers stand for,
-//! `build` joins names and stacks; `pprof`, `heap_text` (with `maps`), `heaptrack` and `collapsed` read
+//! `build` joins names and stacks; `pprof`, `heap_text` (with `heap_symbols` and `maps`), `heaptrack` and `collapsed` read
 //! formats and return an `import`. docs/formats.md says what each keeps and loses.
 //!
 //! A reader returns what it could read and the list of defects. Sample values that a format does
@@ -15,6 +15,7 @@ mod build;
 mod collapsed;
 mod defect;
 mod format;
+mod heap_symbols;
 mod heap_text;
 mod heaptrack;
 mod import;
@@ -69,8 +70,7 @@ fn read(mut input: Input, inuse_at: InuseAt) -> Result<Imported, ImportError> {
 fn read_format(input: &mut Input, inuse_at: InuseAt) -> Result<Imported, ImportError> {
     match recognize::recognize(input)? {
         Format::Pprof => pprof::read(input),
-        Format::Jemalloc => heap_text::read_jemalloc(input),
-        Format::Gperftools => heap_text::read_gperftools(input),
+        Format::Jemalloc | Format::Gperftools => heap_text::read(input),
         Format::Heaptrack => heaptrack::read(input, inuse_at),
         Format::Collapsed => collapsed::read(input),
     }

@@ -3,6 +3,8 @@
 use crate::collapsed;
 use crate::defect::ImportError;
 use crate::format::Format;
+use crate::heap_symbols::MARKER;
+use crate::heap_text;
 use crate::input::Input;
 use crate::packing::Packing;
 use prost::encoding::{DecodeContext, decode_key, decode_varint, skip_field};
@@ -34,10 +36,8 @@ pub fn recognize(input: &mut Input) -> Result<Format, ImportError> {
 
 fn format_of(head: &[u8]) -> Option<Format> {
     let first_line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    if first_line.starts_with(b"heap_v2/") {
-        return Some(Format::Jemalloc);
-    }
-    if first_line.starts_with(b"heap profile:") {
+    // The reader finds the header, and with it the format.
+    if first_line.starts_with(MARKER.as_bytes()) || first_line.starts_with(b"%warn") {
         return Some(Format::Gperftools);
     }
     if is_heaptrack(first_line) {
@@ -45,6 +45,10 @@ fn format_of(head: &[u8]) -> Option<Format> {
     }
     if is_pprof(head) {
         return Some(Format::Pprof);
+    }
+    // Messages may come before.
+    if head.split(|&byte| byte == b'\n').any(heap_text::is_header) {
+        return Some(Format::Gperftools);
     }
     is_collapsed(head).then_some(Format::Collapsed)
 }
@@ -128,7 +132,7 @@ fn is_collapsed(head: &[u8]) -> bool {
 
 /// Tells what bytes that are no profile look like, in a few words.
 pub fn looks_like(head: &[u8]) -> String {
-    const MAGICS: [(&[u8], &str); 16] = [
+    const MAGICS: [(&[u8], &str); 15] = [
         (b"\x7fELF", "an ELF program or core file"),
         (b"\x1f\x8b", "gzip"),
         (b"\x28\xb5\x2f\xfd", "zstd"),
@@ -143,7 +147,6 @@ pub fn looks_like(head: &[u8]) -> String {
         (b"SQLite format 3", "an SQLite database"),
         (b"<?xml", "XML"),
         (b"<svg", "an SVG picture"),
-        (b"--- ", "a symbolized profile of pprof --raw"),
         (b"desc: ", "massif's output"),
     ];
     if let Some(core) = elf_type(head) {

@@ -5,6 +5,7 @@ mod message;
 mod pprof;
 mod producers;
 mod read_ahead;
+mod texts;
 mod unrecognized;
 
 use ramson_import::{ImportError, Imported, InuseAt, import};
