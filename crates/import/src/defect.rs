@@ -1,5 +1,6 @@
 //! Parts that a file lacks although it could be read, and reasons why a file could not be read at all.
 
+use crate::malloc_info::MallocInfo;
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::{Failure, read_error, write_error};
 use ramson_profile::MOST_NAME_BYTES;
@@ -128,6 +129,8 @@ pub enum ImportError {
     SamplingOff(String),
     /// gperftools' text about something else than allocations.
     OtherKind(String),
+    /// No profile, but what glibc says of its arenas.
+    MallocInfo(MallocInfo),
     /// The format was recognized, but nothing could be read.
     Nothing(Option<ImportDefect>),
     /// A file as heaptrack writes it before `heaptrack --interpret`.
@@ -157,6 +160,7 @@ impl fmt::Display for ImportError {
                 f.write_str("it is empty, because the allocator's sampling was off")
             }
             ImportError::OtherKind(kind) => write!(f, "a profile of {kind}, not of a heap"),
+            ImportError::MallocInfo(_) => f.write_str("glibc's malloc_info, which has no stacks"),
             ImportError::Nothing(None) => f.write_str("nothing in it can be read"),
             ImportError::Nothing(Some(defect)) => {
                 write!(f, "nothing in it can be read: {defect}")

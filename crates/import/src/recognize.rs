@@ -6,14 +6,23 @@ use crate::format::Format;
 use crate::heap_symbols::MARKER;
 use crate::heap_text;
 use crate::input::Input;
+use crate::malloc_info::is_malloc_info;
 use crate::packing::Packing;
 use prost::encoding::{DecodeContext, decode_key, decode_varint, skip_field};
 
 /// Bytes looked at.
 const HEAD_BYTES: usize = 64 << 10;
 
+/// A format, as its content tells it.
+pub enum Recognized {
+    /// A profile.
+    Profile(Format),
+    /// Figures of glibc's allocator.
+    MallocInfo,
+}
+
 /// The format of what `input` holds.
-pub fn recognize(input: &mut Input) -> Result<Format, ImportError> {
+pub fn recognize(input: &mut Input) -> Result<Recognized, ImportError> {
     let packing = input.packing;
     let head = input.peek(HEAD_BYTES);
     if head.is_empty() {
@@ -24,7 +33,10 @@ pub fn recognize(input: &mut Input) -> Result<Format, ImportError> {
         });
     }
     if let Some(format) = format_of(head) {
-        return Ok(format);
+        return Ok(Recognized::Profile(format));
+    }
+    if is_malloc_info(head) {
+        return Ok(Recognized::MallocInfo);
     }
     let looks = looks_like(head);
     Err(ImportError::Unrecognized(match packing {

@@ -26,6 +26,7 @@ fn unreadable(origin: &str, error: &ImportError) -> Failure {
         ImportError::OverBudget(_) => "Take a smaller profile, such as one with a larger interval",
         ImportError::SamplingOff(remedy) => remedy,
         ImportError::NotAHeapProfile(_) | ImportError::OtherKind(_) => "Pass a heap profile",
+        ImportError::MallocInfo(_) => &format!("\"ramson explain {origin}\" explains it"),
         ImportError::Concatenated => "Split it into a file for each, and pass these",
         ImportError::Nothing(_) => "Take the profile again",
         ImportError::RawHeaptrack => "Interpret it first: heaptrack --interpret FILE",

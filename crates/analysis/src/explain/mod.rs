@@ -6,6 +6,7 @@ mod cause;
 mod causes;
 mod finding;
 mod leaks;
+mod malloc_info;
 mod pins;
 mod words;
 
@@ -13,6 +14,7 @@ pub use advice::{Advice, Needs, Saving};
 pub use cause::Cause;
 pub use finding::Finding;
 pub use leaks::{Growing, Leaks};
+pub use malloc_info::FileFinding;
 pub use pins::{Pins, Site};
 
 use crate::attachment;
@@ -27,7 +29,7 @@ use ramson_process::cgroup::Groups;
 use ramson_process::clock::monotonic_ns;
 use ramson_process::rss::{self, Request};
 use ramson_reader::Snapshot;
-use ramson_source::{Failure, Target, Targets, find_targets, gone};
+use ramson_source::{Failure, Target, Targets, find_targets, gone, malloc_info};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::thread;
@@ -37,7 +39,7 @@ use std::time::Duration;
 const GROUP_LOOKS: u32 = 16;
 const GROUP_PAUSE: Duration = Duration::from_millis(200);
 
-/// Findings in one process, or in several.
+/// Findings in one process, in several, or in a file.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Examined {
@@ -45,10 +47,17 @@ pub enum Examined {
     One(Box<Finding>),
     /// In several.
     Several(Box<Findings>),
+    /// In what glibc's malloc_info wrote.
+    File(Box<FileFinding>),
 }
 
-/// Explains the processes of a question.
+/// Explains the processes of a question, or the file of one.
 pub fn explain(question: &Question) -> Result<Examined, Failure> {
+    if let [source] = question.sources.as_slice()
+        && let Some(info) = malloc_info(source.as_ref())
+    {
+        return Ok(Examined::File(Box::new(FileFinding::of(source, &info))));
+    }
     let targets = find_targets(&question.sources)?;
     if let ([target], []) = (targets.found.as_slice(), targets.refused.as_slice()) {
         return Ok(Examined::One(Box::new(examine(target, question, None)?)));

@@ -6,9 +6,11 @@
 mod elsewhere;
 mod glibc;
 pub mod growth;
+mod malloc_info;
 mod other;
 mod saving;
 
+pub use malloc_info::of_malloc_info;
 pub use saving::{Advice, Needs, Saving};
 
 use super::causes::{LEAST_BYTES, LEAST_SHARE};
