@@ -53,6 +53,10 @@ pub enum ImportDefect {
     NoSamples,
     /// Stacks at which tcmalloc took memory from the system.
     Growth,
+    /// Tables before the last one.
+    EarlierTables(u64),
+    /// As many stacks as the table may have, or as it has if it does not say.
+    LargestOnly(u64),
 }
 
 impl fmt::Display for ImportDefect {
@@ -103,6 +107,15 @@ impl fmt::Display for ImportDefect {
             ImportDefect::NoSamples => f.write_str(
                 "it contains no samples: jemalloc's sampling was not active (prof_active), or nothing that it sampled is live",
             ),
+            ImportDefect::EarlierTables(1) => {
+                f.write_str("one earlier table was skipped: the last one is shown")
+            }
+            ImportDefect::EarlierTables(count) => {
+                write!(f, "{count} earlier tables were skipped: the last one is shown")
+            }
+            ImportDefect::LargestOnly(count) => {
+                write!(f, "it lists the {count} largest stacks only; the total is theirs")
+            }
             ImportDefect::Growth => f.write_str(
                 "it counts what tcmalloc took from the system, by the stack that needed it; what is live is not known",
             ),

@@ -92,8 +92,22 @@ fn frames(name: &str) -> Vec<&str> {
         }
     }
     frames.push(&name[start..]);
-    frames.retain(|name| !name.is_empty());
+    frames.retain_mut(|name| {
+        *name = without_address(name);
+        !name.is_empty()
+    });
     frames
+}
+
+/// The name without the start of its function, which google-pprof appends: `main<00000000000011b3>`.
+fn without_address(name: &str) -> &str {
+    let inner = name.strip_suffix('>').and_then(|name| name.rsplit_once('<'));
+    let is_address =
+        |text: &str| text.len() >= 8 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match inner {
+        Some((name, address)) if is_address(address) => name,
+        _ => name,
+    }
 }
 
 #[cfg(test)]
@@ -107,5 +121,6 @@ mod tests {
         assert_eq!(frames("It::operator--(int)--next"), ["It::operator--(int)", "next"]);
         assert_eq!(frames("main--"), ["main"]);
         assert!(frames("").is_empty());
+        assert_eq!(frames("main<00000000000011b3>--a::List<int>"), ["main", "a::List<int>"]);
     }
 }

@@ -8,10 +8,11 @@ use crate::heap_text;
 use crate::input::Input;
 use crate::malloc_info::is_malloc_info;
 use crate::packing::Packing;
+use crate::{seastar, tables};
 use prost::encoding::{DecodeContext, decode_key, decode_varint, skip_field};
 
 /// Bytes looked at.
-const HEAD_BYTES: usize = 64 << 10;
+pub const HEAD_BYTES: usize = 64 << 10;
 
 /// A format, as its content tells it.
 pub enum Recognized {
@@ -62,7 +63,10 @@ fn format_of(head: &[u8]) -> Option<Format> {
     if head.split(|&byte| byte == b'\n').any(heap_text::is_header) {
         return Some(Format::Gperftools);
     }
-    is_collapsed(head).then_some(Format::Collapsed)
+    if seastar::is_document(head) {
+        return Some(Format::Seastar);
+    }
+    tables::format_of(head).or_else(|| is_collapsed(head).then_some(Format::Collapsed))
 }
 
 /// `v 10400 3`: two hexadecimal numbers, the version of heaptrack and of its format.
