@@ -49,7 +49,7 @@ pub enum ImportDefect {
     NoMappings,
     /// Lines of other origin before the profile.
     Messages(u64),
-    /// jemalloc sampled nothing that is live.
+    /// A sampled profile without samples.
     NoSamples,
     /// Stacks at which tcmalloc took memory from the system.
     Growth,
@@ -105,7 +105,7 @@ impl fmt::Display for ImportDefect {
                 write!(f, "{count} lines before the profile were skipped")
             }
             ImportDefect::NoSamples => f.write_str(
-                "it contains no samples: jemalloc's sampling was not active (prof_active), or nothing that it sampled is live",
+                "it contains no samples: sampling was not active (jemalloc's prof_active), or nothing that was sampled is live",
             ),
             ImportDefect::EarlierTables(1) => {
                 f.write_str("one earlier table was skipped: the last one is shown")

@@ -57,12 +57,12 @@ pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
         if let Some(remedy) = header.sampling_off {
             return Err(ImportError::SamplingOff(remedy.into()));
         }
-        if header.format == Format::Jemalloc {
-            // Without totals, or with totals of something, the rest is missing.
-            match has_totals {
-                Some(false) => defects.push(ImportDefect::NoSamples),
-                _ => input.defects.push(ImportDefect::Cut),
-            }
+        // Without jemalloc's totals, or with totals of something, the rest is missing.
+        let is_cut = header.format == Format::Jemalloc && has_totals != Some(false);
+        if is_cut {
+            input.defects.push(ImportDefect::Cut);
+        } else if header.interval_bytes != 1 {
+            defects.push(ImportDefect::NoSamples);
         }
     }
     // Past a memory bound the names that still fit are given.

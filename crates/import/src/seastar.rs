@@ -52,19 +52,26 @@ pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
     let mut stack = Vec::new();
     let _ = input.charge(bytes);
     for site in shards.into_iter().flat_map(|shard| shard.allocation_sites) {
-        stack.clear();
-        let frames = site.backtrace.split_ascii_whitespace();
-        let read = frames
-            .map(|frame| frame_of(&mut places, input, frame).map(|location| stack.push(location)))
-            .collect::<Result<(), Stop>>()
-            .and_then(|()| places.builder.add(input, &stack, live(site.size)));
-        match read {
+        match add(&mut places, input, &site, &mut stack) {
             Ok(()) => {}
             Err(Stop::BadLine) => input.bad_lines += 1,
             Err(_) => break,
         }
     }
     Ok(imported(places.builder.profile))
+}
+
+fn add(
+    places: &mut Places,
+    input: &mut Input,
+    site: &Site,
+    stack: &mut Vec<u32>,
+) -> Result<(), Stop> {
+    stack.clear();
+    for frame in site.backtrace.split_ascii_whitespace() {
+        stack.push(frame_of(places, input, frame)?);
+    }
+    places.builder.add(input, stack, live(site.size))
 }
 
 /// The profile of a text of Seastar's.

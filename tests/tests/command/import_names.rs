@@ -119,14 +119,14 @@ fn malloc_info_is_explained() {
 fn sampling_that_was_off_is_said() {
     let scratch = Scratch::new();
     let zero = "heap profile:      0:        0 [     0:        0] @ heap_v2/0\n";
-    let file = scratch.file("zero.heap", zero.to_owned());
+    let file = scratch.file("zero.heap", zero);
     let refused = finish(ramson(&scratch).args(["report", text(&file)]));
     assert!(
         refused.remarks[0].contains("sampling was off. Set TCMALLOC_SAMPLE_PARAMETER"),
         "{refused:?}"
     );
     let empty = "heap_v2/524288\n  t*: 0: 0 [0: 0]\n\nMAPPED_LIBRARIES:\n";
-    let file = scratch.file("empty.heap", empty.to_owned());
+    let file = scratch.file("empty.heap", empty);
     let report = shown(&scratch, &["report", text(&file)]);
     assert!(report.contains("prof_active") && report.contains("no stacks in it"), "{report}");
     assert!(!report.contains("--interval"), "{report}");

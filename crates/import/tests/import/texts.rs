@@ -69,6 +69,8 @@ fn messages_before_are_skipped_and_counted() {
 fn an_empty_dump_says_why() {
     let empty = "heap_v2/524288\n  t*: 0: 0 [0: 0]\n\nMAPPED_LIBRARIES:\n";
     assert_eq!(read(empty.as_bytes()).unwrap().defects, [ImportDefect::NoSamples]);
+    let gperftools = "heap profile: 0: 0 [ 0: 0] @ heap_v2/65536\n\nMAPPED_LIBRARIES:\n";
+    assert_eq!(read(gperftools.as_bytes()).unwrap().defects, [ImportDefect::NoSamples]);
     for cut in ["heap_v2/524288\n", "heap_v2/524288\n  t*: 3: 12582912 [0: 0]\n"] {
         let read = read(cut.as_bytes());
         assert!(matches!(read, Err(ImportError::Nothing(Some(ImportDefect::Cut)))), "{read:?}");

@@ -64,15 +64,15 @@ pub fn title(report: &Report, shown: Estimate) -> String {
     let sample_type = report.sample_type;
     let unit = report.sample_type.unit();
     let total = format_estimate(report.whole, unit);
-    // Sums in another order differ in their last bits.
-    let is_less = |part: f64, whole: f64| (part - whole).abs() > 1e-9 * whole.abs();
     let mut shown_part = String::new();
-    if is_less(shown.value, report.whole.value) {
+    // Sums in another order differ in their last bits.
+    if (shown.value - report.whole.value).abs() > 1e-9 * report.whole.value.abs() {
         let share = format_percent(shown.value, report.magnitude);
         shown_part = format!("{}, {share} of ", format_estimate(shown, unit));
     }
     let mut changes = String::new();
-    if is_less(report.whole.value, report.magnitude) {
+    // A few negative values, as of a block that was freed between two reads, change no digit that is shown.
+    if report.magnitude - report.whole.value > 1e-3 * report.magnitude {
         changes = format!("; shares are of {} of changes", format_value(report.magnitude, unit));
     }
     format!("{}, {shown_part}total {total}{changes}", sample_type.word())
