@@ -114,7 +114,7 @@ impl fmt::Display for ImportDefect {
                 write!(f, "{count} earlier tables were skipped: the last one is shown")
             }
             ImportDefect::LargestOnly(count) => {
-                write!(f, "it lists the {count} largest stacks only; the total is theirs")
+                write!(f, "it lists the largest stacks only ({count}); the total is theirs")
             }
             ImportDefect::Growth => f.write_str(
                 "it counts what tcmalloc took from the system, by the stack that needed it; what is live is not known",
