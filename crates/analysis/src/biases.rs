@@ -1,7 +1,7 @@
 //! Biases of the mappings in another tool's profile: the addresses at which their files begin.
 
 use ramson_paths::Owner;
-use ramson_profile::Profile;
+use ramson_profile::{Location, Mapping, Profile};
 use ramson_symbols::{address_of_offset, address_of_offset_in};
 use std::collections::HashSet;
 use std::path::{Path, absolute};
@@ -24,10 +24,34 @@ pub fn find_biases(profile: &mut Profile, sysroot: Option<&Path>, owner: Owner) 
     }
 }
 
+/// Takes nameless addresses for those of `binary`, as they are in that file: those outside every mapping, and those whose mapping has no
+/// place in a file system, as in Seastar's texts.
+pub fn place_in(profile: &mut Profile, binary: &Path) {
+    let path = absolute(binary).unwrap_or_else(|_| binary.to_owned());
+    let path = path.to_string_lossy().into_owned();
+    let is_program = |it: &&mut Mapping| it.end == u64::MAX && it.path.starts_with('[');
+    profile.mappings.iter_mut().filter(is_program).for_each(|it| it.path.clone_from(&path));
+    let index = profile.mappings.len();
+    let outside = |it: &&mut Location| it.mapping.is_none() && it.lines.is_empty();
+    let mut outside: Vec<&mut Location> = profile.locations.iter_mut().filter(outside).collect();
+    if outside.is_empty() {
+        return;
+    }
+    outside.iter_mut().for_each(|it| it.mapping = Some(index));
+    profile.mappings.push(Mapping {
+        start: 0,
+        end: u64::MAX,
+        file_offset: 0,
+        bias: 0,
+        path,
+        build_id: String::new(),
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ramson_profile::{Location, LookupAddress, Mapping};
+    use ramson_profile::LookupAddress;
     use std::fs::{canonicalize, metadata};
 
     #[test]

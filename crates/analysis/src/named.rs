@@ -98,6 +98,9 @@ pub fn take_named(
             }
             let owner = naming::owner_of_foreign(&foreign.origin);
             biases::find_biases(&mut profile, names.search.sysroot.as_deref(), owner);
+            if let Some(binary) = &names.search.binary {
+                biases::place_in(&mut profile, binary);
+            }
             let mut symbolizer = names.search.symbolizer_of_foreign(&foreign.origin)?;
             let missing_symbols = naming::name(&mut profile, None, &mut symbolizer);
             foreign.drop_frames(&mut profile);

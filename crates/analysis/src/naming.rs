@@ -27,6 +27,8 @@ pub struct Search {
     pub debug_paths: Vec<PathBuf>,
     /// A copy of a machine's root directory, in which binaries and debug files are looked for first.
     pub sysroot: Option<PathBuf>,
+    /// The program of which another tool's file has addresses only, as they are in the program's file.
+    pub binary: Option<PathBuf>,
     /// Ask the debuginfod servers that DEBUGINFOD_URLS names, as `RAMSON_DEBUGINFOD=1` does.
     pub debuginfod: bool,
     /// The names go back to the profile's owner: if root looks them up for another user, only in files that every user may read.
@@ -76,6 +78,12 @@ impl Search {
         carried: Option<Arc<CarriedNames>>,
         root: Option<NotedRoot>,
     ) -> Result<Symbolizer, Failure> {
+        if let Some(binary) = self.binary.as_ref().filter(|binary| !binary.is_file()) {
+            let finding = format!("--binary {}: no such file", binary.display());
+            return Err(Failure::usage(format!(
+                "{finding}. Pass the program that wrote the profile"
+            )));
+        }
         if let Some(sysroot) = self.sysroot.as_ref().filter(|sysroot| !sysroot.is_dir()) {
             return Err(Failure::usage(format!(
                 "--sysroot {}: not a directory. Pass the copy of a root directory, with usr in it",

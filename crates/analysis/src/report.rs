@@ -28,7 +28,7 @@ pub struct Report {
     pub unit: &'static str,
     /// Sampling interval in bytes; 0: not known.
     pub interval_bytes: u64,
-    /// Sum over all stacks, before any filter. Percentages are shares of this sum.
+    /// Sum over all stacks, before any filter. Shares are of this sum; if values are negative, of the sum of all changes.
     pub whole: Estimate,
     /// Sum of |value| over all stacks before any filter.
     #[serde(skip)]

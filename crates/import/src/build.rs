@@ -65,6 +65,12 @@ impl Builder {
         Ok(location)
     }
 
+    /// Begins again with the samples; locations stay.
+    pub fn clear_samples(&mut self) {
+        self.profile.samples.clear();
+        self.stacks.clear();
+    }
+
     /// Adds to the sample of this stack.
     pub fn add(
         &mut self,

@@ -1,5 +1,6 @@
 //! Parts that a file lacks although it could be read, and reasons why a file could not be read at all.
 
+use crate::malloc_info::MallocInfo;
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::{Failure, read_error, write_error};
 use ramson_profile::MOST_NAME_BYTES;
@@ -38,7 +39,7 @@ pub enum ImportDefect {
     FramesCut(u64),
     /// Names of functions or files longer than real ones.
     NamesCut(u64),
-    /// Sample types that are not a heap profile's.
+    /// Sample types that no heap profile of ramson's has.
     OtherSampleTypes(Vec<String>),
     /// A regular expression of the file that cannot be used.
     FrameExpression(String),
@@ -46,6 +47,16 @@ pub enum ImportDefect {
     NoInterval,
     /// Nothing says where the program's files were mapped.
     NoMappings,
+    /// Lines of other origin before the profile.
+    Messages(u64),
+    /// A sampled profile without samples.
+    NoSamples,
+    /// Stacks at which tcmalloc took memory from the system.
+    Growth,
+    /// Tables before the last one.
+    EarlierTables(u64),
+    /// As many stacks as the table may have, or as it has if it does not say.
+    LargestOnly(u64),
 }
 
 impl fmt::Display for ImportDefect {
@@ -80,7 +91,7 @@ impl fmt::Display for ImportDefect {
             }
             ImportDefect::OtherSampleTypes(names) => {
                 let names: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
-                write!(f, "sample types that are not of a heap were left out: {}", names.join(", "))
+                write!(f, "sample types that ramson does not count were left out: {}", names.join(", "))
             }
             ImportDefect::FrameExpression(expression) => {
                 write!(f, "its expression for frames to drop cannot be used: {expression:?}")
@@ -89,6 +100,25 @@ impl fmt::Display for ImportDefect {
                 f.write_str("it does not say its sampling interval: the values are taken as they are")
             }
             ImportDefect::NoMappings => f.write_str("it has no MAPPED_LIBRARIES: addresses cannot be named"),
+            ImportDefect::Messages(1) => f.write_str("one line before the profile was skipped"),
+            ImportDefect::Messages(count) => {
+                write!(f, "{count} lines before the profile were skipped")
+            }
+            ImportDefect::NoSamples => f.write_str(
+                "it contains no samples: sampling was not active (jemalloc's prof_active), or nothing that was sampled is live",
+            ),
+            ImportDefect::EarlierTables(1) => {
+                f.write_str("one earlier table was skipped: the last one is shown")
+            }
+            ImportDefect::EarlierTables(count) => {
+                write!(f, "{count} earlier tables were skipped: the last one is shown")
+            }
+            ImportDefect::LargestOnly(count) => {
+                write!(f, "it lists the largest stacks only ({count}); the total is theirs")
+            }
+            ImportDefect::Growth => f.write_str(
+                "it counts what tcmalloc took from the system, by the stack that needed it; what is live is not known",
+            ),
         }
     }
 }
@@ -106,6 +136,14 @@ pub enum ImportError {
     OverBudget(u64),
     /// pprof's format, but of something else than a heap.
     NotAHeapProfile(Vec<String>),
+    /// Two or more profiles, one after the other: the names of one would be given to the stacks of another.
+    Concatenated,
+    /// The allocator's sampling was off; the text says how to switch it on.
+    SamplingOff(String),
+    /// gperftools' text about something else than allocations.
+    OtherKind(String),
+    /// No profile, but what glibc says of its arenas.
+    MallocInfo(MallocInfo),
     /// The format was recognized, but nothing could be read.
     Nothing(Option<ImportDefect>),
     /// A file as heaptrack writes it before `heaptrack --interpret`.
@@ -128,6 +166,14 @@ impl fmt::Display for ImportError {
             ImportError::NotAHeapProfile(types) => {
                 write!(f, "a pprof file, but not of a heap: it counts {}", types.join(", "))
             }
+            ImportError::Concatenated => {
+                f.write_str("it contains several profiles, one after the other")
+            }
+            ImportError::SamplingOff(_) => {
+                f.write_str("it is empty, because the allocator's sampling was off")
+            }
+            ImportError::OtherKind(kind) => write!(f, "a profile of {kind}, not of a heap"),
+            ImportError::MallocInfo(_) => f.write_str("glibc's malloc_info, which has no stacks"),
             ImportError::Nothing(None) => f.write_str("nothing in it can be read"),
             ImportError::Nothing(Some(defect)) => {
                 write!(f, "nothing in it can be read: {defect}")

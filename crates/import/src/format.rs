@@ -4,7 +4,7 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use std::fmt;
 
 /// Formats that can be read in addition to ramson's own profile files.
-pub const ACCEPTED: &str = "pprof, jemalloc heap_v2, gperftools heap, heaptrack, collapsed stacks";
+pub const ACCEPTED: &str = "pprof, jemalloc heap_v2, gperftools heap, heaptrack, memleak, Seastar's alloc sites, collapsed stacks";
 
 /// A format of foreign profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
@@ -17,6 +17,10 @@ pub enum Format {
     Gperftools,
     /// heaptrack's interpreted text.
     Heaptrack,
+    /// What memleak of bcc or libbpf-tools prints.
+    Memleak,
+    /// Seastar's allocation sites, in a log or as Redpanda's JSON.
+    Seastar,
     /// One stack and its value a line.
     Collapsed,
 }
@@ -28,6 +32,8 @@ impl fmt::Display for Format {
             Format::Jemalloc => "jemalloc heap_v2",
             Format::Gperftools => "gperftools heap",
             Format::Heaptrack => "heaptrack",
+            Format::Memleak => "memleak",
+            Format::Seastar => "Seastar",
             Format::Collapsed => "collapsed stacks",
         })
     }

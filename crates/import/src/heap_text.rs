@@ -4,13 +4,14 @@
 //! threads (`t*`) and, unless they were left out, for each (`t0`, `t1` …).
 //!
 //! gperftools' text: `heap profile: n: s [an: as] @ KIND/N`, then a line `n: s [an: as] @ addresses` per stack. KIND says
-//! how the numbers came about. `heapprofile` (HEAPPROFILE) and `growthz` count every allocation. `heap_v2/N` is Poisson
-//! sampling with mean N; `heap/N`, which Go writes with `debug=1`, the same with mean N/2 (jeprof, `ReadHeapProfile`;
+//! how the numbers came about. `heapprofile` (HEAPPROFILE) counts every allocation, `growthz` every time tcmalloc took memory
+//! from the system. `heap_v2/N` is Poisson sampling with mean N; `heap/N`, which Go writes with `debug=1`, the same with mean N/2 (jeprof, `ReadHeapProfile`;
 //! google/pprof, `parseHeapHeader`).
 
 use crate::build::{Builder, UNKNOWN};
 use crate::defect::{ImportDefect, ImportError};
 use crate::format::Format;
+use crate::heap_symbols::{MARKER, Symbols};
 use crate::import::{DropFrames, Imported};
 use crate::input::{Input, Stop};
 use crate::maps;
@@ -27,56 +28,13 @@ struct Counts {
     alloc: Pair,
 }
 
-pub fn read_jemalloc(input: &mut Input) -> Result<Imported, ImportError> {
-    let header = String::from_utf8_lossy(input.line().unwrap_or_default()).into_owned();
-    let interval = header.trim().strip_prefix("heap_v2/").and_then(|text| text.parse().ok());
-    let mut has_stack = false;
-    // 0 is what `jeprof` takes for "weighted already", and what our own export writes.
-    read(input, Format::Jemalloc, interval.unwrap_or(0), |text, input, line| {
-        if let Some(addresses) = line.strip_prefix('@') {
-            has_stack = true;
-            return text.set_stack(input, addresses);
-        }
-        let counts = line.strip_prefix('t').and_then(|line| line.split_once(':'));
-        let (thread, counts) = counts.ok_or(Stop::BadLine)?;
-        let (counts, _) = parse_counts(counts).ok_or(Stop::BadLine)?;
-        // Counts before the first stack are the totals.
-        if thread == "*" && has_stack { text.add(input, &counts) } else { Ok(()) }
-    })
-}
-
-pub fn read_gperftools(input: &mut Input) -> Result<Imported, ImportError> {
-    let header = String::from_utf8_lossy(input.line().unwrap_or_default()).into_owned();
-    read(input, Format::Gperftools, interval_of(&header), |text, input, line| {
-        let (counts, rest) = parse_counts(line).ok_or(Stop::BadLine)?;
-        let addresses = rest.trim_start().strip_prefix('@').ok_or(Stop::BadLine)?;
-        text.set_stack(input, addresses)?;
-        text.add(input, &counts)
-    })
-}
-
-/// Mean bytes between samples; 1 if there is every allocation, 0 if the header does not say.
-fn interval_of(header: &str) -> u64 {
-    let kind = header.split_once('@').map_or("", |(_, kind)| kind).trim();
-    let (name, number) = kind.split_once('/').unwrap_or((kind, ""));
-    match (name, number.parse::<u64>()) {
-        ("heapprofile" | "growthz" | "growth" | "fragmentationz", _) => 1,
-        ("heap_v2" | "heapz_v2", Ok(interval)) => interval.max(1),
-        ("heap", Ok(doubled)) => (doubled / 2).max(1),
-        _ => 0,
-    }
-}
-
-/// Reads what follows the header: lines for `take`, up to the mappings.
-fn read(
-    input: &mut Input,
-    format: Format,
-    interval_bytes: u64,
-    mut take: impl FnMut(&mut HeapText, &mut Input, &str) -> Result<(), Stop>,
-) -> Result<Imported, ImportError> {
+/// Reads either format, from its header on.
+pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
+    let preface = Preface::read(input)?;
     let mut text = HeapText::default();
-    text.builder.profile.interval_bytes = interval_bytes;
     let mut defects = vec![ImportDefect::NoMappings];
+    let header = preface.header;
+    text.builder.profile.interval_bytes = header.interval_bytes;
     input.each_line(|input, line| {
         let line = String::from_utf8_lossy(line);
         match line.trim() {
@@ -85,26 +43,145 @@ fn read(
             line if line.starts_with("MAPPED_LIBRARIES:")
                 || line.starts_with("--- Memory map:") =>
             {
-                maps::read(input, &mut text.builder.profile);
                 defects.clear();
-                Err(Stop::End)
+                let next = maps::read(input, &mut text.builder.profile, is_header);
+                Err(if next { Stop::Error(ImportError::Concatenated) } else { Stop::End })
             }
-            line => take(&mut text, input, line),
+            line if is_header(line.as_bytes()) => Err(Stop::Error(ImportError::Concatenated)),
+            line if header.format == Format::Jemalloc => text.take_jemalloc(input, line),
+            line => text.take_gperftools(input, line),
         }
     })?;
-    defects.extend((interval_bytes == 0).then_some(ImportDefect::NoInterval));
-    let HeapText { builder: Builder { mut profile, .. }, has_alloc, .. } = text;
-    let mut sample_types = SampleType::ALL.to_vec();
-    if !has_alloc {
-        sample_types = vec![SampleType::InuseObjects, SampleType::InuseSpace];
-        for sample in &mut profile.samples {
-            sample.values[SampleType::AllocObjects as usize] = UNKNOWN;
-            sample.values[SampleType::AllocSpace as usize] = UNKNOWN;
+    let HeapText { builder: Builder { mut profile, .. }, has_alloc, has_totals, .. } = text;
+    if profile.samples.is_empty() {
+        if let Some(remedy) = header.sampling_off {
+            return Err(ImportError::SamplingOff(remedy.into()));
+        }
+        // Without jemalloc's totals, or with totals of something, the rest is missing.
+        let is_cut = header.format == Format::Jemalloc && has_totals != Some(false);
+        if is_cut {
+            input.defects.push(ImportDefect::Cut);
+        } else if header.interval_bytes != 1 {
+            defects.push(ImportDefect::NoSamples);
         }
     }
-    let default_sample_type = SampleType::InuseSpace;
+    // Past a memory bound the names that still fit are given.
+    let _ = preface.symbols.name(input, &mut profile);
+    defects.extend((preface.messages > 0).then_some(ImportDefect::Messages(preface.messages)));
+    defects.extend((header.interval_bytes == 0).then_some(ImportDefect::NoInterval));
+    let [alloc_objects, alloc_space, inuse_objects, inuse_space] = SampleType::ALL;
+    let mut sample_types = SampleType::ALL.to_vec();
+    let mut default_sample_type = inuse_space;
+    if header.is_growth {
+        defects.push(ImportDefect::Growth);
+        sample_types = vec![alloc_objects, alloc_space];
+        default_sample_type = alloc_space;
+    } else if !has_alloc {
+        sample_types = vec![inuse_objects, inuse_space];
+    }
+    for sample in &mut profile.samples {
+        for of in SampleType::ALL.into_iter().filter(|of| !sample_types.contains(of)) {
+            sample.values[of as usize] = UNKNOWN;
+        }
+    }
+    let format = header.format;
     let drop_frames = DropFrames::Allocators;
     Ok(Imported { profile, format, sample_types, default_sample_type, drop_frames, defects })
+}
+
+/// What comes before the first stack.
+struct Preface {
+    header: Header,
+    symbols: Symbols,
+    /// Lines of other origin before the header.
+    messages: u64,
+}
+
+impl Preface {
+    fn read(input: &mut Input) -> Result<Self, ImportError> {
+        let mut symbols = Symbols::default();
+        let mut messages = 0;
+        let mut has_warning = false;
+        while let Some(line) = input.line() {
+            if is_header(line) {
+                let header = Header::parse(&String::from_utf8_lossy(line))?;
+                return Ok(Self { header, symbols, messages });
+            }
+            if line.starts_with(MARKER.as_bytes()) {
+                if symbols.read(input).is_err() {
+                    break;
+                }
+            } else if line.starts_with(b"%warn") {
+                has_warning = true;
+            } else if !line.is_empty() && !line.starts_with(b"--- ") {
+                messages += 1;
+            }
+        }
+        Err(match input.defects.first() {
+            Some(defect) => ImportError::Nothing(Some(defect.clone())),
+            None if has_warning => ImportError::SamplingOff(TCMALLOC_REMEDY.into()),
+            None => ImportError::Unrecognized(
+                "it looks like what pprof --raw writes, but not of a heap".into(),
+            ),
+        })
+    }
+}
+
+const TCMALLOC_REMEDY: &str =
+    "Set TCMALLOC_SAMPLE_PARAMETER=524288 for the program, and take the profile again";
+const GO_REMEDY: &str = "Leave runtime.MemProfileRate as it is, and take the profile again";
+
+/// Whether the line is the first one of either format.
+pub fn is_header(line: &[u8]) -> bool {
+    let is_jemalloc = |interval: &[u8]| interval.first().is_some_and(u8::is_ascii_digit);
+    line.strip_prefix(b"heap_v2/").is_some_and(is_jemalloc)
+        || line.starts_with(b"heap profile:") && line.contains(&b'@')
+}
+
+/// The first line of either format.
+struct Header {
+    format: Format,
+    /// Mean bytes between samples; 1 if there is every allocation, 0 if the header does not say.
+    interval_bytes: u64,
+    /// Counts what the allocator took from the system.
+    is_growth: bool,
+    /// How to sample, where the header says that nothing was sampled.
+    sampling_off: Option<&'static str>,
+}
+
+impl Header {
+    fn parse(line: &str) -> Result<Self, ImportError> {
+        let mut header = Self {
+            format: Format::Gperftools,
+            interval_bytes: 0,
+            is_growth: false,
+            sampling_off: None,
+        };
+        if let Some(interval) = line.trim().strip_prefix("heap_v2/") {
+            header.format = Format::Jemalloc;
+            // 0 is what `jeprof` takes for "weighted already", and what our own export writes.
+            header.interval_bytes = interval.parse().unwrap_or(0);
+            return Ok(header);
+        }
+        let kind = line.split_once('@').map_or("", |(_, kind)| kind).trim();
+        let (name, number) = kind.split_once('/').unwrap_or((kind, ""));
+        match (name, number.parse::<u64>()) {
+            ("heapprofile", _) => header.interval_bytes = 1,
+            ("growthz" | "growth", _) => {
+                header.interval_bytes = 1;
+                header.is_growth = true;
+            }
+            ("fragmentationz" | "fragmentation" | "contention" | "contentionz", _) => {
+                return Err(ImportError::OtherKind(name.into()));
+            }
+            ("heap_v2" | "heapz_v2", Ok(0)) => header.sampling_off = Some(TCMALLOC_REMEDY),
+            ("heap", Ok(0)) => header.sampling_off = Some(GO_REMEDY),
+            ("heap_v2" | "heapz_v2", Ok(interval)) => header.interval_bytes = interval,
+            ("heap", Ok(doubled)) => header.interval_bytes = (doubled / 2).max(1),
+            _ => {}
+        }
+        Ok(header)
+    }
 }
 
 /// The profile that is made from either format.
@@ -113,10 +190,39 @@ struct HeapText {
     builder: Builder,
     /// Whether any record counts allocations that were freed.
     has_alloc: bool,
+    /// Whether jemalloc's totals, which come before the first stack, are more than nothing.
+    has_totals: Option<bool>,
+    has_stack: bool,
     stack: Vec<u32>,
 }
 
 impl HeapText {
+    fn take_jemalloc(&mut self, input: &mut Input, line: &str) -> Result<(), Stop> {
+        if let Some(addresses) = line.strip_prefix('@') {
+            self.has_stack = true;
+            return self.set_stack(input, addresses);
+        }
+        let counts = line.strip_prefix('t').and_then(|line| line.split_once(':'));
+        let (thread, counts) = counts.ok_or(Stop::BadLine)?;
+        let (counts, _) = parse_counts(counts).ok_or(Stop::BadLine)?;
+        match thread {
+            "*" if self.has_stack => self.add(input, &counts),
+            "*" => {
+                let is_something = counts.inuse.objects != 0.0 || counts.alloc.objects != 0.0;
+                self.has_totals = Some(is_something);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn take_gperftools(&mut self, input: &mut Input, line: &str) -> Result<(), Stop> {
+        let (counts, rest) = parse_counts(line).ok_or(Stop::BadLine)?;
+        let addresses = rest.trim_start().strip_prefix('@').ok_or(Stop::BadLine)?;
+        self.set_stack(input, addresses)?;
+        self.add(input, &counts)
+    }
+
     /// Reads the return addresses of a stack, leaf first, and keeps them for `add`.
     fn set_stack(&mut self, input: &mut Input, addresses: &str) -> Result<(), Stop> {
         self.stack.clear();
@@ -165,6 +271,7 @@ mod tests {
 
     #[test]
     fn header_tells_interval() {
+        let interval_of = |line: &str| Header::parse(line).unwrap().interval_bytes;
         let of = |kind: &str| interval_of(&format!("heap profile: 1: 2 [ 3: 4] @ {kind}"));
         assert_eq!(of("heapprofile"), 1);
         assert_eq!(of("growthz"), 1);
@@ -173,6 +280,14 @@ mod tests {
         assert_eq!(of("heap/1048576"), 524288);
         assert_eq!(of("heap_v2"), 0);
         assert_eq!(interval_of("heap profile: 1: 2 [3: 4]"), 0);
+        assert_eq!(interval_of("heap_v2/4096"), 4096);
+    }
+
+    #[test]
+    fn other_kinds_are_refused() {
+        let of = |kind: &str| Header::parse(&format!("heap profile: 1: 2 [ 3: 4] @ {kind}"));
+        assert!(matches!(of("fragmentationz"), Err(ImportError::OtherKind(_))));
+        assert!(of("growth").unwrap().is_growth);
     }
 
     #[test]

@@ -128,6 +128,7 @@ impl Reading {
                 next()?;
                 self.location(rest, input)
             }
+            b'v' if self.version > 0 => Err(Stop::Error(ImportError::Concatenated)),
             b'v' => {
                 next()?;
                 // Before version 1.0 of heaptrack there was one number for both.

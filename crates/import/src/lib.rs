@@ -2,8 +2,8 @@
 //!
 //! `recognize` tells formats apart by their content, `input` bounds what a file may cost, `packing` and (on a
 //! thread of its own, for a large file) `read_ahead` unpack it. `weight` says what sampled numbers stand for,
-//! `build` joins names and stacks; `pprof`, `heap_text` (with `maps`), `heaptrack` and `collapsed` read
-//! formats and return an `import`. docs/formats.md says what each keeps and loses.
+//! `build` joins names and stacks; `pprof`, `heap_text` (with `heap_symbols` and `maps`), `heaptrack`, `seastar`, `tables` (with `places`) and
+//! `collapsed` read formats and return an `import`; `malloc_info` reads what is no profile. docs/formats.md says what each keeps and loses.
 //!
 //! A reader returns what it could read and the list of defects. Sample values that a format does
 //! not have are NaN in the profile, never 0; so is the variance where a format does not say how it
@@ -15,15 +15,20 @@ mod build;
 mod collapsed;
 mod defect;
 mod format;
+mod heap_symbols;
 mod heap_text;
 mod heaptrack;
 mod import;
 mod input;
+mod malloc_info;
 mod maps;
 mod packing;
+mod places;
 mod pprof;
 mod read_ahead;
 mod recognize;
+mod seastar;
+mod tables;
 mod weight;
 mod wire;
 
@@ -32,10 +37,12 @@ pub use defect::{ImportDefect, ImportError};
 pub use format::{ACCEPTED, Format};
 pub use import::{DropFrames, Imported, InuseAt};
 pub use input::{BYTES_PER_BYTE, BYTES_PER_PACKED_BYTE, Budget, FREE_BYTES, MOST_EXPANSION};
+pub use malloc_info::{Chunks, InfoArena, MallocInfo};
 pub use recognize::looks_like;
 
 use input::Input;
 use ramson_profile::{Excess, cut_excess};
+use recognize::Recognized;
 use std::fs::File;
 use std::io::Read;
 
@@ -68,10 +75,22 @@ fn read(mut input: Input, inuse_at: InuseAt) -> Result<Imported, ImportError> {
 
 fn read_format(input: &mut Input, inuse_at: InuseAt) -> Result<Imported, ImportError> {
     match recognize::recognize(input)? {
+        Recognized::MallocInfo => Err(malloc_info::read(input)),
+        Recognized::Profile(format) => read_profile(format, input, inuse_at),
+    }
+}
+
+fn read_profile(
+    format: Format,
+    input: &mut Input,
+    inuse_at: InuseAt,
+) -> Result<Imported, ImportError> {
+    match format {
         Format::Pprof => pprof::read(input),
-        Format::Jemalloc => heap_text::read_jemalloc(input),
-        Format::Gperftools => heap_text::read_gperftools(input),
+        Format::Jemalloc | Format::Gperftools => heap_text::read(input),
         Format::Heaptrack => heaptrack::read(input, inuse_at),
+        Format::Memleak => tables::read(format, input),
+        Format::Seastar => seastar::read(input),
         Format::Collapsed => collapsed::read(input),
     }
 }

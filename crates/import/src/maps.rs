@@ -6,9 +6,15 @@ use ramson_profile::{Mapping, Profile};
 /// A process may have 65,530 mappings unless its administrator allows more.
 const MOST_MAPPINGS: usize = 1 << 18;
 
-/// Reads the executable mappings and finds each location's.
-pub fn read(input: &mut Input, profile: &mut Profile) {
+/// Reads the executable mappings and finds each location's, up to the end or the line at which another profile begins. Returns whether
+/// one does.
+pub fn read(input: &mut Input, profile: &mut Profile, begins: fn(&[u8]) -> bool) -> bool {
+    let mut is_followed = false;
     while let Some(line) = input.line() {
+        if begins(line) {
+            is_followed = true;
+            break;
+        }
         let Some(mapping) = parse(&String::from_utf8_lossy(line)) else { continue };
         let bytes = size_of::<Mapping>() + mapping.path.len();
         if profile.mappings.len() == MOST_MAPPINGS || input.charge(bytes).is_err() {
@@ -22,6 +28,7 @@ pub fn read(input: &mut Input, profile: &mut Profile) {
         let found = after.checked_sub(1);
         location.mapping = found.filter(|&index| location.address.0 < profile.mappings[index].end);
     }
+    is_followed
 }
 
 /// An executable mapping. Its bias is what it is where segments lie in the file as in memory; the binary can tell better.

@@ -3,15 +3,27 @@
 use crate::collapsed;
 use crate::defect::ImportError;
 use crate::format::Format;
+use crate::heap_symbols::MARKER;
+use crate::heap_text;
 use crate::input::Input;
+use crate::malloc_info::is_malloc_info;
 use crate::packing::Packing;
+use crate::{seastar, tables};
 use prost::encoding::{DecodeContext, decode_key, decode_varint, skip_field};
 
 /// Bytes looked at.
-const HEAD_BYTES: usize = 64 << 10;
+pub const HEAD_BYTES: usize = 64 << 10;
+
+/// A format, as its content tells it.
+pub enum Recognized {
+    /// A profile.
+    Profile(Format),
+    /// Figures of glibc's allocator.
+    MallocInfo,
+}
 
 /// The format of what `input` holds.
-pub fn recognize(input: &mut Input) -> Result<Format, ImportError> {
+pub fn recognize(input: &mut Input) -> Result<Recognized, ImportError> {
     let packing = input.packing;
     let head = input.peek(HEAD_BYTES);
     if head.is_empty() {
@@ -22,7 +34,10 @@ pub fn recognize(input: &mut Input) -> Result<Format, ImportError> {
         });
     }
     if let Some(format) = format_of(head) {
-        return Ok(format);
+        return Ok(Recognized::Profile(format));
+    }
+    if is_malloc_info(head) {
+        return Ok(Recognized::MallocInfo);
     }
     let looks = looks_like(head);
     Err(ImportError::Unrecognized(match packing {
@@ -34,10 +49,8 @@ pub fn recognize(input: &mut Input) -> Result<Format, ImportError> {
 
 fn format_of(head: &[u8]) -> Option<Format> {
     let first_line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    if first_line.starts_with(b"heap_v2/") {
-        return Some(Format::Jemalloc);
-    }
-    if first_line.starts_with(b"heap profile:") {
+    // The reader finds the header, and with it the format.
+    if first_line.starts_with(MARKER.as_bytes()) || first_line.starts_with(b"%warn") {
         return Some(Format::Gperftools);
     }
     if is_heaptrack(first_line) {
@@ -46,7 +59,14 @@ fn format_of(head: &[u8]) -> Option<Format> {
     if is_pprof(head) {
         return Some(Format::Pprof);
     }
-    is_collapsed(head).then_some(Format::Collapsed)
+    // Messages may come before.
+    if head.split(|&byte| byte == b'\n').any(heap_text::is_header) {
+        return Some(Format::Gperftools);
+    }
+    if seastar::is_document(head) {
+        return Some(Format::Seastar);
+    }
+    tables::format_of(head).or_else(|| is_collapsed(head).then_some(Format::Collapsed))
 }
 
 /// `v 10400 3`: two hexadecimal numbers, the version of heaptrack and of its format.
@@ -128,7 +148,7 @@ fn is_collapsed(head: &[u8]) -> bool {
 
 /// Tells what bytes that are no profile look like, in a few words.
 pub fn looks_like(head: &[u8]) -> String {
-    const MAGICS: [(&[u8], &str); 16] = [
+    const MAGICS: [(&[u8], &str); 15] = [
         (b"\x7fELF", "an ELF program or core file"),
         (b"\x1f\x8b", "gzip"),
         (b"\x28\xb5\x2f\xfd", "zstd"),
@@ -143,7 +163,6 @@ pub fn looks_like(head: &[u8]) -> String {
         (b"SQLite format 3", "an SQLite database"),
         (b"<?xml", "XML"),
         (b"<svg", "an SVG picture"),
-        (b"--- ", "a symbolized profile of pprof --raw"),
         (b"desc: ", "massif's output"),
     ];
     if let Some(core) = elf_type(head) {

@@ -22,6 +22,9 @@ pub const DROP_FRAMES: &str = concat!(
     // Rust.
     r"|(__rustc(\[[0-9a-f]+\])?::)?__(rust|rdl|rg)_(alloc|alloc_zeroed|realloc|dealloc)",
     r"|alloc::alloc::.*|<alloc::alloc::Global as .*|<std::alloc::System as .*",
+    r"|<.* as core::alloc::global::GlobalAlloc>::(alloc|alloc_zeroed|realloc|dealloc)",
+    // jemalloc's profiler, where the functions above it were inlined or have no names.
+    r"|prof_backtrace(_impl)?|prof_tctx_create|prof_alloc_prep|imalloc(_body)?",
     r"|libramson::.*",
 );
 

@@ -15,6 +15,8 @@ const LIBRARIES: &[&str] = &[
     "alloc::vec::Vec<T>::with_capacity",
     "<alloc::string::String as core::clone::Clone>::clone",
     "<u8 as alloc::slice::hack::ConvertVec>::to_vec",
+    "<alloc::vec::Vec<u8>>::with_capacity",
+    "<alloc::raw_vec::RawVec<(u8, u16), alloc::alloc::Global>>::try_allocate_in",
     "hashbrown::raw::RawTable<T,A>::reserve_rehash",
     "xmalloc",
     "xcalloc",
@@ -58,6 +60,8 @@ const LIBRARIES: &[&str] = &[
 ];
 
 const OWN: &[&str] = &[
+    "<alloc::vec::Vec<u8> as shop::Sum>::sum",
+    "<alloc::vec::Vec<shop::Item<u8>> as shop::Sum>::sum",
     "main",
     "acme::Catalog::load(unsigned long)",
     "std::vector<int> acme::make<int>(int)",

@@ -16,6 +16,7 @@ pub fn explain(flags: &ExplainFlags) -> Result<(), Failure> {
     match &examined {
         _ if flags.json => print_json("explain", &examined),
         Examined::One(finding) => print(&table::explain::text(finding, shown)),
+        Examined::File(finding) => print(&table::explain_file::text(finding)),
         Examined::Several(findings) => {
             print(&table::explain_sum::text(findings, shown, flags.each))
         }

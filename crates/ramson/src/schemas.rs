@@ -7,7 +7,7 @@ use crate::list::ListAnswer;
 use crate::output::print_raw;
 use crate::output_file::cannot_write;
 use ramson_analysis::comparison::Comparison;
-use ramson_analysis::explain::{Finding, Findings};
+use ramson_analysis::explain::{FileFinding, Finding, Findings};
 use ramson_analysis::live::picture::Live;
 use ramson_analysis::live::processes::LiveProcesses;
 use ramson_analysis::report::Report;
@@ -29,7 +29,7 @@ type Described = (&'static str, &'static [&'static str], fn(&mut SchemaGenerator
 /// All of them. The kinds of `report` are in its type.
 const ALL: [Described; 15] = [
     ("diff", &["diff"], schema::<Comparison>),
-    ("explain", &["explain"], schema::<OneOrSeveral<Finding, Findings>>),
+    ("explain", &["explain"], schema::<OneOrSeveral<OneOrSeveral<Finding, Findings>, FileFinding>>),
     ("leaks", &["leaks"], schema::<Suspects>),
     ("list", &["list"], schema::<ListAnswer>),
     ("mark", &["mark"], schema::<Marked>),

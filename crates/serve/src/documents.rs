@@ -115,6 +115,7 @@ mod tests {
             "fail-on",
             "debug-path",
             "sysroot",
+            "binary",
             "debuginfod",
             "budget",
             "ask",

@@ -12,7 +12,7 @@ use crate::running::{self, is_running, running_elsewhere};
 use crate::theirs::{self, Choice, Found, TheirBytes};
 use ramson_apart::{Apart, NOBODY, Owner, bounds, for_owner, for_process};
 use ramson_format::{FILE_BYTES_RANGE, MAGIC, flags, state};
-use ramson_import::{Budget, ImportError, InuseAt};
+use ramson_import::{Budget, ImportError, Imported, InuseAt, MallocInfo};
 use ramson_paths::{Links, MapIdentity, Refusal, RegularFile, Root};
 use ramson_process::watched;
 use ramson_reader::{Header, MappedBytes, Passed, ReadAt, ReadError, Snapshot};
@@ -68,8 +68,6 @@ pub fn open_any_file(path: &Path, inuse_at: InuseAt) -> Result<Opened, Failure> 
     let file = open_to_read(path)?;
     let facts = file.metadata().ok();
     let owner = facts.as_ref().map(|facts| Owner::of_user(facts.uid()));
-    let budget =
-        if owner.is_some_and(Owner::is_trusted) { Budget::OWN } else { Budget::stranger() };
     if !facts.is_some_and(|facts| facts.is_file()) {
         let owner = owner.unwrap_or(NOBODY);
         return open_stream(&path.display().to_string(), file, owner, inuse_at);
@@ -83,11 +81,29 @@ pub fn open_any_file(path: &Path, inuse_at: InuseAt) -> Result<Opened, Failure> 
     if is_own {
         return open_file(path).map(Opened::Recording);
     }
-    let imported = match owner.and_then(for_owner) {
-        Some(by) => ramson_import::import_apart(&by, &file, inuse_at),
-        None => ramson_import::import_file(budget, file, inuse_at),
-    };
+    let imported = import(file, owner, inuse_at);
     Foreign::of(&path.display().to_string(), imported, inuse_at).map(Opened::Foreign)
+}
+
+/// Reads another tool's file, within what its owner may take.
+fn import(file: File, owner: Option<Owner>, inuse_at: InuseAt) -> Result<Imported, ImportError> {
+    let is_trusted = owner.is_some_and(Owner::is_trusted);
+    match owner.and_then(for_owner) {
+        Some(by) => ramson_import::import_apart(&by, &file, inuse_at),
+        None if is_trusted => ramson_import::import_file(Budget::OWN, file, inuse_at),
+        None => ramson_import::import_file(Budget::stranger(), file, inuse_at),
+    }
+}
+
+/// What glibc's malloc_info wrote into a file; `None` if it is another file.
+pub fn malloc_info(path: &Path) -> Option<MallocInfo> {
+    // To open a FIFO would wait for its writer.
+    let file = File::open(Some(path).filter(|path| path.is_file())?).ok()?;
+    let owner = Owner::of_user(file.metadata().ok()?.uid());
+    match import(file, Some(owner), InuseAt::End) {
+        Err(ImportError::MallocInfo(info)) => Some(info),
+        _ => None,
+    }
 }
 
 /// Opens what comes through a pipe. A worker reads it once all of it has come.

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use ramson_import::{ACCEPTED, Budget, DropFrames, Format, ImportError, Imported, InuseAt};
 use ramson_profile::{Profile, SampleType, drop_allocator_frames, drop_frames};
+use ramson_symbols::demangle_written;
 
 /// A profile of another tool.
 pub struct Foreign {
@@ -23,7 +24,10 @@ fn unreadable(origin: &str, error: &ImportError) -> Failure {
             "Save it as a file of your own and pass that: it may take more"
         }
         ImportError::OverBudget(_) => "Take a smaller profile, such as one with a larger interval",
-        ImportError::NotAHeapProfile(_) => "Pass a heap profile",
+        ImportError::SamplingOff(remedy) => remedy,
+        ImportError::NotAHeapProfile(_) | ImportError::OtherKind(_) => "Pass a heap profile",
+        ImportError::MallocInfo(_) => &format!("\"ramson explain {origin}\" explains it"),
+        ImportError::Concatenated => "Split it into a file for each, and pass these",
         ImportError::Nothing(_) => "Take the profile again",
         ImportError::RawHeaptrack => "Interpret it first: heaptrack --interpret FILE",
         ImportError::HeaptrackVersion(_) => "Convert it with heaptrack_print --print-flamegraph",
@@ -44,13 +48,14 @@ impl Foreign {
         imported: Result<Imported, ImportError>,
         inuse_at: InuseAt,
     ) -> Result<Self, Failure> {
-        let imported = imported.map_err(|error| unreadable(origin, &error))?;
+        let mut imported = imported.map_err(|error| unreadable(origin, &error))?;
         if inuse_at == InuseAt::Peak && imported.format != Format::Heaptrack {
             return Err(Failure::usage(format!(
                 "{origin}@peak: a {} file holds one moment only. Pass {origin}",
                 imported.format
             )));
         }
+        demangle(&mut imported.profile);
         Ok(Self { origin: origin.to_owned(), imported })
     }
 
@@ -82,7 +87,31 @@ impl Foreign {
             DropFrames::Named { drop, keep } => drop_frames(profile, |name| {
                 drop.is_match(name) && !keep.as_ref().is_some_and(|keep| keep.is_match(name))
             }),
+            // Its profiler records frames of its own.
+            DropFrames::Nothing if has_jemalloc_s_profiler(profile) => {
+                drop_allocator_frames(profile);
+            }
             DropFrames::Nothing => {}
         }
     }
+}
+
+/// Gives functions the source's names where the file has the linker's.
+fn demangle(profile: &mut Profile) {
+    for function in &mut profile.functions {
+        let Some(name) = demangle_written(&function.name) else { continue };
+        if function.system_name.is_empty() {
+            function.system_name = function.name.clone();
+        }
+        function.name = name.into();
+    }
+}
+
+/// Whether jemalloc was walking the stack, as in what the crate jemalloc_pprof writes.
+fn has_jemalloc_s_profiler(profile: &Profile) -> bool {
+    let names = profile.functions.iter().map(|function| &*function.name);
+    let mut names = names.map(|name| name.strip_suffix("_impl").unwrap_or(name));
+    names.any(|name| {
+        matches!(name, "prof_backtrace" | "je_prof_backtrace" | "_rjem_je_prof_backtrace")
+    })
 }

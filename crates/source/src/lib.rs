@@ -31,7 +31,7 @@ mod theirs;
 pub use discovery::{Discovery, all, all_with, files_in, files_since, list_all, list_each};
 pub use failure::Failure;
 pub use file::{
-    Opened, check_stored, find_again, open_file, open_member, open_to_write, read_file,
+    Opened, check_stored, find_again, malloc_info, open_file, open_member, open_to_write, read_file,
 };
 pub use finder::ProfileFinder;
 pub use foreign::Foreign;
@@ -39,6 +39,7 @@ pub use maps::runs_another_program;
 pub use members::{is_named, none_of, processes_of};
 pub use moment::{PastMoment, find, moments_of, place, time_of, unreadable};
 pub use open::{Members, open_all, open_one, open_recording, open_recordings, running};
+pub use ramson_import::MallocInfo;
 pub use recording::{Past, Recording, complete, name_of};
 pub use root_note::{RootFate, note_root_of, root_fate};
 pub use running::{own_pids, runs_anywhere};

@@ -28,6 +28,31 @@ pub fn demangle(name: &str) -> Option<String> {
     schemes::demangle(name)
 }
 
+/// The source's name for one that another tool wrote: as `demangle`, and of a Rust name that only a C++ demangler has seen.
+/// `None`: it is the source's name already.
+pub fn demangle_written(name: &str) -> Option<String> {
+    match name.as_bytes() {
+        [b'_', b'Z' | b'R', ..] | [b'_', b'_', b'_', b'Z', ..] => demangle(name),
+        _ => without_rust_hash(name),
+    }
+}
+
+/// `_$LT$T$u20$as$u20$a..B$GT$::f::h0123456789abcdef` → `<T as a::B>::f`.
+fn without_rust_hash(name: &str) -> Option<String> {
+    const HASH_DIGITS: usize = 16;
+    let end = name.rfind("::h")?;
+    let hash = name.get(end + 3..end + 3 + HASH_DIGITS)?;
+    let suffix = &name[end + 3 + HASH_DIGITS..];
+    let is_hash = hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if !is_hash || !(suffix.is_empty() || suffix.starts_with(['.', ' '])) {
+        return None;
+    }
+    let path = &name[..end];
+    let parts = path.split("::").chain([&name[end + 2..end + 3 + HASH_DIGITS]]);
+    let mangled: String = parts.map(|part| format!("{}{part}", part.len())).collect();
+    Some(demangle_rust(&format!("_ZN{mangled}E")).unwrap_or_else(|| path.to_owned()))
+}
+
 fn demangle_rust(name: &str) -> Option<String> {
     let parsed = rustc_demangle::try_demangle(name).ok()?;
     let mut out = Bounded::default();
@@ -122,5 +147,39 @@ impl Write for Bounded {
         }
         self.text.push_str(part);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_other_tools_become_the_source_s() {
+        for (written, name) in [
+            ("_ZN5store5Cache4growEim", "store::Cache::grow(int, unsigned long)"),
+            ("_ZN4shop6orders4load17h0123456789abcdefE", "shop::orders::load"),
+            ("_RNvNtCs1234_4shop6orders4load", "shop::orders::load"),
+            ("_RNvCs1234_7___rustc11___rdl_alloc", "__rustc::__rdl_alloc"),
+            ("shop::orders::load::hfedcba9876543210", "shop::orders::load"),
+            ("shop::load::hfedcba9876543210.llvm.77", "shop::load"),
+            (
+                "_$LT$alloc..vec..Vec$LT$T$GT$$u20$as$u20$shop..Sum$GT$::sum::h0123456789abcdef",
+                "<alloc::vec::Vec<T> as shop::Sum>::sum",
+            ),
+            (
+                "<shop::Cart as core::clone::Clone>::clone::h0123456789abcdef",
+                "<shop::Cart as core::clone::Clone>::clone",
+            ),
+            ("a::_$u7b$$u7b$closure$u7d$$u7d$::h0123456789abcdef", "a::{{closure}}"),
+            ("a::é::h0123456789abcdef", "a::é"),
+        ] {
+            assert_eq!(demangle_written(written).as_deref(), Some(name), "{written}");
+        }
+        for name in
+            ["main", "a::h0123", "a::h0123456789abcdef0", "net/http.(*conn).serve", "", "_start"]
+        {
+            assert_eq!(demangle_written(name), None, "{name}");
+        }
     }
 }

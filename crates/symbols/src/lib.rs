@@ -44,7 +44,7 @@ pub use crate::binary::Binary;
 pub use crate::compiled::{JitProcess, compiled_names};
 pub use crate::debuginfod::ServerOptions;
 pub use crate::defect::{LostRoot, SymbolDefect};
-pub use crate::demangle::demangle;
+pub use crate::demangle::{demangle, demangle_written};
 pub use crate::frame::{Frame, SymbolSource};
 pub use crate::name_reader::NameReader;
 pub use crate::names_block::CarriedNames;

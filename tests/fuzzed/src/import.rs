@@ -154,7 +154,11 @@ pub fn real_files() -> Vec<Seed> {
         "heaptrack.gz",
         "heaptrack.zst",
         "jemalloc.heap",
-        "jemalloc-without-threads.heap"
+        "jemalloc-without-threads.heap",
+        "malloc_info.xml",
+        "memleak.txt",
+        "redpanda.json",
+        "symbolized.heap"
     )
 }
 

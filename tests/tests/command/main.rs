@@ -15,6 +15,7 @@ mod history_pressure;
 mod hostile_budgets;
 mod hostile_imports;
 mod import;
+mod import_names;
 mod installed_paths;
 mod json;
 mod languages;

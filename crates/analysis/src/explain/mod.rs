@@ -6,6 +6,7 @@ mod cause;
 mod causes;
 mod finding;
 mod leaks;
+mod malloc_info;
 mod named;
 mod pins;
 mod words;
@@ -14,6 +15,7 @@ pub use advice::{Advice, Needs, Saving};
 pub use cause::Cause;
 pub use finding::Finding;
 pub use leaks::{Growing, Leaks};
+pub use malloc_info::FileFinding;
 pub use pins::{Pins, Site};
 
 use crate::attachment;
@@ -29,7 +31,7 @@ use ramson_process::clock::monotonic_ns;
 use ramson_process::rss::{self, Reading, Request};
 use ramson_process::{Binary, Part, Search, executable};
 use ramson_reader::Snapshot;
-use ramson_source::{Failure, Target, Targets, find_targets, gone};
+use ramson_source::{Failure, Target, Targets, find_targets, gone, malloc_info};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::thread;
@@ -39,7 +41,7 @@ use std::time::Duration;
 const GROUP_LOOKS: u32 = 16;
 const GROUP_PAUSE: Duration = Duration::from_millis(200);
 
-/// Findings in one process, or in several.
+/// Findings in one process, in several, or in a file.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Examined {
@@ -47,10 +49,17 @@ pub enum Examined {
     One(Box<Finding>),
     /// In several.
     Several(Box<Findings>),
+    /// In what glibc's malloc_info wrote.
+    File(Box<FileFinding>),
 }
 
-/// Explains the processes of a question.
+/// Explains the processes of a question, or the file of one.
 pub fn explain(question: &Question) -> Result<Examined, Failure> {
+    if let [source] = question.sources.as_slice()
+        && let Some(info) = malloc_info(source.as_ref())
+    {
+        return Ok(Examined::File(Box::new(FileFinding::of(source, &info))));
+    }
     let targets = find_targets(&question.sources)?;
     if let ([target], []) = (targets.found.as_slice(), targets.refused.as_slice()) {
         return Ok(Examined::One(Box::new(examine(target, question, None)?)));

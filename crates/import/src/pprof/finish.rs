@@ -1,8 +1,9 @@
 //! From what was read to a profile: identifiers become indices, value columns become sample types.
 
 use super::ids::Ids;
+use super::sample_types::heap_type;
 use super::strings::Strings;
-use super::{MOST_TYPES, Raw};
+use super::{OWN_TYPES, Raw};
 use crate::build::{OVERHEAD_BYTES, UNKNOWN};
 use crate::defect::{ImportDefect, ImportError};
 use crate::format::Format;
@@ -20,14 +21,15 @@ pub fn finish(mut raw: Raw, input: &mut Input) -> Result<Imported, ImportError> 
     let mut sample_types = SampleType::ALL.to_vec();
     sample_types.retain(|&of| columns[of as usize].is_some());
     // pprof shows the last one of the file unless that names another.
-    let Some(&last) = sample_types.iter().max_by_key(|&&of| columns[of as usize]) else {
+    let Some(&last) =
+        sample_types.iter().max_by_key(|&&of| columns[of as usize].map(|column| column.at))
+    else {
         return Err(match (other_types.is_empty(), input.defects.first()) {
             (false, None) => ImportError::NotAHeapProfile(other_types),
             (_, defect) => ImportError::Nothing(defect.cloned()),
         });
     };
-    let default = heap_type(&raw.strings.get(raw.rest.default_sample_type));
-    let default_sample_type = default.filter(|of| sample_types.contains(of)).unwrap_or(last);
+    let default_sample_type = default_sample_type(&raw, &columns).unwrap_or(last);
     let mut defects = Vec::new();
     if !other_types.is_empty() {
         defects.push(ImportDefect::OtherSampleTypes(other_types));
@@ -35,12 +37,21 @@ pub fn finish(mut raw: Raw, input: &mut Input) -> Result<Imported, ImportError> 
     let drop_frames = drop_frames(&raw, &mut defects);
     let interval_bytes = interval_bytes(&raw);
     let mut samples = std::mem::take(&mut raw.samples);
+    let more_values = std::mem::take(&mut raw.more_values);
+    let more_types = raw.more_types.unwrap_or(0);
+    let mut index = 0;
     let mut bad_records = raw.bad_records + replace_ids(&mut raw);
     let location_of = Ids::new(raw.location_ids.iter().map(|&number| number.into()));
     let mut labels = std::mem::take(&mut raw.labels).resolve(&raw.strings);
     samples.retain_mut(|sample| {
         sample.labels = labels.next().unwrap_or_default();
-        sample.values = weighted(&sample.values, &columns, interval_bytes);
+        let more = &more_values[index * more_types..(index + 1) * more_types];
+        index += 1;
+        sample.values = weighted(&sample.values, more, &columns, interval_bytes);
+        if sample.values.iter().all(|value| value.value == 0.0 || value.value.is_nan()) {
+            // It counts something else than a heap.
+            return false;
+        }
         let is_known = location_of.replace(&mut sample.locations);
         bad_records += u64::from(!is_known);
         is_known
@@ -70,18 +81,26 @@ pub fn finish(mut raw: Raw, input: &mut Input) -> Result<Imported, ImportError> 
     Ok(Imported { profile, format, sample_types, default_sample_type, drop_frames, defects })
 }
 
+/// A column of values.
+#[derive(Clone, Copy)]
+struct Column {
+    at: usize,
+    /// From its unit to ramson's.
+    factor: f64,
+}
+
+type Columns = [Option<Column>; 4];
+
 /// Column of each of ramson's sample types among the file's, and what other types there are.
-fn columns(raw: &Raw) -> ([Option<usize>; 4], Vec<String>) {
+fn columns(raw: &Raw) -> (Columns, Vec<String>) {
     let mut columns = [None; 4];
     let mut others = Vec::new();
-    for (column, of) in raw.rest.sample_type.iter().enumerate() {
+    for (at, of) in raw.rest.sample_type.iter().enumerate() {
         let name = raw.strings.get(of.r#type);
         let unit = raw.strings.get(of.unit);
-        let is_unit = matches!(&*unit, "" | "count" | "bytes" | "objects");
-        let found = heap_type(&name).filter(|_| is_unit && column < MOST_TYPES);
-        match found {
-            Some(found) if columns[found as usize].is_none() => {
-                columns[found as usize] = Some(column);
+        match heap_type(&name, &unit) {
+            Some((of, factor)) if columns[of as usize].is_none() => {
+                columns[of as usize] = Some(Column { at, factor });
             }
             _ if others.len() < 16 => others.push(format!("{name}/{unit}")),
             _ => {}
@@ -90,15 +109,11 @@ fn columns(raw: &Raw) -> ([Option<usize>; 4], Vec<String>) {
     (columns, others)
 }
 
-/// Names of heap sample types: Go's and ours; google/pprof's for gperftools' text and Node's; Perfetto's.
-fn heap_type(name: &str) -> Option<SampleType> {
-    match name {
-        "objects" | "Unreleased malloc count" => Some(SampleType::InuseObjects),
-        "space" | "Unreleased malloc size" => Some(SampleType::InuseSpace),
-        "allocations" | "Total malloc count" => Some(SampleType::AllocObjects),
-        "Total malloc size" => Some(SampleType::AllocSpace),
-        _ => SampleType::from_name(name),
-    }
+/// The sample type that the file names as its default.
+fn default_sample_type(raw: &Raw, columns: &Columns) -> Option<SampleType> {
+    let name = raw.strings.get(raw.rest.default_sample_type);
+    let is_named = |column: Column| raw.strings.get(raw.rest.sample_type[column.at].r#type) == name;
+    SampleType::ALL.into_iter().find(|&of| columns[of as usize].is_some_and(is_named))
 }
 
 /// Only a period in bytes says how a heap was sampled.
@@ -109,12 +124,20 @@ fn interval_bytes(raw: &Raw) -> u64 {
     if is_possible { raw.rest.period as u64 } else { 0 }
 }
 
+/// `more` are the values after the sample's own ones.
 fn weighted(
-    values: &[Estimate; MOST_TYPES],
-    columns: &[Option<usize>; 4],
+    values: &[Estimate; OWN_TYPES],
+    more: &[i64],
+    columns: &Columns,
     interval_bytes: u64,
 ) -> [Estimate; 4] {
-    let value = |of: SampleType| columns[of as usize].map_or(f64::NAN, |at| values[at].value);
+    let at = |at: usize| match values.get(at) {
+        Some(own) => own.value,
+        None => more.get(at - OWN_TYPES).map_or(0.0, |&value| value as f64),
+    };
+    let value = |of: SampleType| {
+        columns[of as usize].map_or(f64::NAN, |column| column.factor * at(column.at))
+    };
     let pair = |objects, bytes| {
         let pair = Pair { objects: value(objects), bytes: value(bytes) };
         of_weighted(interval_bytes, pair)

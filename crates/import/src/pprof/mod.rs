@@ -7,6 +7,7 @@ mod finish;
 mod ids;
 mod labels;
 mod packed;
+mod sample_types;
 mod strings;
 
 use crate::build::{OVERHEAD_BYTES, TABLE_BYTES, sample_bytes};
@@ -18,10 +19,13 @@ use labels::LabelSets;
 use prost::Message;
 use prost::encoding::{WireType, decode_key, decode_varint};
 use ramson_profile::{Estimate, Function, Line, Location, LookupAddress, StackSample, pprof};
+use std::iter;
 use strings::Strings;
 
-/// Sample types of one file that are kept; a heap profile has four.
-const MOST_TYPES: usize = 4;
+/// Values that a sample holds itself; a heap profile has four.
+const OWN_TYPES: usize = 4;
+/// Sample types of one file that are kept.
+const MOST_TYPES: usize = 64;
 /// Most bytes of a field's tag and its length or number.
 const MOST_HEAD_BYTES: usize = 20;
 /// A longer message is left out: decoded, it could take twelve times its bytes.
@@ -36,6 +40,10 @@ struct Raw {
     rest: pprof::Profile,
     /// `locations` are `Location::id` as `location_numbers` has them, values in the order of `sample_type`.
     samples: Vec<StackSample>,
+    /// Values of each sample after its own ones; `more_types` each.
+    more_values: Vec<i64>,
+    /// As many as the first sample has.
+    more_types: Option<usize>,
     labels: LabelSets,
     location_numbers: Numbers,
     /// Numbers of the identifiers.
@@ -44,6 +52,10 @@ struct Raw {
     locations: Vec<Location>,
     strings: Strings,
     bad_records: u64,
+    /// Number of the field before.
+    last_number: u32,
+    /// Numbers of the fields met that a profile has once, as bits.
+    met: u32,
     /// Reused from sample to sample.
     sample: pprof::Sample,
 }
@@ -56,6 +68,9 @@ pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
             input.defects.push(ImportDefect::Damaged { offset });
             break;
         };
+        if raw.is_of_next_profile(&head) {
+            return Err(ImportError::Concatenated);
+        }
         if raw.take(head, input).is_err() {
             break;
         }
@@ -86,6 +101,19 @@ fn next_head(input: &mut Input) -> Option<Head> {
 }
 
 impl Raw {
+    /// Whether another profile begins before this field or began before: its strings start again with the empty one, or the time, the
+    /// period or the default sample type comes again. Numbers of strings would mean the first profile's.
+    fn is_of_next_profile(&mut self, head: &Head) -> bool {
+        let is_first_string =
+            head.number == 6 && head.size_bytes == head.head_bytes && !self.strings.is_empty();
+        let begins_again = is_first_string && self.last_number != 6;
+        let bit = if matches!(head.number, 9 | 11 | 12 | 14) { 1 << head.number } else { 0 };
+        let comes_again = self.met & bit != 0;
+        self.met |= bit;
+        self.last_number = head.number;
+        begins_again || comes_again
+    }
+
     fn take(&mut self, head: Head, input: &mut Input) -> Result<(), Stop> {
         let Head { number, size_bytes, head_bytes } = head;
         let is_too_long = size_bytes > MOST_MESSAGE_BYTES && matches!(number, 1..=12 | 14);
@@ -116,7 +144,7 @@ impl Raw {
         if value.iter().all(|&value| value == 0) {
             return Some(0);
         }
-        let mut values = [Estimate::default(); MOST_TYPES];
+        let mut values = [Estimate::default(); OWN_TYPES];
         for (estimate, &value) in values.iter_mut().zip(value) {
             *estimate = Estimate::exact(value as f64);
         }
@@ -127,7 +155,11 @@ impl Raw {
         }
         let added = (self.location_numbers.len() - known) * OVERHEAD_BYTES;
         self.samples.push(StackSample { locations, values, ..StackSample::default() });
-        Some(sample_bytes(ids.len()) + added + self.labels.push(label))
+        let more = value.get(OWN_TYPES..).unwrap_or_default();
+        let more_types = *self.more_types.get_or_insert(more.len().min(MOST_TYPES - OWN_TYPES));
+        self.more_values.extend(more.iter().chain(iter::repeat(&0)).take(more_types));
+        let more_bytes = more_types * size_of::<i64>();
+        Some(sample_bytes(ids.len()) + added + more_bytes + self.labels.push(label))
     }
 
     fn location(&mut self, bytes: &[u8]) -> Option<usize> {

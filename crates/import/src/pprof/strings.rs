@@ -20,6 +20,11 @@ impl Strings {
         String::from_utf8_lossy(found.unwrap_or_default())
     }
 
+    /// Whether there is none yet.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
     /// Appends one; returns the bytes that it takes.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         self.bytes.extend_from_slice(bytes);

@@ -5,6 +5,8 @@ mod message;
 mod pprof;
 mod producers;
 mod read_ahead;
+mod tables;
+mod texts;
 mod unrecognized;
 
 use ramson_import::{ImportError, Imported, InuseAt, import};
@@ -17,13 +19,17 @@ fn golden(name: &str) -> Vec<u8> {
     std::fs::read(directory.join(name)).unwrap()
 }
 
-const GOLDEN: [&str; 6] = [
+const GOLDEN: [&str; 10] = [
     "go.pb.gz",
     "gperftools.heap",
     "heaptrack.gz",
     "heaptrack.zst",
     "jemalloc-without-threads.heap",
     "jemalloc.heap",
+    "malloc_info.xml",
+    "memleak.txt",
+    "redpanda.json",
+    "symbolized.heap",
 ];
 
 fn read(bytes: &[u8]) -> Result<Imported, ImportError> {

@@ -3,10 +3,10 @@
 use crate::message::{bytes, number, packed};
 use crate::{read, stacks, total};
 use ramson_import::{DropFrames, ImportDefect, ImportError};
-use ramson_profile::SampleType::{self, AllocSpace, InuseObjects, InuseSpace};
+use ramson_profile::SampleType::{self, AllocObjects, AllocSpace, InuseObjects, InuseSpace};
 
 /// Positions are those of `TEXTS`.
-const TEXTS: [&str; 12] = [
+const TEXTS: [&str; 19] = [
     "",
     "objects",
     "count",
@@ -19,6 +19,13 @@ const TEXTS: [&str; 12] = [
     "thread",
     "mall.*",
     "t1",
+    "allocations",
+    "alloc_space",
+    "free_space",
+    "inuse_objects",
+    "inuse_space",
+    "alloc-space",
+    "heap-space",
 ];
 
 fn texts() -> Vec<u8> {
@@ -153,4 +160,75 @@ fn file_names_frames_to_drop() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn the_unit_decides_what_is_counted() {
+    let of = |unit| read(&[types(&[(12, unit)]), sample(&[9], &[64]), code(), texts()].concat());
+    assert_eq!(of(4).unwrap().sample_types, [AllocSpace]);
+    assert_eq!(of(2).unwrap().sample_types, [AllocObjects]);
+    // inuse_space in objects.
+    let contradicts = [types(&[(16, 2)]), sample(&[9], &[64]), code(), texts()].concat();
+    assert!(matches!(read(&contradicts), Err(ImportError::NotAHeapProfile(_))));
+}
+
+#[test]
+fn heap_types_are_found_wherever_they_stand() {
+    let six = [(7, 8), (9, 2), (13, 4), (14, 2), (15, 2), (16, 4)];
+    let file = [
+        types(&six),
+        sample(&[70_000, 9], &[5, 6, 1000, 600, 4, 400]),
+        sample(&[9], &[5, 6, 5000, 1000, 4, 4000]),
+        // Of the processor's time only.
+        sample(&[70_000], &[7, 0, 0, 0, 0, 0]),
+        // Values that are missing are 0.
+        sample(&[9], &[1, 1, 8]),
+        code(),
+        texts(),
+    ];
+    let mut late_types = file.clone();
+    late_types.rotate_left(1);
+    for file in [file, late_types] {
+        let imported = read(&file.concat()).unwrap();
+        assert_eq!(imported.sample_types, [AllocSpace, InuseObjects, InuseSpace]);
+        assert_eq!(imported.default_sample_type, InuseSpace);
+        assert_eq!(total(&imported, AllocSpace), 6008.0);
+        assert_eq!(total(&imported, InuseObjects), 8.0);
+        assert_eq!(total(&imported, InuseSpace), 4400.0);
+        assert_eq!(imported.profile.samples.len(), 2);
+        let others = ["cpu/nanoseconds", "thread/count", "free_space/count"].map(str::to_owned);
+        assert_eq!(imported.defects, [ImportDefect::OtherSampleTypes(others.into())]);
+    }
+}
+
+#[test]
+fn names_of_other_profilers_are_known() {
+    let file = [types(&[(17, 4), (18, 4)]), sample(&[9], &[64, 8]), code(), texts()].concat();
+    let imported = read(&file).unwrap();
+    assert_eq!(imported.sample_types, [AllocSpace, InuseSpace]);
+    assert_eq!((total(&imported, AllocSpace), total(&imported, InuseSpace)), (64.0, 8.0));
+    // The file's own default, by its own name.
+    let imported = read(&[file, number(14, 17)].concat()).unwrap();
+    assert_eq!(imported.default_sample_type, AllocSpace);
+}
+
+#[test]
+fn profiles_one_after_the_other_are_refused() {
+    let parts = [types(&[(1, 2), (3, 4)]), sample(&[9], &[1, 8]), code(), texts()];
+    let first = parts.concat();
+    let timed = [&first[..], &number(9, 1_700_000_000)].concat();
+    let mut strings_first = parts.clone();
+    strings_first.rotate_left(3);
+    for file in [
+        [&first[..], &first].concat(),
+        [&timed[..], &timed].concat(),
+        [strings_first.concat(), strings_first.concat()].concat(),
+        [&timed[..], &number(9, 1), &strings_first.concat()].concat(),
+    ] {
+        assert!(matches!(read(&file), Err(ImportError::Concatenated)));
+    }
+    assert!(read(&timed).is_ok());
+    // Strings may be among other fields, and one of them empty.
+    let split = [parts[0].clone(), bytes(6, b""), code(), texts()[2..].to_vec(), bytes(6, b"")];
+    assert!(read(&[split.concat(), sample(&[9], &[1, 8])].concat()).is_ok());
 }

@@ -21,7 +21,7 @@ fn unrecognized_bytes_are_described() {
         (b"PERFILE2\x68\0\0\0\0\0\0\0", "perf.data"),
         (b"{\"nodes\": []}", "JSON"),
         (b"\n  <!DOCTYPE html><html>", "HTML"),
-        (b"--- symbol\nbinary=/bin/x\n", "--raw"),
+        (b"--- symbol\nbinary=/bin/x\n---\n--- profile\n", "--raw"),
         (b"desc: --detailed-freq=1\ncmd: x\n", "massif"),
         (&[0; 4096], "zeros"),
         (b"PK\x03\x04\x14\0", "zip"),

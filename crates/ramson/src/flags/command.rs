@@ -52,7 +52,9 @@ fn heading_of(id: &str) -> Option<&'static str> {
     match id {
         "focus" | "ignore" | "hide" | "show" | "show_from" | "tagfocus" | "tagignore"
         | "granularity" => Some("Filters (RE matches names of functions, files and binaries)"),
-        "debug_path" | "sysroot" | "debuginfod" | "demangle" => Some("Names of functions"),
+        "debug_path" | "sysroot" | "binary" | "debuginfod" | "demangle" => {
+            Some("Names of functions")
+        }
         _ => None,
     }
 }

@@ -11,13 +11,14 @@ use ramson_profile::Pattern;
 #[command(after_help = "\
 The first lines say what the memory is, one sentence per cause. Then comes advice: first what an operator can do, then what requires a code change, each with its evidence, the bytes it saves, and its risk.
 
-Works on any process that this user may trace, profiled or not, and does not stop it, except with --ask. glibc's arenas are read from outside. Only --ask can tell how much another allocator keeps free: it reads the statistics of jemalloc and tcmalloc. For processes under ramson, this command also looks for leaks and shows the call sites that pin free memory.
+Works on any process that this user may trace, profiled or not, and does not stop it, except with --ask. glibc's arenas are read from outside. Only --ask can tell how much another allocator keeps free: it reads the statistics of jemalloc and tcmalloc. For processes under ramson, this command also looks for leaks and shows the call sites that pin free memory. A file that glibc's malloc_info wrote is explained as far as it goes.
 
 Examples:
   ramson explain 4711
   ramson explain 4711 --details
   ramson explain unit:postgresql.service
-  ramson explain name:redis-server --json")]
+  ramson explain name:redis-server --json
+  ramson explain malloc_info.xml")]
 pub struct ExplainFlags {
     #[arg(value_name = "SRC", required = true, help = PROCESSES)]
     pub sources: Vec<String>,

@@ -9,11 +9,11 @@ use std::path::PathBuf;
 /// The forms that name running processes, profiled or not.
 pub const PROCESSES: &str = "A process ID; name:NAME, all processes of that name; tree:PID, a process and its descendants; unit:redis.service, the processes of a systemd unit; cgroup:PATH, those of a control group and of groups below it; or the profile file of a running process. You may pass several";
 /// All forms, for commands that sum what is named.
-const SOURCES: &str = "A process ID; name:NAME, all processes of that name; tree:PID, a process and its descendants; unit:redis.service, the processes of a systemd unit; cgroup:PATH, those of a control group and of groups below it; a file (ramson's, pprof, jemalloc, gperftools, heaptrack, collapsed); an http:// address of a pprof endpoint; or - for standard input. If this names several processes or files, their values are added up. With a history (ramson history): SRC@-1h, SRC@2026-11-20T17:00, SRC@peak, SRC@mark:NAME, and ranges as SRC@-2h..-1h";
+const SOURCES: &str = "A process ID; name:NAME, all processes of that name; tree:PID, a process and its descendants; unit:redis.service, the processes of a systemd unit; cgroup:PATH, those of a control group and of groups below it; a file (ramson's, pprof, jemalloc, gperftools, heaptrack, memleak, Seastar, collapsed); an http:// address of a pprof endpoint; or - for standard input. If this names several processes or files, their values are added up. With a history (ramson history): SRC@-1h, SRC@2026-11-20T17:00, SRC@peak, SRC@mark:NAME, and ranges as SRC@-2h..-1h";
 /// Any of them in short.
 const SHORT: &str = "Process ID, name:NAME, tree:PID, unit:NAME, cgroup:PATH, file, address or -; with a history, SRC@MOMENT";
 /// The same, for commands that take one.
-const SOURCE: &str = "A process ID, a file (ramson's, pprof, jemalloc, gperftools, heaptrack, collapsed), an http:// address of a pprof endpoint, - for standard input, or name:NAME, tree:PID, unit:NAME or cgroup:PATH if that is one process. With a history (ramson history): SRC@-1h, SRC@2026-11-20T17:00, SRC@peak, SRC@mark:NAME, and ranges as SRC@-2h..-1h";
+const SOURCE: &str = "A process ID, a file (ramson's, pprof, jemalloc, gperftools, heaptrack, memleak, Seastar, collapsed), an http:// address of a pprof endpoint, - for standard input, or name:NAME, tree:PID, unit:NAME or cgroup:PATH if that is one process. With a history (ramson history): SRC@-1h, SRC@2026-11-20T17:00, SRC@peak, SRC@mark:NAME, and ranges as SRC@-2h..-1h";
 
 /// The source of one profile.
 #[derive(Args)]
@@ -44,6 +44,9 @@ pub struct SearchFlags {
     /// Look for binaries and debug files first in DIR, a copy of a machine's root directory
     #[arg(long, value_name = "DIR")]
     pub sysroot: Option<PathBuf>,
+    /// Name the addresses of a file without mappings (a Seastar log, Redpanda's JSON) from PATH, the program that wrote them
+    #[arg(long, value_name = "PATH")]
+    pub binary: Option<PathBuf>,
     /// Also fetch debug files by build ID from the servers in DEBUGINFOD_URLS (or set RAMSON_DEBUGINFOD=1);
     /// as root, never for programs of other users
     #[arg(long)]
@@ -66,6 +69,7 @@ impl SearchFlags {
         Search {
             debug_paths: self.debug_path.clone(),
             sysroot: self.sysroot.clone(),
+            binary: self.binary.clone(),
             debuginfod: self.debuginfod,
             is_for_owner: false,
             on_fetch: Some(|address| hint(&format!("fetching {address}"))),

@@ -228,6 +228,7 @@ fn of_leaks(found: &mut Suspects, call: &Call, settings: &Settings) -> Said {
 fn of_explain(examined: &mut Examined, call: &Call) -> Said {
     match examined {
         Examined::One(finding) => quote(&mut [&mut finding.name]),
+        Examined::File(finding) => quote(&mut [&mut finding.origin]),
         Examined::Several(findings) => {
             findings.processes.iter_mut().for_each(|each| quote(&mut [&mut each.answer.name]));
         }
@@ -236,9 +237,11 @@ fn of_explain(examined: &mut Examined, call: &Call) -> Said {
     let shown = table::explain::Shown { rows: 1, details: false };
     let verdict = paragraph(&match examined {
         Examined::One(finding) => table::explain::text(finding, shown),
+        Examined::File(finding) => table::explain_file::text(finding),
         Examined::Several(findings) => table::explain_sum::text(findings, shown, false),
     });
     let calls = match examined {
+        Examined::File(_) => Vec::new(),
         // Without a profile there is nothing else to ask.
         Examined::One(finding) if finding.leaks.is_none() => {
             vec![next("list", &[], "which processes have a profile")]

@@ -12,7 +12,7 @@ const MOST_BYTES: usize = 1_000_000;
 /// Parameter that every tool takes: the largest answer, in bytes.
 const MAX_BYTES: &str = "max_bytes";
 
-const SOURCE: &str = "A process ID; name:NAME, all processes of that name; tree:PID; unit:redis.service; cgroup:PATH; or a file (ramson's, pprof, jemalloc, gperftools, heaptrack, collapsed). With a history: SRC@-1h, SRC@peak, SRC@mark:NAME, SRC@-2h..-1h";
+const SOURCE: &str = "A process ID; name:NAME, all processes of that name; tree:PID; unit:redis.service; cgroup:PATH; or a file (ramson's, pprof, jemalloc, gperftools, heaptrack, memleak, Seastar, collapsed). With a history: SRC@-1h, SRC@peak, SRC@mark:NAME, SRC@-2h..-1h";
 const FOCUS: &str = "Keep only stacks with a frame that matches this regular expression";
 const IGNORE: &str = "Drop stacks with a frame that matches this regular expression";
 const SAMPLE: &str = "What to count: live (bytes, the default), live-objects, allocated (bytes since the start) or allocations";

@@ -4,6 +4,7 @@ mod chart;
 pub mod comparison;
 pub mod explain;
 mod explain_details;
+pub mod explain_file;
 pub mod explain_sum;
 mod frees;
 mod health;

@@ -6,7 +6,9 @@ use super::{
 };
 use ramson_analysis::report::{Report, View};
 use ramson_analysis::summary::Subject;
-use ramson_profile::format::{format_amount, format_error, format_estimate, format_percent};
+use ramson_profile::format::{
+    format_amount, format_error, format_estimate, format_percent, format_value,
+};
 use ramson_profile::view::TopTable;
 use ramson_profile::{Estimate, SampleUnit};
 use ramson_symbols::SymbolDefect;
@@ -56,22 +58,24 @@ fn block(report: &Report, rows: usize) -> String {
     out
 }
 
-/// `live, total 4.05 GiB`, or how much of it passed the filters.
+/// `live, total 4.05 GiB`, or how much of it passed the filters. Where values are negative, as in a difference, the sum of all changes that
+/// shares are of.
 pub fn title(report: &Report, shown: Estimate) -> String {
     let sample_type = report.sample_type;
     let unit = report.sample_type.unit();
     let total = format_estimate(report.whole, unit);
+    let mut shown_part = String::new();
     // Sums in another order differ in their last bits.
-    if (shown.value - report.whole.value).abs() <= 1e-9 * report.whole.value.abs() {
-        format!("{}, total {total}", sample_type.word())
-    } else {
-        format!(
-            "{}, {}, {} of total {total}",
-            sample_type.word(),
-            format_estimate(shown, unit),
-            format_percent(shown.value, report.magnitude),
-        )
+    if (shown.value - report.whole.value).abs() > 1e-9 * report.whole.value.abs() {
+        let share = format_percent(shown.value, report.magnitude);
+        shown_part = format!("{}, {share} of ", format_estimate(shown, unit));
     }
+    let mut changes = String::new();
+    // A few negative values, as of a block that was freed between two reads, change no digit that is shown.
+    if report.magnitude - report.whole.value > 1e-3 * report.magnitude {
+        changes = format!("; shares are of {} of changes", format_value(report.magnitude, unit));
+    }
+    format!("{}, {shown_part}total {total}{changes}", sample_type.word())
 }
 
 fn push_functions(out: &mut String, report: &Report, table: &TopTable) {

@@ -138,9 +138,12 @@ fn smaller(interval_bytes: u64) -> String {
 fn nothing(report: &Report) -> String {
     let interval = format_bytes(report.interval_bytes as f64);
     let nothing = nothing_sampled(report);
-    if report.is_of_mmap
-        || matches!(&report.subject, Subject::Recording(summary) if summary.ended_ago_ns.is_some())
-    {
+    let is_final = match &report.subject {
+        Subject::Recording(summary) => summary.ended_ago_ns.is_some(),
+        Subject::Foreign(_) => true,
+        Subject::Sum(_) => false,
+    };
+    if report.is_of_mmap || is_final {
         return nothing;
     }
     let samples = match &report.subject {

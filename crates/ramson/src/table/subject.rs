@@ -138,8 +138,10 @@ pub fn nothing_sampled(report: &Report) -> String {
     if report.is_of_mmap {
         return "no mappings of 1 MiB or more".into();
     }
-    let Subject::Recording(summary) = &report.subject else {
-        return "nothing sampled yet".into();
+    let summary = match &report.subject {
+        Subject::Recording(summary) => summary,
+        Subject::Foreign(_) => return "no stacks in it".into(),
+        Subject::Sum(_) => return "nothing sampled yet".into(),
     };
     let ago = summary.ended_ago_ns.map(|ns| format!(" {} ago", format_duration(ns)));
     let Some(ago) = ago else { return "nothing sampled yet".into() };
@@ -205,7 +207,7 @@ fn of_foreign(summary: &ForeignSummary) -> String {
     }
     let _ = match summary.interval_bytes {
         0 => write!(out, ": sampling unknown"),
-        1 => write!(out, ": every allocation recorded"),
+        1 => write!(out, ": not sampled"),
         interval => write!(out, ": interval {}", size(interval)),
     };
     let (count, is_labelled) = summary.stacks;

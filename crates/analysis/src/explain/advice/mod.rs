@@ -6,9 +6,11 @@
 mod elsewhere;
 mod glibc;
 pub mod growth;
+mod malloc_info;
 mod other;
 mod saving;
 
+pub use malloc_info::of_malloc_info;
 pub use saving::{Advice, Needs, Saving};
 
 use super::causes;
@@ -37,17 +39,35 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
     // The order is kept among those that take the same.
     all.sort_by_key(|advice| (advice.needs != Needs::Nothing, advice.needs == Needs::Code));
     if all.is_empty() {
-        let evidence =
-            format!("nothing that could be returned accounts for {} or more", size(least));
-        let (cause, needs, action) = if finding.is_growth_undecided() {
-            let later = format!("look again later whether it grows: ramson leaks {}", finding.pid);
-            ("leaks", Needs::Command, later)
+        all.push(if finding.is_growth_undecided() {
+            later(finding, least)
         } else {
-            ("nothing", Needs::Nothing, format!("nothing to do: {evidence}"))
-        };
-        all.push(Advice { cause, needs, action, evidence, risk: "none", saving: None });
+            nothing(least)
+        });
     }
     all
+}
+
+/// Nothing accounts for so many bytes that could be returned.
+fn nothing(least: u64) -> Advice {
+    let evidence = format!("nothing that could be returned accounts for {} or more", size(least));
+    Advice {
+        cause: "nothing",
+        needs: Needs::Nothing,
+        action: format!("nothing to do: {evidence}"),
+        evidence,
+        risk: "none",
+        saving: None,
+    }
+}
+
+fn later(finding: &Finding, least: u64) -> Advice {
+    Advice {
+        cause: "leaks",
+        needs: Needs::Command,
+        action: format!("look again later whether it grows: ramson leaks {}", finding.pid),
+        ..nothing(least)
+    }
 }
 
 impl Advice {

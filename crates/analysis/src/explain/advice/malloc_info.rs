@@ -1,0 +1,61 @@
+//! Advice if all that is known is a file of glibc's `malloc_info`. No saving is more than an upper bound, because the file does not say what
+//! is in RSS.
+
+use super::saving::{Advice, Needs, Saving};
+use crate::explain::causes;
+use crate::explain::words::size;
+use ramson_profile::Estimate;
+use ramson_profile::format::format_objects;
+use ramson_source::MallocInfo;
+use std::cmp::Reverse;
+
+/// Advice for whoever runs the process that wrote the file, in which malloc had `system_bytes`.
+pub fn of_malloc_info(info: &MallocInfo, system_bytes: u64) -> Vec<Advice> {
+    let least = causes::least(system_bytes);
+    let mut all: Vec<Advice> = [Some(trim(info)), arena_max(info)].into_iter().flatten().collect();
+    all.retain(|advice| advice.saving.is_some_and(|saving| saving.bytes >= least));
+    all.sort_by_key(|advice| Reverse(advice.saving.map(|saving| saving.bytes)));
+    if all.is_empty() {
+        all.push(super::nothing(least));
+    }
+    all
+}
+
+/// A trim returns whole pages of free chunks, and the end of the main arena only.
+fn trim(info: &MallocInfo) -> Advice {
+    let sum = info.sum();
+    let main_top = info.arenas.first().and_then(|main| main.top_bytes());
+    let tops: Option<u64> = info.arenas.iter().map(|arena| arena.top_bytes()).sum();
+    // Without the sizes, any of it may be in whole pages.
+    let bytes = match (main_top, tops) {
+        (Some(main_top), Some(_)) => sum.large.bytes + main_top,
+        _ => sum.free.bytes,
+    };
+    Advice {
+        cause: "trim",
+        needs: Needs::Command,
+        action: "trim the process: ramson trim PID, or call malloc_trim(0) in it".into(),
+        evidence: format!("{} of it is in free chunks that may contain whole pages", size(bytes)),
+        risk: "the pages fault in again when the program needs them; each arena is locked meanwhile, about 0.1 s per GiB returned",
+        saving: Saving::at_most(Estimate::exact(bytes as f64)),
+    }
+}
+
+/// In one arena, what one thread freed serves the others: of what is free, the largest arena's share would be enough.
+fn arena_max(info: &MallocInfo) -> Option<Advice> {
+    let most = info.arenas.iter().map(|arena| arena.free.bytes).max()?;
+    let free = info.sum().free.bytes;
+    (info.arenas.len() > 1).then(|| Advice {
+        cause: "arena_max",
+        needs: Needs::Restart,
+        action: "fewer arenas: start it with MALLOC_ARENA_MAX=1, or 2 where threads allocate at the same time".into(),
+        evidence: format!(
+            "{} arenas (malloc gives threads heaps of their own) have {} free, the largest of them {}: threads of one arena cannot use what is free in another",
+            format_objects(info.arenas.len() as f64),
+            size(free),
+            size(most)
+        ),
+        risk: "threads wait for each other in malloc",
+        saving: Saving::at_most(Estimate::exact(free.saturating_sub(most) as f64)),
+    })
+}
