@@ -13,6 +13,7 @@ const TERMS: [string, string, string[]][] = [
   ["live", "live", ["live"]],
   ["allocated before the attach or not seen", "unseen", ["allocated_before_the_attach_or_not_seen"]],
   ["free in the allocator", "free", ["free_in_allocator"]],
+  ["freed lazily", "lazy", ["freed_lazily"]],
   ["held by the allocator", "held", ["held_by_allocator"]],
   ["inherited from parent", "inherited", ["inherited_from_parent"]],
   ["mmap", "extents", ["mmap"]],
