@@ -273,6 +273,7 @@ fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
     if matches!(rest, Part::Anonymous | Part::Data) {
         take(Part::Extents, ranges_in(area, known.extents, known));
         take(Part::Stacks, ranges_in(area, &known.sight.stacks.given, known));
+        take(Part::ThreadLocals, ranges_in(area, &known.sight.stacks.thread_locals, known));
     }
     if rest == Part::Stacks {
         let Stacks { ended, thread_locals, .. } = &known.sight.stacks;

@@ -46,7 +46,7 @@ pub struct Stacks {
     pub given: Vec<Range<u64>>,
     /// The function that most of these threads began with.
     pub ended_function: Option<u64>,
-    /// Thread-local variables on stacks.
+    /// Thread-local variables: on stacks, and of the first thread elsewhere.
     pub thread_locals: Vec<Range<u64>>,
 }
 
@@ -62,10 +62,10 @@ impl Stacks {
         }
         let mut given = Vec::new();
         for Listed { descriptor, stack } in lists.iter().flat_map(|list| &list.threads) {
+            descriptors.insert(*descriptor);
             let Some((stack, area)) = stack.as_ref().zip(area_at(areas, *descriptor)) else {
                 continue;
             };
-            descriptors.insert(*descriptor);
             if stack.has_guard {
                 starts.insert(area.start);
             } else {
@@ -229,7 +229,7 @@ fn most_frequent(all: impl Iterator<Item = u64>) -> Option<u64> {
     counts.into_iter().max_by_key(|&(_, count)| count).map(|(one, _)| one)
 }
 
-/// The thread-local variables that lie on a stack, below its descriptor: of all modules that the thread's vector places there.
+/// The thread-local variables that lie right below a descriptor: of all modules that the thread's vector places there.
 fn thread_locals(memory: &impl Memory, areas: &[Area], descriptor: u64) -> Option<Range<u64>> {
     let area = area_at(areas, descriptor)?;
     let vector = word_at(&read_present(memory, descriptor + 8, 8)?, 0)?;
@@ -237,7 +237,9 @@ fn thread_locals(memory: &impl Memory, areas: &[Area], descriptor: u64) -> Optio
     let entries = word_at(&read_present(memory, vector.checked_sub(16)?, 8)?, 0)?;
     let bytes = 16 * entries.min(MOST_MODULES) as usize;
     let places = read_present(memory, vector.checked_add(16)?, bytes)?;
-    let places = places.chunks_exact(16).filter_map(|entry| word_at(entry, 0));
+    // A module's variables that were allocated later have to be freed, too: that is the second word.
+    let is_static = |entry: &&[u8]| word_at(entry, 8) == Some(0);
+    let places = places.chunks_exact(16).filter(is_static).filter_map(|entry| word_at(entry, 0));
     let first = places.filter(|place| (area.start..descriptor).contains(place)).min()?;
     Some(first..descriptor)
 }

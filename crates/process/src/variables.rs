@@ -13,7 +13,9 @@ const MOST_AREAS: usize = 16;
 
 /// Whether an area begins with variables of the binary that is mapped before it.
 pub fn begins_with_variables(area: &Area, previous: Option<&Area>) -> bool {
-    let is_data = |last: &Area| last.end == area.start && last.inode != 0 && last.is_writable();
+    let is_data = |last: &Area| {
+        last.end == area.start && last.backing() == Backing::File && &last.permissions == b"rw-p"
+    };
     area.backing() == Backing::Anonymous && area.path.is_empty() && previous.is_some_and(is_data)
 }
 

@@ -5,6 +5,7 @@ mod command;
 mod explain;
 mod explain_advice;
 mod explain_ask;
+mod explain_parts;
 mod explain_targets;
 mod exports;
 mod extents_command;

@@ -154,7 +154,12 @@ fn causes_are_sentences_largest_first() {
 fn leaks_are_advised_before_free_memory() {
     let limit = |left: u64| {
         let limit_bytes = 200 << 20;
-        Some(Limit { limit_bytes, used_bytes: limit_bytes - (left << 20), group: "/a".to_owned() })
+        Some(Limit {
+            limit_bytes,
+            used_bytes: limit_bytes - (left << 20),
+            group: "/a".to_owned(),
+            ..Limit::default()
+        })
     };
     let order = |finding: &Finding| -> Vec<(&'static str, Needs)> {
         finding.advice.iter().map(|advice| (advice.cause, advice.needs)).collect()
