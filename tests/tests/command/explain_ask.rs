@@ -76,9 +76,12 @@ fn linked_in_allocator_is_asked() {
     assert_eq!(json.text("allocators.other.origin"), "in the executable", "{json:?}");
     assert!(part(&json, "live") > 6.0 * MIB && part(&json, "free_in_used_pages") > 6.0 * MIB);
     assert_eq!(json.list("advice")[0].text("cause"), "scattered", "{json:?}");
-    // Unasked, nobody knows.
+    // Unasked, nobody knows what is free. Whose memory it is, and which variable configures that, the executable tells.
     let json = explain_with(&scratch, talking.pid(), &[]);
-    assert_eq!(json.list("advice")[0].text("cause"), "unknown", "{json:?}");
+    let advice = &json.list("advice")[0];
+    assert_eq!(advice.text("cause"), "other_lever", "{json:?}");
+    assert!(advice.text("action").starts_with("start it with MALLOC_CONF="), "{json:?}");
+    assert_eq!(json.text("allocators.other.name"), "jemalloc");
 }
 
 #[test]

@@ -26,7 +26,8 @@ fn variables_are_named() {
 
 #[test]
 fn lazily_freed_memory_is_told() {
-    let (cause, sentence) = first_cause("lazy", &[], 40.0..40.1);
+    // The kernel marks the last pages later.
+    let (cause, sentence) = first_cause("lazy", &[], 39.5..40.1);
     assert_eq!(cause, "freed_lazily");
     assert!(sentence.contains("the kernel takes it back"), "{sentence}");
 }
@@ -42,7 +43,8 @@ fn own_shared_memory_is_told_once() {
 
 #[test]
 fn ended_threads_are_counted() {
-    let (cause, sentence) = first_cause("ended", &[], 18.0..30.0);
+    // Of each, glibc has given back what lies far from its end.
+    let (cause, sentence) = first_cause("ended", &[], 4.0..12.0);
     assert_eq!(cause, "ended_stacks");
     let counted = "300 threads that have ended and that no thread has joined";
     assert!(sentence.contains(counted) && sentence.contains("end_at_once"), "{sentence}");
