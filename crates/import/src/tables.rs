@@ -2,7 +2,8 @@
 //!
 //! memleak of bcc and of libbpf-tools: `[TIME] Top N stacks with outstanding allocations:`, then for each stack `B bytes in A
 //! allocations from stack` and its frames, one a line: `0xADDRESS NAME+0xOFFSET [BINARY]` or `NUMBER [<ADDRESS>] NAME+0xOFFSET
-//! [BINARY]`. Seastar: `Top-N alloc sites - size count stack:`, then `BYTES SAMPLES FRAME FRAME …` for each site.
+//! [BINARY]`. Seastar, as Redpanda prints it: `Top-N alloc sites:`, then for each site `size: BYTES count: SAMPLES at: FRAME FRAME …`, one a
+//! line, or all behind the heading with `|` between them. Older ones print the numbers without their names.
 
 use crate::build::UNKNOWN;
 use crate::defect::{ImportDefect, ImportError};
@@ -97,8 +98,9 @@ impl Table {
                 return Ok(());
             }
         }
-        // Other lines are the program's, or single blocks.
-        if self.values.is_some() && line.starts_with(['\t', ' ']) {
+        // Other lines are the program's, or single blocks (-a).
+        let is_block = line.trim_start().starts_with("addr = ");
+        if self.values.is_some() && line.starts_with(['\t', ' ']) && !is_block {
             let (name, object) = frame(line.trim());
             self.stack.push(self.places.location(input, object, 0, &name)?);
         }
@@ -106,20 +108,26 @@ impl Table {
     }
 
     fn take_seastar(&mut self, input: &mut Input, line: &str) -> Result<(), Stop> {
-        if line.contains(SEASTAR) {
+        let mut sites = line;
+        if let Some((_, behind)) = line.split_once(SEASTAR) {
             self.begin(None);
+            sites = behind.split_once(':').map_or("", |(_, sites)| sites);
+        }
+        if self.tables == 0 {
             return Ok(());
         }
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        sites.split('|').try_for_each(|site| self.take_site(input, site))
+    }
+
+    fn take_site(&mut self, input: &mut Input, site: &str) -> Result<(), Stop> {
+        let words = site.split_ascii_whitespace().filter(|word| !word.ends_with(':'));
+        let words: Vec<&str> = words.collect();
         let is_frame = |word: &&str| word.starts_with("0x") || word.contains("+0x");
         let first = words.iter().position(is_frame).unwrap_or(0);
         let [.., bytes, samples] = &words[..first] else { return Ok(()) };
         let (Ok(bytes), Ok(_)) = (bytes.parse::<u64>(), samples.parse::<u64>()) else {
             return Ok(());
         };
-        if self.tables == 0 {
-            return Ok(());
-        }
         for word in &words[first..] {
             self.stack.push(seastar::frame_of(&mut self.places, input, word)?);
         }

@@ -41,7 +41,7 @@ fn a_full_table_has_the_largest_stacks_only() {
 #[test]
 fn memleak_of_libbpf_tools_is_read() {
     let text = "using default object: libc.so.6\n[1:2:3] Top 10 stacks with outstanding allocations:\n\
-        4000 bytes in 1 allocations from stack\n\
+        4000 bytes in 1 allocations from stack\n\taddr = 0x7f0000001000 size = 4000\n\
         \t0 [<0000000000401136>] load_orders+0x9 [/srv/leak]\n\t1 [<0000000000401176>] main+0x20 [/srv/leak]\n";
     let imported = read(text.as_bytes()).unwrap();
     assert_eq!(stacks(&imported)[0].0, ["load_orders", "main"]);
@@ -70,6 +70,25 @@ fn seastar_s_sites_are_read_from_a_log() {
     let twice = read(text.repeat(2).as_bytes()).unwrap();
     assert_eq!(total(&twice, InuseSpace), 12_582_912.0);
     assert_eq!(twice.defects[0], ImportDefect::EarlierTables(1));
+}
+
+/// As memory_sampling.cc of Redpanda formats them: when memory is out, and when little is left.
+#[test]
+fn redpanda_s_lines_are_read() {
+    let site = "size: 8388608 count: 2 at: 0x402000 0x404000 /opt/redpanda/lib/libc.so.6+0x27189";
+    let other = "size: 4194304 count: 1 at: 0x403000 0x404000";
+    let header = "Alloc sites legend:\n    count: the number of live samples at this stack\nTop-N alloc sites:\n";
+    let dumped =
+        format!("{header}{site}\n{other}\nIf you work at Redpanda please refer to https://x\n");
+    let logged = format!(
+        "INFO - 214748364 bytes of available memory left - Top-N alloc sites: {site}|{other}\n"
+    );
+    for text in [dumped, logged] {
+        let imported = read(text.as_bytes()).unwrap();
+        assert_eq!(total(&imported, InuseSpace), 12_582_912.0, "{text}");
+        assert_eq!(imported.defects, [ImportDefect::LargestOnly(2)], "{text}");
+        assert_eq!(imported.profile.samples[0].locations.len(), 3, "{text}");
+    }
 }
 
 #[test]

@@ -2,9 +2,7 @@
 
 use super::{Table, name_and_place, percent, push_rest};
 use ramson_analysis::comparison::{Comparison, is_noise};
-use ramson_profile::format::{
-    format_amount, format_error, format_half_width, format_objects, format_value,
-};
+use ramson_profile::format::{format_amount, format_error, format_half_width, format_objects};
 use ramson_profile::{DiffTable, Estimate, printable};
 use std::fmt::Write;
 
@@ -39,7 +37,7 @@ fn push_heading(out: &mut String, comparison: &Comparison) {
         out,
         "{} {:>9} {:>8}  {}, {}",
         table.sample_type.word(),
-        with_plus(change.value, format_value(change.value, unit)),
+        with_plus(change.value, format_amount(change, unit)),
         format_half_width(change, unit),
         with_plus(change.value, percent(change.value, table.old_total.value)),
         verdict(change),
@@ -56,7 +54,7 @@ fn push_rows(out: &mut String, table: &DiffTable, all_rows: usize) {
         out.push_str("nothing changed\n");
         return;
     }
-    let value = |estimate: Estimate| format_value(estimate.value, table.sample_type.unit());
+    let value = |estimate: Estimate| format_amount(estimate, table.sample_type.unit());
     let heads = ":>1|Δ:>11|±:>10|Δ cum:>11@110|old:>10@90|new:>10@70|function  file:line";
     let mut lines = Table::new(out, heads);
     let room = lines.room();

@@ -3,7 +3,8 @@
 use super::subject::nothing_sampled;
 use super::{Table, most, percent, push_rest};
 use ramson_analysis::report::Report;
-use ramson_profile::format::{format_bytes, format_objects, format_relative_error, format_value};
+use ramson_profile::SampleUnit;
+use ramson_profile::format::{format_amount, format_bytes, format_relative_error};
 use ramson_profile::view::{SizeTable, ThreadTable};
 use std::fmt::Write;
 
@@ -16,8 +17,8 @@ pub fn sizes(out: &mut String, of: &Report, table: &SizeTable) {
         let _ = writeln!(out, "{}", nothing_sampled(of));
         return;
     }
-    let _ =
-        writeln!(out, "{} by block size, {}", sample_type.word(), format_bytes(table.space.value));
+    let space = format_amount(table.space, SampleUnit::Bytes);
+    let _ = writeln!(out, "{} by block size, {space}", sample_type.word());
     let heads = "block size:>23|bytes:>10|bytes%:>7|±:>8|objects:>13@100|±:>8@110|";
     let mut lines = Table::new(out, heads);
     let largest = table.rows.iter().map(|row| row.space.value).fold(0.0, f64::max);
@@ -28,10 +29,10 @@ pub fn sizes(out: &mut String, of: &Report, table: &SizeTable) {
         let bar = BAR_COLUMNS as f64 * row.space.value / largest;
         lines.row([
             block.unwrap_or("not known".into()),
-            format_bytes(row.space.value),
+            format_amount(row.space, SampleUnit::Bytes),
             percent(row.space.value, table.space.value),
             format_relative_error(row.space),
-            format_objects(row.objects.value),
+            format_amount(row.objects, SampleUnit::Objects),
             format_relative_error(row.objects),
             "▇".repeat(bar.round().clamp(0.0, BAR_COLUMNS as f64) as usize),
         ]);
@@ -45,15 +46,15 @@ pub fn threads(out: &mut String, of: &Report, table: &ThreadTable, rows: usize) 
         let _ = writeln!(out, "{}", nothing_sampled(of));
         return;
     }
-    let total = format_value(table.total.value, unit);
+    let total = format_amount(table.total, unit);
     let _ = writeln!(out, "{} by allocating thread, {total}", sample_type.word());
     let mut lines = Table::new(out, "value:>10|value%:>7|±:>8|objects:>13|thread");
     for row in table.rows.iter().take(most(rows)) {
         lines.row([
-            format_value(row.value.value, unit),
+            format_amount(row.value, unit),
             percent(row.value.value, table.magnitude),
             format_relative_error(row.value),
-            format_objects(row.objects.value),
+            format_amount(row.objects, SampleUnit::Objects),
             row.thread.as_deref().unwrap_or("(not known)").to_owned(),
         ]);
     }

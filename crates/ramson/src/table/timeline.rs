@@ -4,9 +4,10 @@ use super::chart::chart;
 use super::{Table, columns, or_dash, push_rest, size};
 use ramson_analysis::timeline::{Gaps, Row, Timeline};
 use ramson_profile::format::{
-    format_bytes, format_duration, format_local_time, format_objects, format_relative_error,
+    format_amount, format_bytes, format_duration, format_local_time, format_objects,
+    format_relative_error,
 };
-use ramson_profile::printable;
+use ramson_profile::{SampleUnit, printable};
 
 /// Columns of a picture where nothing says how many there are.
 const USUAL_COLUMNS: usize = 80;
@@ -36,9 +37,9 @@ pub fn text(timeline: &Timeline, has_chart: bool) -> String {
         table.row([
             format_local_time(row.time_unix_ns),
             or_dash(row.rss.map(size)),
-            format_bytes(row.live.value),
+            format_amount(row.live, SampleUnit::Bytes),
             format_relative_error(row.live),
-            or_dash(free.map(|free| format_bytes(free.value))),
+            or_dash(free.map(|free| format_amount(free, SampleUnit::Bytes))),
             or_dash(free.map(format_relative_error)),
             or_dash(row.allocated_per_s.map(format_bytes)),
             format_objects(row.live_samples as f64),

@@ -3,7 +3,8 @@
 use super::report::title;
 use super::{Table, columns, cut, most, percent, push_rest};
 use ramson_analysis::report::Report;
-use ramson_profile::format::{format_relative_error, format_value};
+use ramson_profile::Estimate;
+use ramson_profile::format::{format_amount, format_relative_error};
 use ramson_profile::view::{Neighbour, PeekTable, Tree, TreeRowKind};
 use std::fmt::Write;
 
@@ -23,9 +24,9 @@ pub fn tree(out: &mut String, report: &Report, tree: &Tree, rows: usize, order: 
             TreeRowKind::Merged { frames } => tree.merged_label(*frames, row.cum),
         };
         lines.row([
-            format_value(row.cum.value, unit),
+            format_amount(row.cum, unit),
             percent(row.cum.value, report.magnitude),
-            if row.flat.is_nothing() { String::new() } else { format_value(row.flat.value, unit) },
+            if row.flat.is_nothing() { String::new() } else { format_amount(row.flat, unit) },
             format_relative_error(row.cum),
             "  ".repeat(row.depth) + &name,
         ]);
@@ -40,13 +41,12 @@ pub fn peek(out: &mut String, report: &Report, table: &PeekTable) {
     }
     let columns = columns();
     let unit = sample_type.unit();
-    let value = |value: f64| {
-        format!("{:>10} {:>7}", format_value(value, unit), percent(value, report.magnitude))
+    let value = |of: Estimate| {
+        format!("{:>10} {:>7}", format_amount(of, unit), percent(of.value, report.magnitude))
     };
     let neighbours = |out: &mut String, list: &[Neighbour], arrow: &str| {
         for neighbour in list.iter().take(MAX_NEIGHBOURS) {
-            let line =
-                format!("{}  {arrow} {}", value(neighbour.value.value), neighbour.function.name);
+            let line = format!("{}  {arrow} {}", value(neighbour.value), neighbour.function.name);
             let _ = writeln!(out, "{}", cut(&line, columns));
         }
         if list.len() > MAX_NEIGHBOURS {
@@ -60,9 +60,9 @@ pub fn peek(out: &mut String, report: &Report, table: &PeekTable) {
         neighbours(out, &peek.callers, "called by");
         let line = format!(
             "{}  {}  (flat {}, cum {})",
-            value(peek.cum.value),
+            value(peek.cum),
             peek.function.name,
-            format_value(peek.flat.value, unit),
+            format_amount(peek.flat, unit),
             format_relative_error(peek.cum),
         );
         let _ = writeln!(out, "{}", cut(&line, columns));
