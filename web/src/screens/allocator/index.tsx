@@ -74,8 +74,11 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
       <div class="columns">
         <section>
           <Heading title="What to do" says="best first, with predicted bytes" />
+          {explained.advice.filter((advice) => advice.needs === "nothing").map((advice) => (
+            <p key={advice.action}>{capital(advice.action)}.</p>
+          ))}
           <ol class="steps">
-            {explained.advice.map((advice, index) => (
+            {explained.advice.filter((advice) => advice.needs !== "nothing").map((advice, index) => (
               <Step key={advice.action} of={advice} rank={index + 1} rss={rss.bytes}>
                 {mayTrim && /: ramson trim /.test(advice.action) ? <TrimButton of={trim} /> : null}
               </Step>
