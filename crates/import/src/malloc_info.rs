@@ -123,7 +123,11 @@ impl Reading {
         let kind = attribute(tag, "type").unwrap_or_default();
         let of = self.arena.as_mut().unwrap_or(&mut self.sum);
         match (name, kind) {
-            ("malloc", _) if tag.starts_with('/') => self.info.sum = Some(self.sum),
+            // An arena that did not end has taken what belongs to the sums.
+            ("malloc", _) if tag.starts_with('/') => {
+                self.info.sum = Some(self.sum).filter(|_| self.arena.is_none());
+                self.info.arenas.extend(self.arena.take());
+            }
             ("malloc", _) if self.has_begun => return Err(Stop::Error(ImportError::Concatenated)),
             ("malloc", _) => self.has_begun = true,
             ("heap", _) if tag.starts_with('/') => {

@@ -18,6 +18,8 @@ use std::borrow::Cow;
 
 const MEMLEAK: &str = "stacks with outstanding allocations:";
 const SEASTAR: &str = "Top-N alloc sites";
+/// Frames of a stack; memleak has 127 at most.
+const MOST_FRAMES: usize = 1 << 12;
 
 /// Which of the formats has a table in this text.
 pub fn format_of(head: &[u8]) -> Option<Format> {
@@ -101,6 +103,9 @@ impl Table {
         // Other lines are the program's, or single blocks (-a).
         let is_block = line.trim_start().starts_with("addr = ");
         if self.values.is_some() && line.starts_with(['\t', ' ']) && !is_block {
+            if self.stack.len() == MOST_FRAMES {
+                return Ok(());
+            }
             let (name, object) = frame(line.trim());
             self.stack.push(self.places.location(input, object, 0, &name)?);
         }

@@ -240,7 +240,7 @@ impl Allocator {
             "jemalloc" => {
                 format!("{variable}=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0")
             }
-            "tcmalloc" => "TCMALLOC_RELEASE_RATE=10".into(),
+            "tcmalloc" => "TCMALLOC_AGGRESSIVE_DECOMMIT=1".into(),
             "mimalloc" => "MIMALLOC_PURGE_DELAY=0 (before 2.1: MIMALLOC_RESET_DELAY=0)".into(),
             _ => return None,
         })

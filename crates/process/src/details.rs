@@ -2,7 +2,7 @@
 
 use crate::areas::{Area, Backing, area_at};
 use crate::asked::MOST_BYTES;
-use crate::rss::Known;
+use crate::rss::{Known, binaries};
 use crate::variables::begins_with_variables;
 use borsh::{BorshDeserialize, BorshSerialize};
 use serde::Serialize;
@@ -30,6 +30,8 @@ pub struct Details {
     pub files: Vec<Mapped>,
     /// Shared memory.
     pub shared_memory: Vec<Mapped>,
+    /// Files of which the process has written to private pages, with the bytes of these.
+    pub written: Vec<Mapped>,
     /// Binaries, with the bytes of their variables.
     pub variables: Vec<Mapped>,
     /// The process that forked this one, where both run the same program.
@@ -59,8 +61,13 @@ pub struct Mapped {
     pub bytes: u64,
     /// How often this process has mapped the part of it that it has mapped most often.
     pub times: u64,
-    /// Resident bytes of it, each counted once, however often this process has mapped it.
+    /// Resident bytes of it, each counted once, however often this process has mapped it; at least so many, if other processes have it, too.
     pub distinct_bytes: u64,
+    /// Proportional: each page divided by how often it is mapped, by this process and by others. Bytes.
+    pub pss: u64,
+    /// Device and inode, by which files of the same name are told apart.
+    #[serde(skip)]
+    pub id: (u64, u64),
     /// Whether other processes have mapped some of these bytes, too.
     pub is_elsewhere: bool,
 }
@@ -68,9 +75,11 @@ pub struct Mapped {
 impl Details {
     /// By the areas and what else is known of the process.
     pub(crate) fn of(areas: &[Area], known: &Known) -> Self {
+        let binaries = binaries(areas);
         let mut files = Objects::default();
         let mut shared_memory = Objects::default();
         let mut variables = Objects::default();
+        let mut written = Objects::default();
         for (index, area) in areas.iter().enumerate() {
             let previous = index.checked_sub(1).map(|before| &areas[before]);
             match area.backing() {
@@ -86,8 +95,10 @@ impl Details {
                 }
                 Backing::File => {
                     files.add(area, not_private(area));
-                    if area.is_writable() {
+                    if binaries.contains(area.path.as_str()) {
                         variables.add(area, area.anonymous);
+                    } else {
+                        written.add(area, area.anonymous);
                     }
                 }
             }
@@ -100,6 +111,7 @@ impl Details {
         Self {
             files: files.largest(),
             shared_memory: shared_memory.largest(),
+            written: written.largest(),
             variables: variables.largest(),
             parent: None,
             ended_threads: stacks.ended.len() as u64,
@@ -109,8 +121,10 @@ impl Details {
 
     /// Whether its numbers can be added up.
     pub(crate) fn is_possible(&self) -> bool {
-        let mut all = self.files.iter().chain(&self.shared_memory).chain(&self.variables);
-        all.all(|one| one.bytes <= MOST_BYTES && one.distinct_bytes <= MOST_BYTES)
+        let all = [&self.files, &self.shared_memory, &self.written, &self.variables];
+        let is_possible =
+            |one: &Mapped| one.bytes.max(one.distinct_bytes).max(one.pss) <= MOST_BYTES;
+        all.into_iter().flatten().all(is_possible)
     }
 }
 
@@ -147,22 +161,53 @@ impl<'a> Objects<'a> {
     }
 }
 
+/// First byte in the object that an area maps, and the first one behind.
+fn span(area: &Area) -> (u64, u64) {
+    (area.offset, area.offset.saturating_add(area.end - area.start))
+}
+
+/// Resident bytes of areas that map no part of the object twice, chosen so that they have the most: at least so much of it is there.
+fn most_apart(areas: &[&Area]) -> u64 {
+    let mut sorted: Vec<&Area> = areas.to_vec();
+    sorted.sort_by_key(|area| span(area).1);
+    // Up to each end, the most that areas which end there or before have.
+    let mut most: Vec<(u64, u64)> = vec![(0, 0)];
+    for area in sorted {
+        let (start, end) = span(area);
+        let before = most.partition_point(|&(end, _)| end <= start) - 1;
+        let bytes = area.rss.saturating_add(most[before].1);
+        most.push((end, bytes.max(most[most.len() - 1].1)));
+    }
+    most[most.len() - 1].1
+}
+
+/// How many areas map the byte of the object that most of them map.
+fn most_times(areas: &[&Area]) -> u64 {
+    let ends = areas.iter().flat_map(|area| [(span(area).0, 1), (span(area).1, -1)]);
+    let mut ends: Vec<(u64, i64)> = ends.collect();
+    // What ends at an address does so before the next one begins there.
+    ends.sort_unstable();
+    let mut times = 0;
+    ends.iter().fold(0, |now, (_, change)| {
+        times = times.max(now + change);
+        now + change
+    });
+    times as u64
+}
+
 impl Object<'_> {
     fn mapped(&self) -> Mapped {
-        // Parts of the object that are mapped alike count once.
-        let mut parts: HashMap<(u64, u64), (u64, u64)> = HashMap::new();
-        for area in &self.areas {
-            let (times, most) = parts.entry((area.offset, area.end - area.start)).or_default();
-            *times += 1;
-            *most = area.rss.max(*most);
-        }
-        let distinct_bytes: u64 = parts.values().map(|(_, bytes)| bytes).sum();
+        let apart = most_apart(&self.areas);
+        let Area { path, device, inode, .. } = self.areas[0];
         Mapped {
-            path: self.areas[0].path.clone(),
+            path: path.clone(),
             bytes: self.bytes,
-            times: parts.values().map(|&(times, _)| times).max().unwrap_or(0),
-            distinct_bytes: distinct_bytes.min(self.bytes),
-            is_elsewhere: (self.pss as f64) < OWN_SHARE * distinct_bytes as f64,
+            times: most_times(&self.areas),
+            // If nobody else has it, each page's shares add up to it.
+            distinct_bytes: apart.max(self.pss).min(self.bytes),
+            is_elsewhere: (self.pss as f64) < OWN_SHARE * apart as f64,
+            pss: self.pss,
+            id: (*device, *inode),
         }
     }
 }

@@ -203,7 +203,8 @@ fn function_at(binary: &Content, offset: u64) -> Option<String> {
     })?;
     let symbols = object.symbols().chain(object.dynamic_symbols());
     let mut functions = symbols.filter(|it| it.kind() == SymbolKind::Text && it.is_definition());
-    let found = functions.find(|it| (it.address()..it.address() + it.size()).contains(&address));
+    let found = functions
+        .find(|it| (it.address()..it.address().saturating_add(it.size())).contains(&address));
     Some(found?.name().ok()?.to_owned())
 }
 

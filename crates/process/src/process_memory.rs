@@ -1,7 +1,7 @@
 //! The memory of a running process, through /proc.
 
 use crate::asked::{PEEK, RUNS};
-use crate::memory::{HEAD_BYTES, Head, Memory, PAGE_BYTES, head_of, word_at};
+use crate::memory::{Memory, PAGE_BYTES, word_at};
 use crate::{remote, watched};
 use ramson_apart::{Apart, proc};
 use std::fs::File;
@@ -23,7 +23,6 @@ pub enum ProcessMemory {
 
 /// The memory of a process, open.
 pub struct MemoryFiles {
-    pid: u32,
     memory: File,
     pagemap: File,
 }
@@ -35,7 +34,7 @@ impl ProcessMemory {
             return Ok(Self::Theirs(by, pid));
         }
         let open = |name| proc::open(&format!("{pid}/{name}"));
-        Ok(Self::Ours(MemoryFiles { pid, memory: open("mem")?, pagemap: open("pagemap")? }))
+        Ok(Self::Ours(MemoryFiles { memory: open("mem")?, pagemap: open("pagemap")? }))
     }
 }
 
@@ -49,19 +48,6 @@ impl Memory for ProcessMemory {
                     by.ask_for(PEEK, &(*pid, address, length)).ok().flatten();
                 let bytes = bytes.filter(|bytes| bytes.len() == buffer.len());
                 bytes.map(|bytes| buffer.copy_from_slice(&bytes)).is_some()
-            }
-        }
-    }
-
-    fn heads(&self, addresses: &[u64]) -> Vec<Option<Head>> {
-        match self {
-            Self::Ours(files) => files.heads(addresses),
-            Self::Theirs(..) => {
-                let head = |&address: &u64| {
-                    let mut bytes = [0; HEAD_BYTES];
-                    self.read(address, &mut bytes).then(|| head_of(&bytes))
-                };
-                addresses.iter().map(head).collect()
             }
         }
     }
@@ -87,29 +73,11 @@ impl Memory for ProcessMemory {
     }
 }
 
+/// Not by process_vm_readv, which costs half as much: it pins the pages that it reads, and Linux 5.19 or newer gives a process a copy of its own
+/// of each pinned page that it shares with a parent or child. Reading a forked server so may take all of its memory once more.
 impl MemoryFiles {
     fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
-        // Half the price of the file; but sandboxes may forbid the call.
-        remote::read(self.pid, address, buffer)
-            || self.memory.read_exact_at(buffer, address).is_ok()
-    }
-
-    fn heads(&self, addresses: &[u64]) -> Vec<Option<Head>> {
-        let mut bytes = vec![0; addresses.len() * HEAD_BYTES];
-        let mut heads = Vec::with_capacity(addresses.len());
-        while heads.len() < addresses.len() {
-            let first = heads.len();
-            let rest = &addresses[first..];
-            let whole = remote::read_places(self.pid, rest, HEAD_BYTES, &mut bytes);
-            heads
-                .extend(bytes.chunks_exact(HEAD_BYTES).take(whole).map(|head| Some(head_of(head))));
-            // It stops at the first that cannot be read.
-            if whole == 0 {
-                let head = &mut bytes[..HEAD_BYTES];
-                heads.push(self.read(rest[0], head).then(|| head_of(head)));
-            }
-        }
-        heads
+        self.memory.read_exact_at(buffer, address).is_ok()
     }
 }
 

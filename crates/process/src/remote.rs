@@ -1,5 +1,5 @@
-//! Calls to look at another process: its memory by process_vm_readv(2), PAGEMAP_SCAN (Linux 6.7 and later), which finds
-//! present pages for less than half of what it costs to read an entry for each, and PROCMAP_QUERY (6.11), which tells a mapping without its name.
+//! Calls to look at another process: PAGEMAP_SCAN (Linux 6.7 and later), which finds present pages for less than half of what it
+//! costs to read an entry for each, and PROCMAP_QUERY (6.11), which tells a mapping without its name.
 
 use crate::mappings::{Mapping, UNNAMED};
 use linux_raw_sys::general::{
@@ -10,7 +10,6 @@ use rustix::fs::makedev;
 use std::fs::File;
 use std::io::{Error, Result};
 use std::os::fd::AsRawFd;
-use std::ptr::without_provenance_mut;
 
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: u64 =
@@ -20,47 +19,8 @@ const PROCMAP_QUERY: u64 =
     3 << 30 | (size_of::<procmap_query>() as u64) << 16 | (b'f' as u64) << 8 | 17;
 /// The kernel tells no longer name (PATH_MAX).
 const MOST_NAME_BYTES: usize = 4096;
-/// Places read at once: the kernel takes no more (UIO_MAXIOV).
-const MOST_PLACES: usize = 1024;
 /// Runs taken at once.
 const MOST_RUNS: usize = 512;
-
-/// Fills `buffer` from `address` on in process `pid`; false if that cannot be done, or not for all of it.
-pub fn read(pid: u32, address: u64, buffer: &mut [u8]) -> bool {
-    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    let remote =
-        libc::iovec { iov_base: without_provenance_mut(address as usize), iov_len: buffer.len() };
-    // SAFETY: the kernel writes to `buffer` alone, as many bytes as it has; `address` is the other process's, and
-    // is not accessed by us. A length beyond `buffer` in `local` would break it.
-    let copied = unsafe {
-        libc::process_vm_readv(pid.cast_signed(), &raw const local, 1, &raw const remote, 1, 0)
-    };
-    usize::try_from(copied) == Ok(buffer.len())
-}
-
-/// Fills `buffer` with `length` bytes from each of the addresses, as many of them as one call takes; says of how many, from the first on.
-pub fn read_places(pid: u32, addresses: &[u64], length: usize, buffer: &mut [u8]) -> usize {
-    let count = addresses.len().min(MOST_PLACES).min(buffer.len() / length);
-    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: count * length };
-    let remote = |&address: &u64| libc::iovec {
-        iov_base: without_provenance_mut(address as usize),
-        iov_len: length,
-    };
-    let remote: Vec<libc::iovec> = addresses[..count].iter().map(remote).collect();
-    // SAFETY: the kernel writes to `buffer` alone, at most `count * length` bytes, which it has; `remote` outlives the call and holds
-    // `count` places, which are the other process's and are not accessed by us.
-    let copied = unsafe {
-        libc::process_vm_readv(
-            pid.cast_signed(),
-            &raw const local,
-            1,
-            remote.as_ptr(),
-            count as libc::c_ulong,
-            0,
-        )
-    };
-    usize::try_from(copied).map_or(0, |copied| copied / length)
-}
 
 /// Passes the runs of present pages to `visit`, in order; fails at once where there is no such call.
 pub fn present_runs(

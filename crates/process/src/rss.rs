@@ -183,11 +183,15 @@ impl Known<'_> {
     }
 }
 
+/// The files of which some is mapped as code.
+pub(crate) fn binaries(areas: &[Area]) -> HashSet<&str> {
+    let is_code = |area: &&Area| area.inode != 0 && area.permissions[2] == b'x';
+    areas.iter().filter(is_code).map(|area| area.path.as_str()).collect()
+}
+
 /// Divides the areas of one reading of smaps.
 pub fn explain(areas: &[Area], known: &Known) -> Explained {
-    let is_code = |area: &&Area| area.inode != 0 && area.permissions[2] == b'x';
-    let binaries: HashSet<&str> =
-        areas.iter().filter(is_code).map(|area| area.path.as_str()).collect();
+    let binaries = binaries(areas);
     let mut explained = Explained::default();
     let mut previous: Option<&Area> = None;
     for area in areas {

@@ -32,8 +32,12 @@ const MOST_CHUNKS: usize = 1 << 22;
 /// The loader's lists have that many threads at most.
 const MOST_THREADS: usize = 1 << 17;
 
-/// Modules with thread-local variables that are looked at.
-const MOST_MODULES: u64 = 4096;
+/// Modules with thread-local variables that are looked at, and threads with them.
+const MOST_MODULES: u64 = 256;
+const MOST_WITH_LOCALS: usize = 1 << 14;
+
+/// Bytes of the loader's variables; more are not the loader's.
+const MOST_LOADER_BYTES: u64 = 1 << 20;
 
 /// The stacks that the C library has made.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -72,20 +76,19 @@ impl Stacks {
                 given.push(stack.range.clone());
             }
         }
-        given.sort_unstable_by_key(|stack| stack.start);
         let mut ended = ended(memory, &lists);
         ended.sort_unstable_by_key(|thread| thread.descriptor);
         let functions = ended.iter().filter_map(|thread| first_function(memory, areas, thread));
-        let locals = descriptors.into_iter().filter_map(|own| thread_locals(memory, areas, own));
+        let descriptors = descriptors.into_iter().take(MOST_WITH_LOCALS);
+        let locals = descriptors.filter_map(|own| thread_locals(memory, areas, own));
         Self {
             areas: starts.into_iter().collect(),
             ended_function: most_frequent(functions),
-            thread_locals: locals.collect(),
-            ended: ended
-                .iter()
-                .filter_map(|thread| Some(thread.stack.as_ref()?.range.clone()))
-                .collect(),
-            given,
+            thread_locals: apart(locals.collect()),
+            ended: apart(
+                ended.iter().filter_map(|it| Some(it.stack.as_ref()?.range.clone())).collect(),
+            ),
+            given: apart(given),
         }
     }
 }
@@ -179,7 +182,11 @@ struct Stack {
 fn lists(memory: &impl Memory, areas: &[Area]) -> Vec<List> {
     let mut lists = Vec::new();
     let mut left = MOST_THREADS;
-    let is_loader = |area: &&Area| area.is_writable() && base_name(&area.path).starts_with("ld-");
+    let is_loader = |area: &&Area| {
+        area.is_writable()
+            && base_name(&area.path).starts_with("ld-")
+            && area.end - area.start <= MOST_LOADER_BYTES
+    };
     for area in bounded(areas.iter().filter(is_loader)) {
         let bytes = pages(memory, area.start, area.end);
         for offset in (0..bytes.len().saturating_sub(8)).step_by(8) {
@@ -223,10 +230,24 @@ fn first_function(memory: &impl Memory, areas: &[Area], thread: &Listed) -> Opti
     words.filter_map(|word| word_at(word, 0)).find(is_programs)
 }
 
+/// The one that most of them are.
 fn most_frequent(all: impl Iterator<Item = u64>) -> Option<u64> {
     let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
     all.for_each(|one| *counts.entry(one).or_default() += 1);
-    counts.into_iter().max_by_key(|&(_, count)| count).map(|(one, _)| one)
+    let total: usize = counts.values().sum();
+    counts.into_iter().find(|&(_, count)| count * 2 > total).map(|(one, _)| one)
+}
+
+/// The ranges in their order, without what one has in common with those before: a program may forge any.
+fn apart(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut end = 0;
+    for range in &mut ranges {
+        range.start = range.start.max(end);
+        end = range.end.max(end);
+    }
+    ranges.retain(|range| range.start < range.end);
+    ranges
 }
 
 /// The thread-local variables that lie right below a descriptor: of all modules that the thread's vector places there.

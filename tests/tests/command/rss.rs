@@ -47,8 +47,13 @@ impl Growing {
 }
 
 fn rollup(pid: u32) -> u64 {
+    kernel_figure(pid, "Rss:")
+}
+
+/// Bytes that the kernel counts so.
+fn kernel_figure(pid: u32, name: &str) -> u64 {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
+    let line = rollup.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
 }
 
@@ -105,6 +110,30 @@ fn terms_add_up_under_fast_changes() {
             usize::from(matches!(json.at("rss.is_settled"), Json::Word(word) if word == "false"));
     }
     println!("wild: {reports} of {reports} close, {unsettled} by the kernel's total");
+}
+
+/// The kernel gives a process copies of its own of pages that it shares with a child, if they are pinned while they are read.
+#[test]
+fn looking_at_forked_process_copies_no_page() {
+    let scratch = Scratch::new();
+    let script = "import os, time; held = [bytes(1000) for _ in range(64000)]; \
+                  child = os.fork(); child and print('ready', flush=True); time.sleep(600)";
+    let log = scratch.path("log");
+    let mut command = clean(python());
+    let parent = Running::start(command.args(["-c", script]), &log, || {
+        fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"))
+    });
+    let pid = parent.0.id();
+    let shared = || kernel_figure(pid, "Shared_Dirty:");
+    let before = shared();
+    assert!(before > 60 << 20, "{before}");
+    let json = finish(ramson(&scratch).args(["explain", "--json", "--exact", &pid.to_string()]));
+    let live = part(&Json::parse(&json.good().text()), "live");
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    let after = shared();
+    signal(children.trim().parse().unwrap(), "KILL");
+    assert!(live > 60.0 * MIB, "{live}");
+    assert!(after + (1 << 20) > before, "{before} {after}");
 }
 
 #[test]

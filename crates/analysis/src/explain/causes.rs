@@ -4,7 +4,7 @@ use super::cause::Cause;
 use super::finding::Finding;
 use super::leaks::Leaks;
 use super::named;
-use super::words::{amount, measured, sentence, site};
+use super::words::{amount, measured, sentence, site, size};
 use crate::rss::Before;
 use crate::suspects::Totals;
 use ramson_process::allocators::Missing;
@@ -294,6 +294,14 @@ fn undivided(finding: &Finding, start: &str) -> String {
 
 /// Whose memory it most likely is: only the run time knows what is in it.
 fn owner(finding: &Finding) -> String {
+    let written = finding.details.written.first();
+    if let Some(file) = written.filter(|file| file.bytes * 2 > finding.part(Part::Anonymous)) {
+        return format!(
+            "{} of it are pages of {} that the program has changed in its private mapping",
+            size(file.bytes),
+            file.path
+        );
+    }
     match &finding.owner {
         Some(owner) if finding.allocators.inside().is_some() => owner.clone(),
         Some(owner) => format!("most likely {owner}"),

@@ -64,7 +64,8 @@ impl FileFinding {
     fn free(&self, info: &MallocInfo) -> Cause {
         let bytes = Estimate::exact(self.free_bytes as f64);
         let sum = info.sum();
-        let tops: Option<u64> = info.arenas.iter().map(|arena| arena.top_bytes()).sum();
+        let tops = info.arenas.iter().map(|arena| arena.top_bytes());
+        let tops = tops.reduce(|sum, top| Some(sum?.saturating_add(top?))).flatten();
         let small = sum.sized.bytes - sum.large.bytes;
         let why = if tops.is_some_and(|tops| tops > self.free_bytes / 2) {
             "most of it lies at the ends of the arenas"

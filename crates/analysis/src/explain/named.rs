@@ -27,7 +27,9 @@ pub fn phrase(finding: &Finding, cause: &str) -> Option<String> {
 
 fn variables(finding: &Finding) -> String {
     let Some(first) = finding.details.variables.first() else { return String::new() };
-    let names = finding.variables.iter().map(|(name, bytes)| format!("{name} {}", size(*bytes)));
+    // A larger one is mostly not resident.
+    let resident = finding.variables.iter().filter(|(_, bytes)| *bytes <= first.bytes);
+    let names = resident.map(|(name, bytes)| format!("{name} {}", size(*bytes)));
     let names: Vec<String> = names.collect();
     let named = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
     format!(", {} of it in {}{named}", size(first.bytes), first.path)

@@ -93,7 +93,12 @@ fn title(finding: &Finding) -> String {
         ];
         for (bytes, what) in others {
             if bytes as f64 >= OTHERS_SHARE * limit.used_bytes as f64 && bytes > 0 {
-                let _ = write!(title, ", {} of it {what}", size(bytes));
+                let _ = write!(
+                    title,
+                    "; of the {} used, {} is {what}",
+                    size(limit.used_bytes),
+                    size(bytes)
+                );
             }
         }
     }

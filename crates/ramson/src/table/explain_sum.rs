@@ -14,6 +14,8 @@ use std::fmt::Write;
 /// Processes that get a sentence, those that get a row, and advice that is shown.
 const MOST_SENTENCES: usize = 4;
 const MOST_ROWS: usize = 40;
+/// Less of what all really use is not worth a sentence.
+const LEAST_SHARE: f64 = 0.02;
 const MOST_ADVICE: usize = 10;
 
 pub fn text(findings: &Findings, shown: Shown, is_each: bool) -> String {
@@ -60,6 +62,8 @@ fn heading(findings: &Findings) -> String {
         Some((format!("{} (pid {}): ", each.answer.name, each.answer.pid), own?))
     });
     let mut causes: Vec<_> = causes.collect();
+    let pss = findings.rss.as_ref().map_or(0, |rss| rss.pss) as f64;
+    causes.retain(|(_, cause)| cause.bytes.value >= LEAST_SHARE * pss);
     causes.sort_by(|a, b| b.1.bytes.value.total_cmp(&a.1.bytes.value));
     for (place, cause) in causes.iter().take(MOST_SENTENCES) {
         push_prose(&mut out, "• ", &(place.clone() + &cause.sentence));
@@ -70,18 +74,19 @@ fn heading(findings: &Findings) -> String {
     out
 }
 
-/// Shared memory that several of them have mapped and that is worth a word, by its path: bytes, and how many processes. The largest first.
+/// Shared memory that several of them have mapped and that is worth a word, by its path: what of it these processes really use, and how many they are. The largest first.
 fn shared(findings: &Findings) -> Vec<(&str, (u64, usize))> {
-    let mut all: BTreeMap<&str, (u64, usize)> = BTreeMap::new();
+    let mut all: BTreeMap<(u64, u64), (&str, (u64, usize))> = BTreeMap::new();
     let mapped = findings.processes.iter().flat_map(|each| &each.answer.details.shared_memory);
     for one in mapped {
-        let (bytes, count) = all.entry(&one.path).or_default();
-        *bytes = one.distinct_bytes.max(*bytes);
+        let (path, (bytes, count)) = all.entry(one.id).or_default();
+        *path = &one.path;
+        *bytes += one.pss;
         *count += 1;
     }
     let pss = findings.rss.as_ref().map_or(0, |rss| rss.pss);
     let is_told = |&(_, (bytes, count)): &(&str, (u64, usize))| count > 1 && bytes * 20 >= pss;
-    let mut all: Vec<_> = all.into_iter().filter(is_told).collect();
+    let mut all: Vec<_> = all.into_values().filter(is_told).collect();
     all.sort_by_key(|&(_, (bytes, _))| Reverse(bytes));
     all.truncate(MOST_SENTENCES);
     all

@@ -16,7 +16,8 @@ const MAIN_SHARE: f64 = 0.5;
 const LAZY: &str = "nothing to do: the kernel takes it back when it needs memory";
 const FILES: &str = "nothing to do: the kernel takes back pages that it can read again from their files when it needs memory";
 const SHARED: &str = "nothing to do: it is one memory, counted in the RSS of each process that has touched it (Pss in smaps divides it)";
-const UNRECORDED: &str = "ask the program's run time, with a heap snapshot for example: ramson has not recorded what mapped it";
+const UNRECORDED: &str =
+    "ask the program's run time what is in it: ramson has not recorded what mapped it";
 
 pub fn padding(finding: &Finding) -> Option<Advice> {
     let bytes = finding.part(Part::Padding);
@@ -33,7 +34,8 @@ pub fn padding(finding: &Finding) -> Option<Advice> {
             "{huge} in transparent huge pages, of which {zeros} are zeros: most likely never touched"
         ),
         risk: "more page faults and more misses of the TLB",
-        saving: Saving::expected(bytes, 0.0),
+        // The program may have written zeros.
+        saving: Saving::at_most(finding.part_estimate(Part::Padding)),
     })
 }
 
@@ -86,6 +88,11 @@ fn inherited(finding: &Finding) -> (Needs, String) {
 /// Shared memory that nobody else has is the program's own.
 fn shared(finding: &Finding) -> (Needs, String) {
     let first = finding.details.shared_memory.first();
+    // ZGC's heap.
+    let java = first.filter(|one| one.path.starts_with("/memfd:java_heap"));
+    if let Some(how) = java.and_then(|_| owners::how_to_see("the Java heap", finding.pid)) {
+        return (Needs::Command, format!("see what is in the Java heap: {how}"));
+    }
     match first.filter(|_| named::has_own_shared_memory(finding)) {
         Some(one) => {
             (Needs::Code, format!("look in the program for what it keeps in {}", one.path))

@@ -140,7 +140,7 @@ fn arena_max(statistics: &Statistics) -> Option<Advice> {
             measured(all),
             size(most)
         ),
-        risk: "threads wait for each other in malloc",
+        risk: "threads wait for each other in malloc; of three programs that were measured, two saved 25 and 60 % of this, and one nothing",
         saving: Saving::at_most(Estimate { value: bytes as f64, ..all }),
     })
 }
@@ -161,8 +161,8 @@ fn scattered(finding: &Finding, statistics: &Statistics) -> Vec<Advice> {
                  a restart alone packs the live blocks again, for a time"
             .into(),
         evidence: evidence.clone(),
-        risk: "another allocator has its own caches and its own speed: measure both. It saves little where blocks of one size stayed \
-             between others of that size",
+        risk: "it helps where small blocks stayed between larger ones that were freed. Where blocks of one size stayed between others of \
+             that size, it may take more memory: measure both",
         saving: Saving::at_most(bytes),
     };
     let pool = first_site(finding).filter(|(first, _)| {

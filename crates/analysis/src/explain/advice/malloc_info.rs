@@ -25,10 +25,11 @@ pub fn of_malloc_info(info: &MallocInfo, system_bytes: u64) -> Vec<Advice> {
 fn trim(info: &MallocInfo) -> Advice {
     let sum = info.sum();
     let main_top = info.arenas.first().and_then(|main| main.top_bytes());
-    let tops: Option<u64> = info.arenas.iter().map(|arena| arena.top_bytes()).sum();
+    let tops = info.arenas.iter().map(|arena| arena.top_bytes());
+    let tops = tops.reduce(|sum, top| Some(sum?.saturating_add(top?))).flatten();
     // Without the sizes, any of it may be in whole pages.
     let bytes = match (main_top, tops) {
-        (Some(main_top), Some(_)) => sum.large.bytes + main_top,
+        (Some(main_top), Some(_)) => sum.large.bytes.saturating_add(main_top),
         _ => sum.free.bytes,
     };
     Advice {

@@ -36,8 +36,12 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
     put_causes_before_trim(&mut all);
     all.splice(0..0, growth::advice(finding));
     all.extend(elsewhere::main_part(finding));
+    // Beside steps, the cause's own sentence is enough.
+    if all.iter().any(|advice| advice.needs != Needs::Nothing) {
+        all.retain(|advice| advice.needs != Needs::Nothing);
+    }
     // The order is kept among those that take the same.
-    all.sort_by_key(|advice| (advice.needs != Needs::Nothing, advice.needs == Needs::Code));
+    all.sort_by_key(|advice| advice.needs == Needs::Code);
     if all.is_empty() {
         all.push(if finding.is_growth_undecided() {
             later(finding, least)
