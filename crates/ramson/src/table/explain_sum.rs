@@ -48,12 +48,9 @@ fn heading(findings: &Findings) -> String {
     let count = findings.processes.len();
     let title = findings.rss.as_ref().map(|rss| really_used(rss, count));
     push_prose(&mut out, "", &title.unwrap_or_default());
-    for (path, (bytes, count)) in shared(findings) {
-        push_prose(
-            &mut out,
-            "• ",
-            &format!("{} is shared memory of {count} of them ({path})", size(bytes)),
-        );
+    for Shared { path, pss, processes } in shared(findings) {
+        let sentence = format!("{} is shared memory of {processes} of them ({path})", size(pss));
+        push_prose(&mut out, "• ", &sentence);
     }
     let causes = findings.processes.iter().filter_map(|each| {
         // What they share is not theirs alone.
@@ -74,20 +71,28 @@ fn heading(findings: &Findings) -> String {
     out
 }
 
-/// Shared memory that several of them have mapped and that is worth a word, by its path: what of it these processes really use, and how many they are. The largest first.
-fn shared(findings: &Findings) -> Vec<(&str, (u64, usize))> {
-    let mut all: BTreeMap<(u64, u64), (&str, (u64, usize))> = BTreeMap::new();
-    let mapped = findings.processes.iter().flat_map(|each| &each.answer.details.shared_memory);
-    for one in mapped {
-        let (path, (bytes, count)) = all.entry(one.id).or_default();
-        *path = &one.path;
-        *bytes += one.pss;
-        *count += 1;
+/// Shared memory that several processes have mapped.
+#[derive(Default)]
+struct Shared<'a> {
+    path: &'a str,
+    /// What of it they really use.
+    pss: u64,
+    processes: usize,
+}
+
+/// What is worth a word of it, the largest first.
+fn shared(findings: &Findings) -> Vec<Shared<'_>> {
+    let mut all: BTreeMap<(u64, u64), Shared> = BTreeMap::new();
+    for one in findings.processes.iter().flat_map(|each| &each.answer.details.shared_memory) {
+        let shared = all.entry(one.id).or_default();
+        shared.path = &one.path;
+        shared.pss += one.pss;
+        shared.processes += 1;
     }
     let pss = findings.rss.as_ref().map_or(0, |rss| rss.pss);
-    let is_told = |&(_, (bytes, count)): &(&str, (u64, usize))| count > 1 && bytes * 20 >= pss;
-    let mut all: Vec<_> = all.into_values().filter(is_told).collect();
-    all.sort_by_key(|&(_, (bytes, _))| Reverse(bytes));
+    let is_told = |of: &Shared| of.processes > 1 && of.pss * 20 >= pss;
+    let mut all: Vec<Shared> = all.into_values().filter(is_told).collect();
+    all.sort_by_key(|of| Reverse(of.pss));
     all.truncate(MOST_SENTENCES);
     all
 }
