@@ -17,7 +17,7 @@ pub enum Format {
     Gperftools,
     /// heaptrack's interpreted text.
     Heaptrack,
-    /// What memleak of bcc or libbpf-tools prints.
+    /// Tables of memleak, of bcc or libbpf-tools.
     Memleak,
     /// Seastar's allocation sites, in a log or as Redpanda's JSON.
     Seastar,

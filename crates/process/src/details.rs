@@ -1,4 +1,4 @@
-//! What stands behind the parts of RSS: files and shared memory by name, binaries by the bytes of their variables, and ended threads.
+//! Names and counts behind the parts of RSS: files and shared memory, binaries by the bytes of their variables, and ended threads.
 
 use crate::areas::{Area, Backing, area_at};
 use crate::asked::MOST_BYTES;
@@ -14,7 +14,7 @@ const MOST: usize = 4;
 /// Pages of which less than this share is divided with other processes are this process's own.
 const OWN_SHARE: f64 = 0.98;
 
-/// What stands behind the parts of RSS, the largest first.
+/// Names and counts behind the parts of RSS, the largest first.
 #[derive(
     Clone,
     Debug,

@@ -342,7 +342,7 @@ fn add_statistics(explained: &mut Explained, statistics: &Statistics) {
 pub struct Reading {
     /// RSS in parts, by one reading of smaps.
     pub explained: Explained,
-    /// What stands behind these.
+    /// Names and counts behind the parts.
     pub details: Details,
     /// The C library's statistics, or why they were not read.
     pub statistics: Result<Statistics, Missing>,
@@ -363,7 +363,7 @@ pub struct Request<'a> {
     pub extents: &'a [ops::Range<u64>],
     /// Addresses of blocks that live, in their order.
     pub blocks: &'a [u64],
-    /// One of many processes: read once, without the kernel's totals beside, each of which takes as long.
+    /// One of many processes: read once, without the kernel's totals before and after, which take as long together.
     pub is_one_of_many: bool,
 }
 

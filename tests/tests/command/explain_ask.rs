@@ -4,6 +4,7 @@ use ramson_tests::keeping::{MIB, explain_with, part};
 use ramson_tests::servers::*;
 use ramson_tests::trimming::{Talking, Waiting};
 use ramson_tests::{program, program_with, shared_library};
+use std::process::Stdio;
 
 fn asked(scratch: &Scratch, pid: u32) -> Json {
     explain_with(scratch, pid, &["--ask"])
@@ -70,6 +71,11 @@ fn linked_in_allocator_is_asked() {
     let archive = shared_library("libjemalloc.a").display().to_string();
     let options = ["-rdynamic", &archive, "-lm", "-lstdc++", "-ldl", "-lpthread"];
     let program = program_with("figures.c", "figures-inside", &options);
+    // A smaller interval would not help, and is not advised.
+    let run = finish(ramson(&scratch).args(["run", "--"]).arg(&program).stdin(Stdio::null()));
+    let said = run.remarks.join("\n");
+    assert!(said.contains("its allocator, jemalloc, is linked into the executable"), "{said}");
+    assert!(!said.contains("interval"), "{said}");
     let talking = Talking::start(&mut clean(program));
     figures(&talking);
     let json = asked(&scratch, talking.pid());

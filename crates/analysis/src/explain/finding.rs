@@ -21,7 +21,7 @@ pub struct Finding {
     pub name: String,
     /// Its resident memory, in terms and parts.
     pub rss: Rss,
-    /// What stands behind the parts: files, shared memory, ended threads.
+    /// Names and counts behind the parts: files, shared memory, ended threads.
     pub details: Details,
     /// The largest variables of the binary that has most, with their bytes, where variables are a part worth a word.
     pub variables: Vec<(String, u64)>,

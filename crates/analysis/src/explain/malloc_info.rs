@@ -121,7 +121,7 @@ mod tests {
     use std::fmt::Write;
     use std::fs;
 
-    /// Of a file with this content.
+    /// Finding in a file with this content.
     fn finding(text: &str) -> FileFinding {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_real_file_adds_up() {
-        // Of glibc 2.36; mallinfo2 said: arena 29061120, fordblks 24447008, hblkhd 5263360. glibc counts each free chunk's flag
+        // Figures of glibc 2.36, for which mallinfo2 said: arena 29061120, fordblks 24447008, hblkhd 5263360. glibc counts each free chunk's flag
         // as a byte.
         let found = finding(include_str!("../../../../tests/golden/import/malloc_info.xml"));
         assert_eq!(found.arenas, 3);

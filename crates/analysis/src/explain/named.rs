@@ -8,7 +8,7 @@ use ramson_profile::format::format_objects;
 /// The sum is one memory in each process that has it.
 const SHARED: &str = "shared memory, which counts in the RSS of each process that has touched it";
 
-/// What a cause is, after its bytes.
+/// Returns what is said of a cause, behind its bytes.
 pub fn phrase(finding: &Finding, cause: &str) -> Option<String> {
     Some(match cause {
         "variables" => format!(

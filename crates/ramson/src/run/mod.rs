@@ -98,9 +98,8 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
         }
     };
     say_obstacle(&found);
-    if library.is_some()
-        && let Some(unseen) = executable::unseen_in_file(&program::binary_of(&found.path))
-    {
+    let unseen = library.as_ref().and_then(|_| unseen(&found.path));
+    if let Some(unseen) = &unseen {
         remark(format_args!("{shown}: {unseen}: only what it maps itself is recorded"));
     }
     ramson_launch::let_go(&inherited);
@@ -112,7 +111,8 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
     let _ = its_end.set(ended.end.way);
     keeper.into_iter().for_each(Keeper::end);
     if library.is_some() {
-        report_profiles(run_id, output.as_deref(), is_kept, flags.languages, &ended);
+        let is_seen = unseen.is_none();
+        report_profiles(run_id, output.as_deref(), is_kept, is_seen, flags.languages, &ended);
     }
     Ok(signals::end_alike(ended.end.way))
 }
@@ -174,6 +174,11 @@ fn is_addressed_by_id() -> bool {
 fn is_child_of_systemd() -> bool {
     let comm = format!("/proc/{}/comm", std::os::unix::process::parent_id());
     fs::read(comm).is_ok_and(|name| name == b"systemd\n")
+}
+
+/// Why the program's allocator is not seen, if it is not.
+fn unseen(path: &Path) -> Option<String> {
+    executable::unseen_in_file(&program::binary_of(path))
 }
 
 fn say_obstacle(found: &program::Program) {
@@ -246,6 +251,7 @@ fn report_profiles(
     run_id: u64,
     output: Option<&Path>,
     is_kept: bool,
+    is_seen: bool,
     has_names: bool,
     ended: &Ended,
 ) {
@@ -273,6 +279,8 @@ fn report_profiles(
         remark(format_args!(
             "{path}: its content was deleted while the program ran. Recording ended there"
         ));
+    } else if profiles.is_empty() && !is_seen {
+        // It was said at the start why there is none.
     } else if profiles.is_empty() && is_kept {
         remark(absent::reason(output, ended));
     } else if profiles.is_empty() {

@@ -22,6 +22,13 @@ pub fn advice(finding: &Finding, statistics: &Statistics) -> Vec<Advice> {
     all.chain(scattered(finding, statistics)).collect()
 }
 
+/// Risk of a trim.
+pub(super) const FAULTS: &str = "the pages fault in again when the program needs them; each arena is locked meanwhile, about 0.1 s per GiB returned";
+/// What `arena_max` advises, and its risk.
+pub(super) const FEWER_ARENAS: &str =
+    "fewer arenas: start it with MALLOC_ARENA_MAX=1, or 2 where threads allocate at the same time";
+pub(super) const WAITING: &str = "threads wait for each other in malloc";
+
 fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
     let bytes = statistics.sum(Arena::releasable_bytes);
     let chunks = finding.part_estimate(Part::FreePages);
@@ -49,7 +56,7 @@ fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
             finding.pid
         ),
         evidence,
-        risk: "the pages fault in again when the program needs them; each arena is locked meanwhile, about 0.1 s per GiB returned",
+        risk: FAULTS,
         saving: Saving::expected(bytes, statistics.releasable_half_width_95_bytes()),
     })
 }
@@ -132,7 +139,7 @@ fn arena_max(statistics: &Statistics) -> Option<Advice> {
     (used.len() > 1).then(|| Advice {
         cause: "arena_max",
         needs: Needs::Restart,
-        action: "fewer arenas: start it with MALLOC_ARENA_MAX=1, or 2 where threads allocate at the same time".into(),
+        action: FEWER_ARENAS.into(),
         evidence: format!(
             "{} arenas (malloc gives threads heaps of their own) have {} free, the largest of them {}: threads of one arena cannot \
              use what is free in another. Less is saved where threads need their memory at the same time",
@@ -140,7 +147,7 @@ fn arena_max(statistics: &Statistics) -> Option<Advice> {
             measured(all),
             size(most)
         ),
-        risk: "threads wait for each other in malloc; of three programs that were measured, two saved 25 and 60 % of this, and one nothing",
+        risk: WAITING,
         saving: Saving::at_most(Estimate { value: bytes as f64, ..all }),
     })
 }

@@ -1,6 +1,7 @@
 //! Advice if all that is known is a file of glibc's `malloc_info`. No saving is more than an upper bound, because the file does not say what
 //! is in RSS.
 
+use super::glibc::{FAULTS, FEWER_ARENAS, WAITING};
 use super::saving::{Advice, Needs, Saving};
 use crate::explain::causes;
 use crate::explain::words::size;
@@ -37,7 +38,7 @@ fn trim(info: &MallocInfo) -> Advice {
         needs: Needs::Command,
         action: "trim the process: ramson trim PID, or call malloc_trim(0) in it".into(),
         evidence: format!("{} of it is in free chunks that may contain whole pages", size(bytes)),
-        risk: "the pages fault in again when the program needs them; each arena is locked meanwhile, about 0.1 s per GiB returned",
+        risk: FAULTS,
         saving: Saving::at_most(Estimate::exact(bytes as f64)),
     }
 }
@@ -49,14 +50,14 @@ fn arena_max(info: &MallocInfo) -> Option<Advice> {
     (info.arenas.len() > 1).then(|| Advice {
         cause: "arena_max",
         needs: Needs::Restart,
-        action: "fewer arenas: start it with MALLOC_ARENA_MAX=1, or 2 where threads allocate at the same time".into(),
+        action: FEWER_ARENAS.into(),
         evidence: format!(
             "{} arenas (malloc gives threads heaps of their own) have {} free, the largest of them {}: threads of one arena cannot use what is free in another",
             format_objects(info.arenas.len() as f64),
             size(free),
             size(most)
         ),
-        risk: "threads wait for each other in malloc",
+        risk: WAITING,
         saving: Saving::at_most(Estimate::exact(free.saturating_sub(most) as f64)),
     })
 }

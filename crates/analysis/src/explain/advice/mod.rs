@@ -52,7 +52,7 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
     all
 }
 
-/// Nothing accounts for so many bytes that could be returned.
+/// Says that nothing which could be returned accounts for `least` bytes.
 fn nothing(least: u64) -> Advice {
     let evidence = format!("nothing that could be returned accounts for {} or more", size(least));
     Advice {
