@@ -334,5 +334,5 @@ fn fifo_among_profiles_blocks_nobody() {
     let outcome = finish(&mut shell(&scratch, true, &format!("{fifos}; {run} sh -c 'exit 7'")));
     assert_eq!(outcome.status, 7, "{outcome:?}");
     let listed = finish(ramson(&scratch).args(["list", "-n", "0"])).good();
-    assert!(!listed.text().contains("1-1"), "{listed:?}");
+    assert!(!listed.text().contains("/1-1.ramson"), "{listed:?}");
 }

@@ -274,7 +274,7 @@ fn over_budget_input_is_one_line() {
         assert_eq!(report.remarks[0], line);
     }
     let list = finish(ramson(&scratch).args(["list", "--budget", budgets[0].0])).good();
-    assert!(list.text().contains("1-1.ramson"), "{list:?}");
+    assert!(list.text().contains("/1-1.ramson"), "{list:?}");
     assert!(list.remarks.iter().any(|line| line.contains(budgets[0].1)), "{list:?}");
     let json = finish(ramson(&scratch).args(["list", "--json", "--budget", budgets[0].0])).good();
     // The list is of the whole machine.
