@@ -3,7 +3,8 @@
 use crate::attachment;
 use crate::end::{self, Cause, End};
 use crate::extents;
-use ramson_format::state;
+use crate::summary;
+use ramson_format::{Health, state};
 use ramson_process::{processes, stat};
 use ramson_profile::Estimate;
 use ramson_source::{Discovery, Recording, list_all};
@@ -13,6 +14,8 @@ use std::collections::HashMap;
 
 /// A process that ran for less is one of many alike, if it left others like it.
 const SHORT_LIFE_NS: u64 = 60_000_000_000;
+/// A process of fewer resident bytes that has no sample has allocated little.
+const LEAST_UNSEEN: u64 = 16 << 20;
 
 /// The answer.
 #[derive(Default, Serialize, schemars::JsonSchema)]
@@ -65,6 +68,9 @@ pub struct Entry {
     pub interval_bytes: u64,
     /// Live bytes of the heap; after a detach, those of then.
     pub live: Estimate,
+    /// Why there are no samples of a running process, where that is the reason: the allocator is linked into the executable, where ramson has
+    /// no hooks.
+    pub unseen: Option<String>,
 }
 
 /// Which profiles are asked for: all that meet every condition.
@@ -159,6 +165,13 @@ impl Entry {
     pub fn of(recording: &Recording) -> Self {
         let header = &recording.snapshot.header;
         let end = End::of(recording);
+        let rss = match recording.running {
+            // A process that is ending shows an RSS of 0.
+            Some(pid) => Some(stat::rss_and_peak(pid).0).filter(|&bytes| bytes > 0),
+            None => end.as_ref().and_then(|end| end.last_rss),
+        };
+        let may_be_unseen =
+            header.health[Health::Samples as usize] == 0 && rss >= Some(LEAST_UNSEEN);
         let end_ns = end.as_ref().and_then(|end| end.time_unix_ns);
         Self {
             pid: recording.pid(),
@@ -171,11 +184,7 @@ impl Entry {
             state: end::state_of(recording),
             is_running: recording.running.is_some(),
             cause: end::cause_of(recording),
-            rss: match recording.running {
-                // A process that is ending shows an RSS of 0.
-                Some(pid) => Some(stat::rss_and_peak(pid).0).filter(|&bytes| bytes > 0),
-                None => end.as_ref().and_then(|end| end.last_rss),
-            },
+            rss,
             end,
             profile: recording.origin.clone(),
             command: header.command.clone(),
@@ -185,6 +194,7 @@ impl Entry {
             last_unix_ns: end_ns.unwrap_or_else(|| header.unix_ns(header.last_monotonic_ns)),
             interval_bytes: header.interval_bytes,
             live: extents::live_heap(&recording.snapshot),
+            unseen: recording.running.filter(|_| may_be_unseen).and_then(summary::unseen),
         }
     }
 
@@ -226,6 +236,7 @@ mod tests {
             last_unix_ns: 1 + life_s * 1_000_000_000,
             interval_bytes: 1,
             live: Estimate::default(),
+            unseen: None,
         }
     }
 

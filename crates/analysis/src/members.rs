@@ -27,6 +27,9 @@ pub struct Row {
     /// Live bytes of the heap.
     #[serde(skip)]
     pub live: Option<Estimate>,
+    /// Growth of what is live, in bytes per hour, if all its stacks together are judged to be growing; `None`: they are not, or it is not
+    /// known.
+    pub live_per_hour: Option<Estimate>,
     /// Since the process began; `None` where it does not run any more, and for a moment of the past.
     pub age_ns: Option<u64>,
     /// As it is now, else as it began.
@@ -111,6 +114,7 @@ impl Row {
             rss: stat.and_then(|stat| stat.rss),
             private: None,
             live: None,
+            live_per_hour: None,
             age_ns: stat.map(|stat| processes::age_ns(stat.start_ticks)),
             command_line: processes::command(pid),
         }
@@ -133,13 +137,18 @@ impl Row {
     }
 }
 
-/// The answers about each, those with the most private memory first; what is said of their sum; and what each of them lacks.
+/// The answers about each, those with the most private memory first; what is said of their sum; and what each of them lacks. `said` are an
+/// answer's subject, its defects and its row's growth.
 pub fn together<T>(
     answers: Vec<T>,
     unprofiled: usize,
-    said: impl Fn(&T) -> (&Subject, &Vec<String>),
+    said: impl Fn(&T) -> (&Subject, &Vec<String>, Option<Estimate>),
 ) -> (Vec<Each<T>>, Subject, Vec<String>) {
-    let each = |answer| Each { row: Row::of(said(&answer).0), answer };
+    let row = |answer: &T| {
+        let (subject, _, live_per_hour) = said(answer);
+        Row { live_per_hour, ..Row::of(subject) }
+    };
+    let each = |answer| Each { row: row(&answer), answer };
     let mut all: Vec<Each<T>> = answers.into_iter().map(each).collect();
     all.sort_by(|a, b| a.row.order(&b.row));
     let rows: Vec<Row> = all.iter().map(|each| each.row.clone()).collect();

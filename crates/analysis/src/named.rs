@@ -89,6 +89,12 @@ pub fn take_named(
     kinds: Kinds,
 ) -> Result<Named, Failure> {
     match opened {
+        Opened::Recording(recording) if names.search.binary.is_some() => {
+            Err(Failure::usage(format!(
+                "--binary: {} says itself which binaries it is of. Leave it out, or pass --sysroot DIR if they lie elsewhere",
+                recording.origin
+            )))
+        }
         Opened::Recording(recording) => assemble(recording, names, detail, kinds.of_recording()),
         Opened::Foreign(foreign) => {
             let mut profile = std::mem::take(&mut foreign.imported.profile);

@@ -57,6 +57,9 @@ pub struct Report {
     /// The report is about memory that the program mapped itself, and nothing else.
     #[serde(skip)]
     pub is_of_mmap: bool,
+    /// Growth of what is live, if all stacks together are judged to be growing.
+    #[serde(skip)]
+    live_per_hour: Option<Estimate>,
     /// The profile that the view was made from.
     #[serde(skip)]
     pub profile: Profile,
@@ -125,6 +128,7 @@ pub fn report(members: &mut Members, question: &Question) -> Result<Report, Fail
         }
         let stacks = answer.stacks(opened, question);
         answer.show(Some(opened), &stacks.1, question);
+        answer.live_per_hour = suspects::live_per_hour(&stacks.1);
         all_stacks.push(stacks);
         answers.push(answer);
     }
@@ -141,7 +145,7 @@ pub fn report(members: &mut Members, question: &Question) -> Result<Report, Fail
         _ => named::sum(all, &members.opened)?,
     };
     let (processes, sum, defects) =
-        together(answers, members.unprofiled, |it| (&it.subject, &it.defects));
+        together(answers, members.unprofiled, |it| (&it.subject, &it.defects, it.live_per_hour));
     let mut whole = Report::new(sum, defects, summed, counted);
     let applied = question.selection.apply(&mut whole.profile, counted)?;
     whole.note(applied);
@@ -170,6 +174,7 @@ impl Report {
             unmatched: Vec::new(),
             is_folded: false,
             is_of_mmap: false,
+            live_per_hour: None,
             profile,
             processes: Vec::new(),
         }

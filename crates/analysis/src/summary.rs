@@ -163,7 +163,7 @@ impl Summary {
 }
 
 /// Says of a running process that its allocator is where ramson has no hooks.
-fn unseen(pid: u32) -> Option<String> {
+pub(crate) fn unseen(pid: u32) -> Option<String> {
     let areas = ramson_process::read_outline(pid).ok()?;
     Some(Allocators::of(pid, &areas).inside()?.unseen())
 }

@@ -61,6 +61,8 @@ pub struct MallocInfo {
     pub sum: Option<InfoArena>,
     /// Blocks that malloc mapped one by one; they are live.
     pub mapped: Chunks,
+    /// How many documents were before this one, as in a log of a program that prints it now and then.
+    pub earlier: u64,
 }
 
 impl MallocInfo {
@@ -92,7 +94,7 @@ pub fn is_malloc_info(head: &[u8]) -> bool {
     head.windows(MARKER.len()).any(|window| window == MARKER)
 }
 
-/// Reads it; there is no profile in it, so this fails in any case.
+/// Reads the last document; there is no profile in it, so this fails in any case.
 pub fn read(input: &mut Input) -> ImportError {
     let mut reading = Reading::default();
     let read = input.each_line(|input, line| {
@@ -128,8 +130,11 @@ impl Reading {
                 self.info.sum = Some(self.sum).filter(|_| self.arena.is_none());
                 self.info.arenas.extend(self.arena.take());
             }
-            ("malloc", _) if self.has_begun => return Err(Stop::Error(ImportError::Concatenated)),
-            ("malloc", _) => self.has_begun = true,
+            ("malloc", _) => {
+                let earlier = self.info.earlier + u64::from(self.has_begun);
+                *self = Self { has_begun: true, ..Self::default() };
+                self.info.earlier = earlier;
+            }
             ("heap", _) if tag.starts_with('/') => {
                 input.charge(size_of::<InfoArena>())?;
                 self.info.arenas.extend(self.arena.take());

@@ -39,8 +39,12 @@ pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
     if !is_document(input.peek(HEAD_BYTES)) {
         return tables::read(Format::Seastar, input);
     }
-    let text = input.peek(MOST_BYTES);
+    let text = input.peek(MOST_BYTES + 1);
     let bytes = text.len();
+    if bytes > MOST_BYTES {
+        let looks = "Redpanda's memory profile of more than 64 MiB; ramson reads shorter ones";
+        return Err(ImportError::Unrecognized(looks.into()));
+    }
     let parsed: Result<Vec<Shard>, _> = serde_json::from_slice(text);
     let shards = parsed.map_err(|error| {
         ImportError::Unrecognized(format!(

@@ -2,11 +2,12 @@
 
 use crate::discovery::all_with;
 use crate::failure::Failure;
-use crate::file::{open_file, open_member};
+use crate::file::{Opened, open_any_file, open_member};
 use crate::members::{is_named, matching, none_of, processes_of, several};
 use crate::recording::Recording;
 use crate::selector::{Base, Selector};
 use ramson_apart::each_of_owners;
+use ramson_import::InuseAt;
 use ramson_process::{rights, stat, text, watched};
 use ramson_profile::format::format_bytes;
 use ramson_reader::Header;
@@ -114,8 +115,12 @@ fn pids_of(selector: &Selector) -> Result<Vec<u32>, Failure> {
         }
         Some(pids) => Ok(pids),
         None => {
-            let running = open_file(text.as_ref())?.running;
-            running.map(|pid| vec![pid]).ok_or_else(|| died(text))
+            let Opened::Recording(recording) = open_any_file(text.as_ref(), InuseAt::End)? else {
+                return Err(Failure::usage(format!(
+                    "{text}: another tool's profile, which is of no process here. \"ramson report {text}\" shows what is in it"
+                )));
+            };
+            recording.running.map(|pid| vec![pid]).ok_or_else(|| died(text))
         }
     }
 }

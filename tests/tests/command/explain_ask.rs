@@ -76,6 +76,12 @@ fn linked_in_allocator_is_asked() {
     let said = run.remarks.join("\n");
     assert!(said.contains("its allocator, jemalloc, is linked into the executable"), "{said}");
     assert!(!said.contains("interval"), "{said}");
+    let mut running = ramson(&scratch);
+    let running = Talking::start(running.args(["run", "--"]).arg(&program));
+    figures(&running);
+    let list = finish(ramson(&scratch).args(["list", "--running"])).good();
+    assert!(list.text().contains(": its allocator, jemalloc, is linked into"), "{list:?}");
+    drop(running);
     let talking = Talking::start(&mut clean(program));
     figures(&talking);
     let json = asked(&scratch, talking.pid());

@@ -92,6 +92,8 @@ fn addresses_without_mappings_are_named_from_a_binary() {
         assert!(named.contains("hold  holds.c:"), "{named}");
         let wrong = finish(ramson(&scratch).args(["report", text(&file), "--binary", "/nowhere"]));
         assert!(wrong.remarks[0].contains("--binary /nowhere: no such file"), "{wrong:?}");
+        let explained = finish(ramson(&scratch).args(["explain", text(&file)]));
+        assert!(explained.remarks[0].contains("of no process here"), "{explained:?}");
     }
 }
 

@@ -55,6 +55,12 @@ impl FileFinding {
         };
         let missing = "the file lacks some of the arenas: it is truncated, or a part of one";
         finding.defects.extend(info.is_cut().then(|| missing.to_owned()));
+        let earlier = match info.earlier {
+            0 => None,
+            1 => Some("one earlier document was skipped: the last one is shown".into()),
+            count => Some(format!("{count} earlier documents were skipped: the last one is shown")),
+        };
+        finding.defects.extend(earlier);
         let causes = [finding.free(info), finding.live(), finding.mapped()];
         finding.causes = causes.into_iter().filter(|cause| cause.bytes.value > 0.0).collect();
         finding.causes.sort_by(|a, b| b.bytes.value.total_cmp(&a.bytes.value));
@@ -186,6 +192,14 @@ mod tests {
         let sum: f64 = found.causes.iter().map(|cause| cause.bytes.value).sum();
         assert_eq!(sum, found.system_bytes as f64);
         assert_eq!(found.defects, [""; 0]);
+    }
+
+    #[test]
+    fn the_last_of_several_is_explained() {
+        let earlier = published().replace("137157559274", "1");
+        let found = finding(&format!("{earlier}12:00 a line of the log\n{}", published()));
+        assert_eq!((found.arenas, found.free_bytes), (96, 137_157_559_274));
+        assert_eq!(found.defects, ["one earlier document was skipped: the last one is shown"]);
     }
 
     #[test]

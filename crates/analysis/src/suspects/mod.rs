@@ -142,7 +142,9 @@ pub fn suspects(
         return Ok(only);
     }
     let interval_bytes = answers.iter().map(|answer| answer.interval_bytes).max().unwrap_or(0);
-    let (processes, sum, defects) = together(answers, unprofiled, |it| (&it.subject, &it.defects));
+    let (processes, sum, defects) = together(answers, unprofiled, |it| {
+        (&it.subject, &it.defects, it.answer.totals.live_per_hour)
+    });
     let sum = Suspects::of(judged(courses, question, &known)?, sum);
     Ok(Suspects { interval_bytes, defects, processes, ..sum })
 }
@@ -184,6 +186,11 @@ impl Suspects {
         let growth = self.growing().filter_map(|suspect| suspect.finding.growth.as_ref());
         growth.map(|growth| growth.interval().0.max(0.0)).sum()
     }
+}
+
+/// The growth of what is live in bytes per hour, if all stacks together are judged to be growing.
+pub fn live_per_hour(stacks: &[NamedStack]) -> Option<Estimate> {
+    totals::live_per_hour(stacks, MIN_AGE_NS)
 }
 
 /// The growth of the leak suspects among stacks that are judged together.

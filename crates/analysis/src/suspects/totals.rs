@@ -132,7 +132,7 @@ fn slope(looks: &[Look], of: impl Fn(&Look) -> Option<u64>) -> Option<Slope> {
 }
 
 /// All stacks, judged as one.
-fn live_per_hour(stacks: &[NamedStack], min_age_ns: u64) -> Option<Estimate> {
+pub(super) fn live_per_hour(stacks: &[NamedStack], min_age_ns: u64) -> Option<Estimate> {
     let all = StackHistory::joined(stacks.iter().map(|stack| &stack.history))?;
     let finding = judge(&all, &Settings { min_age_ns, stacks: 1 });
     let growth = finding.growth.filter(|_| finding.verdict == Verdict::Growing);

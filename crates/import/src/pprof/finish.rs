@@ -3,7 +3,7 @@
 use super::ids::Ids;
 use super::sample_types::heap_type;
 use super::strings::Strings;
-use super::{OWN_TYPES, Raw};
+use super::{MOST_TYPES, OWN_TYPES, Raw};
 use crate::build::{OVERHEAD_BYTES, UNKNOWN};
 use crate::defect::{ImportDefect, ImportError};
 use crate::format::Format;
@@ -99,7 +99,7 @@ fn columns(raw: &Raw) -> (Columns, Vec<String>) {
         let name = raw.strings.get(of.r#type);
         let unit = raw.strings.get(of.unit);
         match heap_type(&name, &unit) {
-            Some((of, factor)) if columns[of as usize].is_none() => {
+            Some((of, factor)) if at < MOST_TYPES && columns[of as usize].is_none() => {
                 columns[of as usize] = Some(Column { at, factor });
             }
             _ if others.len() < 16 => others.push(format!("{name}/{unit}")),

@@ -5,8 +5,8 @@ use ramson_profile::{SampleType, SampleUnit};
 /// Returns the heap sample type that a writer calls so, and the factor of its unit. `None`: it is not of a heap, or name and
 /// unit contradict each other. Names are those of Go and ramson, of google/pprof's text readers, of tcmalloc, Node and heappy
 /// (`objects`, `space`, `inuse_space`), Datadog (`heap-live-size`, `alloc-space`), .NET (`alloc_size`), async-profiler
-/// (`allocations`, `live`) and Perfetto (`Unreleased malloc size`; of heaps other than malloc's `Unreleased size`). Numbers of
-/// samples (`alloc-samples`) are not those of objects.
+/// (`allocations`, `live`; as Pyroscope converts its JFR files `alloc_in_new_tlab_bytes`) and Perfetto (`Unreleased malloc
+/// size`; of heaps other than malloc's `Unreleased size`). Numbers of samples (`alloc-samples`) are not those of objects.
 pub fn heap_type(name: &str, unit: &str) -> Option<(SampleType, f64)> {
     let name = name.to_lowercase().replace(['-', ' '], "_");
     let (stem, ending) = name.rsplit_once('_').unwrap_or(("", &name));
@@ -20,6 +20,9 @@ pub fn heap_type(name: &str, unit: &str) -> Option<(SampleType, f64)> {
         "heap" if named_unit.is_some() => true,
         "" if matches!(ending, "objects" | "space") => true,
         "total" | "total_malloc" | "total_allocation" if named_unit.is_some() => false,
+        "alloc_in_new_tlab" | "alloc_outside_tlab" | "alloc_sample" if named_unit.is_some() => {
+            false
+        }
         "alloc" | "allocated" | "allocations" | "malloc" | "nativemem" => false,
         _ => return None,
     };
@@ -68,6 +71,8 @@ mod tests {
             ("heap-live-objects", "count", InuseObjects),
             ("alloc-space", "bytes", AllocSpace),
             ("alloc_size", "bytes", AllocSpace),
+            ("alloc_in_new_tlab_bytes", "bytes", AllocSpace),
+            ("alloc_sample_objects", "count", AllocObjects),
             ("Total malloc count", "count", AllocObjects),
             ("Unreleased malloc size", "bytes", InuseSpace),
             ("Total size", "bytes", AllocSpace),

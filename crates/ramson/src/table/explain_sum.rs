@@ -1,15 +1,17 @@
 //! Findings of `explain` in several processes as text: their sum, a row for each, and what saves most.
 
 use super::explain::Shown;
-use super::subject::really_used;
+use super::subject::{growth_column, growth_of, really_used};
 use super::{Table, blocks, command, explain, pins, push_prose, push_terms, size};
 use ramson_analysis::explain::Findings;
+use ramson_analysis::members::Row;
 use ramson_analysis::rss::Rss;
 use ramson_process::Term;
 use ramson_profile::format::format_bytes;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::ops::Add;
 
 /// Processes that get a sentence, those that get a row, and advice that is shown.
 const MOST_SENTENCES: usize = 4;
@@ -110,22 +112,27 @@ fn push_table(out: &mut String, findings: &Findings) {
         _ => format!("|{name}:>10@90"),
     };
     let heads: String = shown.iter().map(head).collect();
-    let cells = |first: String, rss: &Rss, last: String| {
+    let growth = growth_column(findings.processes.iter().map(|each| &each.row));
+    let cells = |first: String, rss: &Rss, grows: String, last: String| {
         let values: Vec<f64> = shown.iter().map(|&(term, _)| rss.term(term).value).collect();
         let rest = rss.bytes as f64 - values.iter().sum::<f64>();
         let own = [rss.private as f64, rss.bytes as f64];
         let bytes = own.into_iter().chain(values).chain([rest]).map(format_bytes);
-        [first].into_iter().chain(bytes).chain([last]).collect::<Vec<_>>()
+        let grows = (!growth.is_empty()).then_some(grows);
+        [first].into_iter().chain(bytes).chain(grows).chain([last]).collect::<Vec<_>>()
     };
     out.push('\n');
     push_terms(out, "", &sum.line(), 2);
     let mut table =
-        Table::new(out, &format!("pid:>10|private:>10|RSS:>10{heads}|rest:>10@90|command"));
+        Table::new(out, &format!("pid:>10|private:>10|RSS:>10{heads}|rest:>10@90{growth}|command"));
     for each in findings.processes.iter().take(MOST_ROWS) {
-        table.row(cells(each.answer.pid.to_string(), &each.answer.rss, command(&each.row)));
+        let pid = each.answer.pid.to_string();
+        table.row(cells(pid, &each.answer.rss, growth_of(&each.row), command(&each.row)));
     }
     if let Some(more) = findings.processes.len().checked_sub(MOST_ROWS).filter(|&more| more > 0) {
         table.line_across(&format!("{more:>10} more; --json has all"));
     }
-    table.row(cells("sum".into(), sum, String::new()));
+    let rates = findings.processes.iter().filter_map(|each| each.row.live_per_hour);
+    let growth = growth_of(&Row { live_per_hour: rates.reduce(Add::add), ..Row::default() });
+    table.row(cells("sum".into(), sum, growth, String::new()));
 }

@@ -1,6 +1,6 @@
 //! The list of profiles as text.
 
-use super::{Table, columns, cut, most, or_dash, push_rest, size, words_of};
+use super::{Table, columns, cut, most, or_dash, push_prose, push_rest, size, words_of};
 use ramson_analysis::end::Cause;
 use ramson_analysis::listing::{Alike, Entry, Listing};
 use ramson_process::clock::unix_ns;
@@ -38,7 +38,7 @@ pub fn text(listing: &Listing, rows: usize) -> String {
         let others = [
             state(entry),
             when(entry),
-            format_amount(live, SampleUnit::Bytes),
+            or_dash(entry.unseen.is_none().then(|| format_amount(live, SampleUnit::Bytes))),
             or_dash(error),
             or_dash(entry.rss.map(size)),
             command(row),
@@ -49,6 +49,11 @@ pub fn text(listing: &Listing, rows: usize) -> String {
         table.row(cells);
     }
     push_rest(&mut out, all.len(), most(rows), " rows");
+    for Entry { pid, name, unseen, .. } in all.iter().take(most(rows)).map(|row| row.entry) {
+        if let Some(unseen) = unseen {
+            push_prose(&mut out, "", &format!("{name} (pid {pid}): {unseen}"));
+        }
+    }
     out
 }
 
@@ -120,6 +125,7 @@ mod tests {
             last_unix_ns: 0,
             interval_bytes: 1,
             live: Estimate::exact(1e6),
+            unseen: None,
         }
     }
 

@@ -74,19 +74,31 @@ pub fn really_used(rss: &Rss, count: usize) -> String {
     )
 }
 
+/// The column of what grows, if any of them does.
+pub fn growth_column<'a>(mut rows: impl Iterator<Item = &'a Row>) -> &'static str {
+    if rows.any(|row| row.live_per_hour.is_some()) { "|grows by:>12@80" } else { "" }
+}
+
+/// `12.0 MiB/h`.
+pub fn growth_of(row: &Row) -> String {
+    or_dash(row.live_per_hour.map(|rate| format!("{}/h", format_bytes(rate.value))))
+}
+
 fn push_rows(out: &mut String, rows: &[Row]) {
-    let mut table =
-        Table::new(out, "pid:>10|private:>10|RSS:>10|live:>10|±:>8@70|age:>10@90|command");
+    let growth = growth_column(rows.iter());
+    let heads = format!("pid:>10|private:>10|RSS:>10|live:>10|±:>8@70{growth}|age:>10@100|command");
+    let mut table = Table::new(out, &heads);
     for row in rows.iter().take(MOST_ROWS) {
-        table.row([
+        let first = [
             or_dash(row.pid.map(|pid| pid.to_string())),
             or_dash(row.private.map(size)),
             or_dash(row.rss.map(size)),
             or_dash(row.live.map(|live| format_bytes(live.value))),
             or_dash(row.live.map(format_relative_error)),
-            or_dash(row.age_ns.map(format_duration)),
-            command(row),
-        ]);
+        ];
+        let growth = (!growth.is_empty()).then(|| growth_of(row));
+        let last = [or_dash(row.age_ns.map(format_duration)), command(row)];
+        table.row(first.into_iter().chain(growth).chain(last));
     }
     if rows.len() > MOST_ROWS {
         table.line_across(&format!("{:>10} more; --json has all", rows.len() - MOST_ROWS));
@@ -215,4 +227,26 @@ fn of_foreign(summary: &ForeignSummary) -> String {
     let split = if is_labelled { " (split by label)" } else { "" };
     let _ = writeln!(out, ", {} {stacks}{split}", format_objects(count as f64));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramson_profile::Estimate;
+
+    #[test]
+    fn rows_show_growth_where_any_grows() {
+        let row = |pid, live_per_hour| Row { pid: Some(pid), live_per_hour, ..Row::default() };
+        let text = |rows: &[Row]| {
+            let mut out = String::new();
+            push_rows(&mut out, rows);
+            out
+        };
+        let steady = text(&[row(7, None), row(8, None)]);
+        assert!(!steady.contains("grows by"), "{steady}");
+        let grown = text(&[row(7, None), row(8, Some(Estimate::exact(12_582_912.0)))]);
+        let lines: Vec<&str> = grown.lines().collect();
+        assert!(lines[0].contains("   grows by "), "{grown}");
+        assert!(!lines[1].contains("/h") && lines[2].contains(" 12.0 MiB/h "), "{grown}");
+    }
 }
