@@ -27,7 +27,7 @@ pub(super) const FAULTS: &str = "the pages fault in again when the program needs
 /// What `arena_max` advises, and its risk.
 pub(super) const FEWER_ARENAS: &str =
     "fewer arenas: start it with MALLOC_ARENA_MAX=1, or 2 where threads allocate at the same time";
-pub(super) const WAITING: &str = "threads wait for each other in malloc";
+pub(super) const WAITING: &str = "threads wait for each other in malloc; blocks of several threads share pages, so that it may also take more memory";
 
 fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
     let bytes = statistics.sum(Arena::releasable_bytes);
@@ -164,12 +164,12 @@ fn scattered(finding: &Finding, statistics: &Statistics) -> Vec<Advice> {
     let other = Advice {
         cause: "other_allocator",
         needs: Needs::Restart,
-        action: "try an allocator that keeps sizes apart: LD_PRELOAD=libjemalloc.so.2 MALLOC_CONF=background_thread:true,dirty_decay_ms:1000; \
-                 a restart alone packs the live blocks again, for a time"
+        action: "restart it when you can: that packs the live blocks again, for a time; or try an allocator that keeps sizes apart, and measure \
+                 both: LD_PRELOAD=libjemalloc.so.2 MALLOC_CONF=background_thread:true,dirty_decay_ms:1000"
             .into(),
         evidence: evidence.clone(),
-        risk: "it helps where small blocks stayed between larger ones that were freed. Where blocks of one size stayed between others of \
-             that size, it may take more memory: measure both",
+        risk: "another allocator helps where small blocks stayed between larger ones that were freed. Where blocks of one size stayed between \
+             others of that size, it may take more memory",
         saving: Saving::at_most(bytes),
     };
     let pool = first_site(finding).filter(|(first, _)| {

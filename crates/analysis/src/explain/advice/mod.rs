@@ -75,12 +75,14 @@ fn later(finding: &Finding, least: u64) -> Advice {
 }
 
 impl Advice {
-    /// Ranks expected savings before possible ones. Among those, a setting comes first if it may save half as much.
+    /// Ranks expected savings before possible ones. Among those, a setting comes first if it may save half as much, and another allocator last,
+    /// because it may also take more memory.
     fn rank(&self) -> (u8, u64) {
         let is_setting = matches!(self.cause, "arena_max" | "tcache" | "other_lever");
         match self.saving {
             None => (0, 0),
             Some(saving) if !saving.is_at_most => (2, saving.bytes),
+            Some(_) if self.cause == "other_allocator" => (1, 0),
             Some(saving) if is_setting => (1, saving.bytes.saturating_mul(2)),
             Some(saving) => (1, saving.bytes),
         }
