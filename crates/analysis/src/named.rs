@@ -106,6 +106,7 @@ pub fn take_named(
             biases::find_biases(&mut profile, names.search.sysroot.as_deref(), owner);
             if let Some(binary) = &names.search.binary {
                 biases::place_in(&mut profile, binary);
+                foreign.forget_missing_mappings();
             }
             let mut symbolizer = names.search.symbolizer_of_foreign(&foreign.origin)?;
             let missing_symbols = naming::name(&mut profile, None, &mut symbolizer);

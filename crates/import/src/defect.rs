@@ -4,8 +4,12 @@ use crate::malloc_info::MallocInfo;
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::{Failure, read_error, write_error};
 use ramson_profile::MOST_NAME_BYTES;
+use ramson_profile::format::format_bytes;
 use std::fmt;
 use std::io;
+
+/// Names in one line.
+const MOST_SHOWN: usize = 3;
 
 /// Something missing from a profile that was read.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
@@ -47,8 +51,13 @@ pub enum ImportDefect {
     NoInterval,
     /// Nothing says where the program's files were mapped.
     NoMappings,
-    /// Lines of other origin before the profile.
-    Messages(u64),
+    /// Stacks with fewer bytes than the first line's total.
+    StacksMissing {
+        /// Bytes of those that are there.
+        bytes: u64,
+        /// The total.
+        of: u64,
+    },
     /// A sampled profile without samples.
     NoSamples,
     /// Stacks at which tcmalloc took memory from the system.
@@ -90,8 +99,12 @@ impl fmt::Display for ImportDefect {
                 write!(f, "{count} names are longer than {} KiB and were cut", MOST_NAME_BYTES >> 10)
             }
             ImportDefect::OtherSampleTypes(names) => {
-                let names: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
-                write!(f, "sample types that ramson does not count were left out: {}", names.join(", "))
+                let more = names.len().saturating_sub(MOST_SHOWN);
+                let shown: Vec<String> =
+                    names.iter().take(MOST_SHOWN).map(|name| format!("{name:?}")).collect();
+                let shown = shown.join(", ");
+                write!(f, "sample types that ramson does not count were left out: {shown}")?;
+                if more > 0 { write!(f, " and {more} more") } else { Ok(()) }
             }
             ImportDefect::FrameExpression(expression) => {
                 write!(f, "its expression for frames to drop cannot be used: {expression:?}")
@@ -99,10 +112,12 @@ impl fmt::Display for ImportDefect {
             ImportDefect::NoInterval => {
                 f.write_str("it does not say its sampling interval: the values are taken as they are")
             }
-            ImportDefect::NoMappings => f.write_str("it has no MAPPED_LIBRARIES: addresses cannot be named"),
-            ImportDefect::Messages(1) => f.write_str("one line before the profile was skipped"),
-            ImportDefect::Messages(count) => {
-                write!(f, "{count} lines before the profile were skipped")
+            ImportDefect::NoMappings => f.write_str(
+                "it has no MAPPED_LIBRARIES: only --binary PROGRAM names its addresses. Go names them itself if the profile is fetched without debug=1",
+            ),
+            ImportDefect::StacksMissing { bytes, of } => {
+                let [bytes, of] = [bytes, of].map(|&bytes| format_bytes(bytes as f64));
+                write!(f, "stacks are missing: the file has {bytes} of {of} (gperftools writes no more than 1 MiB of text)")
             }
             ImportDefect::NoSamples => f.write_str(
                 "it contains no samples: sampling was not active (jemalloc's prof_active), or nothing that was sampled is live",

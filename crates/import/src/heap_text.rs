@@ -16,10 +16,12 @@ use crate::import::{DropFrames, Imported};
 use crate::input::{Input, Stop};
 use crate::maps;
 use crate::weight::{Pair, weigh};
-use ramson_profile::{ReturnAddress, SampleType};
+use ramson_profile::{Pattern, ReturnAddress, SampleType};
 
 /// Deeper stacks than allocators record are cut at the root.
 const MOST_FRAMES: usize = 4096;
+/// Stacks with less of the total are not all: a counter may change while they are written.
+const LEAST_SHARE: f64 = 0.99;
 
 /// Raw numbers of a record: live, and since the start.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,11 +50,13 @@ pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
                 Err(if next { Stop::Error(ImportError::Concatenated) } else { Stop::End })
             }
             line if is_header(line.as_bytes()) => Err(Stop::Error(ImportError::Concatenated)),
+            // ClickHouse's jemalloc adds the blocks of a stack, and statistics.
+            line if line.starts_with("f:") || line.starts_with("frag_util:") => Ok(()),
             line if header.format == Format::Jemalloc => text.take_jemalloc(input, line),
             line => text.take_gperftools(input, line),
         }
     })?;
-    let HeapText { builder: Builder { mut profile, .. }, has_alloc, has_totals, .. } = text;
+    let HeapText { builder: Builder { mut profile, .. }, has_alloc, has_totals, bytes, .. } = text;
     if profile.samples.is_empty() {
         if let Some(remedy) = header.sampling_off {
             return Err(ImportError::SamplingOff(remedy.into()));
@@ -67,7 +71,7 @@ pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
     }
     // Past a memory bound the names that still fit are given.
     let _ = preface.symbols.name(input, &mut profile);
-    defects.extend((preface.messages > 0).then_some(ImportDefect::Messages(preface.messages)));
+    defects.extend(header.missing(bytes));
     defects.extend((header.interval_bytes == 0).then_some(ImportDefect::NoInterval));
     let [alloc_objects, alloc_space, inuse_objects, inuse_space] = SampleType::ALL;
     let mut sample_types = SampleType::ALL.to_vec();
@@ -85,7 +89,11 @@ pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
         }
     }
     let format = header.format;
-    let drop_frames = DropFrames::Allocators;
+    let drop_frames = if header.is_of_go {
+        DropFrames::Named { drop: Pattern::new(GO_ALLOCATOR).expect("a constant"), keep: None }
+    } else {
+        DropFrames::Allocators
+    };
     Ok(Imported { profile, format, sample_types, default_sample_type, drop_frames, defects })
 }
 
@@ -93,19 +101,16 @@ pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
 struct Preface {
     header: Header,
     symbols: Symbols,
-    /// Lines of other origin before the header.
-    messages: u64,
 }
 
 impl Preface {
     fn read(input: &mut Input) -> Result<Self, ImportError> {
         let mut symbols = Symbols::default();
-        let mut messages = 0;
         let mut has_warning = false;
         while let Some(line) = input.line() {
             if is_header(line) {
                 let header = Header::parse(&String::from_utf8_lossy(line))?;
-                return Ok(Self { header, symbols, messages });
+                return Ok(Self { header, symbols });
             }
             if line.starts_with(MARKER.as_bytes()) {
                 if symbols.read(input).is_err() {
@@ -113,8 +118,6 @@ impl Preface {
                 }
             } else if line.starts_with(b"%warn") {
                 has_warning = true;
-            } else if !line.is_empty() && !line.starts_with(b"--- ") {
-                messages += 1;
             }
         }
         Err(match input.defects.first() {
@@ -129,6 +132,8 @@ impl Preface {
 
 const TCMALLOC_REMEDY: &str =
     "Set TCMALLOC_SAMPLE_PARAMETER=524288 for the program, and take the profile again";
+/// Functions of Go's allocator and of those that call it for the program, which Go itself leaves out of a profile with names.
+const GO_ALLOCATOR: &str = r"^(runtime\.(mallocgc|newobject|newarray|makeslice|growslice|makemap|mapassign|makechan|raw(byte|rune)slice|rawstring|slicebytetostring|stringtoslice|concat(string|byte)|convT|profilealloc|(m|large)?alloc)[\w.]*|internal/runtime/maps\..*)$";
 const GO_REMEDY: &str = "Leave runtime.MemProfileRate as it is, and take the profile again";
 
 /// Whether the line is the first one of either format.
@@ -145,6 +150,10 @@ struct Header {
     interval_bytes: u64,
     /// Counts what the allocator took from the system.
     is_growth: bool,
+    /// Go wrote it.
+    is_of_go: bool,
+    /// Bytes of all stacks, live and since the start; `None`: the header does not say.
+    totals: Option<[f64; 2]>,
     /// How to sample, where the header says that nothing was sampled.
     sampling_off: Option<&'static str>,
 }
@@ -155,6 +164,8 @@ impl Header {
             format: Format::Gperftools,
             interval_bytes: 0,
             is_growth: false,
+            is_of_go: false,
+            totals: None,
             sampling_off: None,
         };
         if let Some(interval) = line.trim().strip_prefix("heap_v2/") {
@@ -163,6 +174,8 @@ impl Header {
             header.interval_bytes = interval.parse().unwrap_or(0);
             return Ok(header);
         }
+        let counts = line.split_once(':').and_then(|(_, counts)| parse_counts(counts));
+        header.totals = counts.map(|(counts, _)| [counts.inuse.bytes, counts.alloc.bytes]);
         let kind = line.split_once('@').map_or("", |(_, kind)| kind).trim();
         let (name, number) = kind.split_once('/').unwrap_or((kind, ""));
         match (name, number.parse::<u64>()) {
@@ -177,10 +190,22 @@ impl Header {
             ("heap_v2" | "heapz_v2", Ok(0)) => header.sampling_off = Some(TCMALLOC_REMEDY),
             ("heap", Ok(0)) => header.sampling_off = Some(GO_REMEDY),
             ("heap_v2" | "heapz_v2", Ok(interval)) => header.interval_bytes = interval,
-            ("heap", Ok(doubled)) => header.interval_bytes = (doubled / 2).max(1),
+            ("heap", Ok(doubled)) => {
+                header.interval_bytes = (doubled / 2).max(1);
+                header.is_of_go = true;
+            }
             _ => {}
         }
         Ok(header)
+    }
+}
+
+impl Header {
+    /// Whether the stacks have fewer bytes than the header says.
+    fn missing(&self, bytes: [f64; 2]) -> Option<ImportDefect> {
+        let is_short = |&(has, of): &(f64, f64)| has < of * LEAST_SHARE;
+        let (has, of) = bytes.into_iter().zip(self.totals?).find(is_short)?;
+        Some(ImportDefect::StacksMissing { bytes: has.max(0.0) as u64, of: of as u64 })
     }
 }
 
@@ -194,6 +219,8 @@ struct HeapText {
     has_totals: Option<bool>,
     has_stack: bool,
     stack: Vec<u32>,
+    /// Bytes as they stand in the file, live and since the start.
+    bytes: [f64; 2],
 }
 
 impl HeapText {
@@ -240,6 +267,8 @@ impl HeapText {
 
     /// Adds a record of the current stack.
     fn add(&mut self, input: &mut Input, counts: &Counts) -> Result<(), Stop> {
+        self.bytes[0] += counts.inuse.bytes;
+        self.bytes[1] += counts.alloc.bytes;
         let interval_bytes = self.builder.profile.interval_bytes;
         let [inuse_objects, inuse_space] = weigh(interval_bytes, counts.inuse);
         let [alloc_objects, alloc_space] = weigh(interval_bytes, counts.alloc);

@@ -13,6 +13,8 @@ use prost::encoding::{DecodeContext, decode_key, decode_varint, skip_field};
 
 /// Bytes looked at.
 pub const HEAD_BYTES: usize = 64 << 10;
+/// How gperftools' CPU profiles begin, and old ones of Go: the words 0 and 3.
+const CPU_PROFILE: [u8; 9] = [0, 0, 0, 0, 0, 0, 0, 0, 3];
 
 /// A format, as its content tells it.
 pub enum Recognized {
@@ -32,6 +34,9 @@ pub fn recognize(input: &mut Input) -> Result<Recognized, ImportError> {
             (Packing::None, None) => ImportError::Empty,
             (_, None) => ImportError::Unrecognized("compressed, with nothing in it".into()),
         });
+    }
+    if head.starts_with(&CPU_PROFILE) {
+        return Err(ImportError::OtherKind("CPU time".into()));
     }
     if let Some(format) = format_of(head) {
         return Ok(Recognized::Profile(format));
@@ -127,7 +132,8 @@ fn is_profile_tag(tag: u8) -> bool {
         || matches!(tag >> 3, 7..=10 | 12..=15) && tag & 7 == 0
 }
 
-/// Whether the first lines are all text, and most of them are frames and a number.
+/// Whether the first lines are all text, most of them are frames and a number, and one has several frames: many a table has lines of a word and
+/// a number.
 fn is_collapsed(head: &[u8]) -> bool {
     const LINES: usize = 20;
     let is_cut = head.len() == HEAD_BYTES;
@@ -143,12 +149,12 @@ fn is_collapsed(head: &[u8]) -> bool {
     let is_stack = |line: &&&[u8]| collapsed::split(line).is_some();
     let stacks = lines.iter().filter(is_stack).count();
     let has_frames = lines.iter().any(|line| line.contains(&b';'));
-    stacks > 0 && stacks * 10 >= lines.len() * 9 && (has_frames || stacks == lines.len())
+    has_frames && stacks > 0 && stacks * 10 >= lines.len() * 9
 }
 
 /// Tells what bytes that are no profile look like, in a few words.
 pub fn looks_like(head: &[u8]) -> String {
-    const MAGICS: [(&[u8], &str); 15] = [
+    const MAGICS: [(&[u8], &str); 17] = [
         (b"\x7fELF", "an ELF program or core file"),
         (b"\x1f\x8b", "gzip"),
         (b"\x28\xb5\x2f\xfd", "zstd"),
@@ -164,6 +170,8 @@ pub fn looks_like(head: &[u8]) -> String {
         (b"<?xml", "XML"),
         (b"<svg", "an SVG picture"),
         (b"desc: ", "massif's output"),
+        (b"memray", "memray's file, which memray reads"),
+        (b"\x04\x22\x4d\x18", "LZ4, as memray's files are"),
     ];
     if let Some(core) = elf_type(head) {
         return core.into();

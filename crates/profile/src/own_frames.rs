@@ -93,11 +93,11 @@ impl OwnFrames {
         };
         let left: Vec<Left> = profile.locations.iter().map(left).collect();
         let has_run_time = fold_run_times(profile, &self.rules().interpreters);
-        if left.iter().all(|left| matches!(left, Left::All)) && !has_run_time {
-            return false;
+        let is_folded = left.iter().any(|left| matches!(left, Left::Some(_) | Left::Nothing));
+        if left.iter().any(|left| !matches!(left, Left::All)) {
+            fold(profile, left);
         }
-        fold(profile, left);
-        true
+        is_folded || has_run_time
     }
 
     /// Whether a frame of this function in this binary is of a library or a wrapper.

@@ -72,11 +72,14 @@ pub fn open_any_file(path: &Path, inuse_at: InuseAt) -> Result<Opened, Failure> 
         let owner = owner.unwrap_or(NOBODY);
         return open_stream(&path.display().to_string(), file, owner, inuse_at);
     }
-    let mut magic = [0; MAGIC.len()];
-    // A profile of ours that was never begun is all zeroes.
-    let is_own = match rustix::io::pread(&file, &mut magic, 0) {
+    let mut head = [0; 4 * MAGIC.len()];
+    // A profile of ours that was never begun is all zeroes; a CPU profile of gperftools only begins so.
+    let is_own = match rustix::io::pread(&file, &mut head, 0) {
         Ok(0) | Err(_) => true,
-        Ok(bytes) => magic == [0; MAGIC.len()] || MAGIC.starts_with(&magic[..bytes]),
+        Ok(bytes) => {
+            head[..bytes].iter().all(|&byte| byte == 0)
+                || MAGIC.starts_with(&head[..bytes.min(MAGIC.len())])
+        }
     };
     if is_own {
         return open_file(path).map(Opened::Recording);
@@ -235,7 +238,7 @@ pub fn failure_of(path: &Path, error: &ReadError) -> Failure {
 fn unreadable(object: &str, error: &ReadError) -> Failure {
     let next = match error {
         ReadError::Version(_) => "Use the ramson that came with the library that wrote it",
-        ReadError::Unfinished => "There is nothing to read in it; it can be removed",
+        ReadError::Unfinished => "There is nothing to read in it",
         ReadError::Io(_) => "Check that it can be read",
         ReadError::TooLarge(_) => "Run ramson as its owner, or allow more, as in --budget 2G,60s",
         ReadError::Apart(failure) => failure.next_step(),

@@ -1,7 +1,9 @@
 //! Profiles of other tools: what they are called, what is said of them, and what of theirs has to be worked out here.
 
 use crate::failure::Failure;
-use ramson_import::{ACCEPTED, Budget, DropFrames, Format, ImportError, Imported, InuseAt};
+use ramson_import::{
+    ACCEPTED, Budget, DropFrames, Format, ImportDefect, ImportError, Imported, InuseAt,
+};
 use ramson_profile::{Profile, SampleType, drop_allocator_frames, drop_frames};
 use ramson_symbols::demangle_written;
 
@@ -57,6 +59,11 @@ impl Foreign {
         }
         demangle(&mut imported.profile);
         Ok(Self { origin: origin.to_owned(), imported })
+    }
+
+    /// Its addresses were placed in a binary that the user named.
+    pub fn forget_missing_mappings(&mut self) {
+        self.imported.defects.retain(|defect| *defect != ImportDefect::NoMappings);
     }
 
     /// The sample type to count: the one asked for, or the file's default. Fails if the file does not count it.

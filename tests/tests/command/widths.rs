@@ -40,7 +40,7 @@ fn dead_program_tables_fit_width() {
     scratch.open_directory("profiles");
     let run = ["run", "--interval", "1", "-o", text(&path), "--", text(&program), "die"];
     assert_eq!(finish(ramson(&scratch).args(run)).status, 137);
-    let empty = scratch.file("empty.collapsed", "main 0\n");
+    let empty = scratch.file("empty.collapsed", "main;load 0\n");
     let path = text(&path);
     let diff = ["Δ ± new function file:line", "Δ ± Δ cum old new function file:line"];
     let [report, top, list] = [

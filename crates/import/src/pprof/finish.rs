@@ -29,6 +29,11 @@ pub fn finish(mut raw: Raw, input: &mut Input) -> Result<Imported, ImportError> 
             (_, defect) => ImportError::Nothing(defect.cloned()),
         });
     };
+    // The strings come last.
+    let has_names = raw.rest.function.iter().all(|function| raw.strings.has(function.name));
+    if let Some(defect) = input.defects.first().filter(|_| !has_names) {
+        return Err(ImportError::Nothing(Some(defect.clone())));
+    }
     let default_sample_type = default_sample_type(&raw, &columns).unwrap_or(last);
     let mut defects = Vec::new();
     if !other_types.is_empty() {
@@ -102,8 +107,9 @@ fn columns(raw: &Raw) -> (Columns, Vec<String>) {
             Some((of, factor)) if at < MOST_TYPES && columns[of as usize].is_none() => {
                 columns[of as usize] = Some(Column { at, factor });
             }
-            _ if others.len() < 16 => others.push(format!("{name}/{unit}")),
-            _ => {}
+            _ if others.len() == MOST_TYPES => {}
+            _ if name.is_empty() => others.push("something without a name".into()),
+            _ => others.push(format!("{name}/{unit}")),
         }
     }
     (columns, others)
@@ -119,7 +125,9 @@ fn default_sample_type(raw: &Raw, columns: &Columns) -> Option<SampleType> {
 /// Only a period in bytes says how a heap was sampled.
 fn interval_bytes(raw: &Raw) -> u64 {
     let of = raw.rest.period_type.unwrap_or_default();
-    let is_heap = *raw.strings.get(of.r#type) == *"space" && *raw.strings.get(of.unit) == *"bytes";
+    let (name, unit) = (raw.strings.get(of.r#type), raw.strings.get(of.unit));
+    // `space/bytes`, `inuse_space/bytes`.
+    let is_heap = *unit == *"bytes" && heap_type(&name, &unit).is_some();
     let is_possible = is_heap && (1..1 << 62).contains(&raw.rest.period);
     if is_possible { raw.rest.period as u64 } else { 0 }
 }

@@ -42,7 +42,11 @@ impl LabelSets {
         let mut sets: Vec<Arc<[Label]>> = vec![Arc::default(); self.known.len()];
         for (labels, set) in self.known {
             let labels = labels.iter().map(|label| Label {
-                key: text(label.key),
+                key: match text(label.key) {
+                    // Datadog's and Node's name.
+                    key if *key == *"thread name" => "thread".into(),
+                    key => key,
+                },
                 value: match label.str {
                     0 => LabelValue::Number { value: label.num, unit: text(label.num_unit) },
                     index => LabelValue::Text(text(index)),

@@ -20,6 +20,11 @@ impl Strings {
         String::from_utf8_lossy(found.unwrap_or_default())
     }
 
+    /// Whether there is one at `index`.
+    pub fn has(&self, index: i64) -> bool {
+        usize::try_from(index).is_ok_and(|index| index < self.ends.len())
+    }
+
     /// Whether there is none yet.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()

@@ -78,6 +78,23 @@ fn fields_come_in_any_order() {
 }
 
 #[test]
+fn profile_without_its_names_is_refused() {
+    let parts =
+        [types(&[(1, 2), (3, 4)]), sample(&[70_000, 9], &[2, 64]), code(), texts(), period(512)];
+    let whole = parts.concat();
+    let last = whole.windows(4).position(|bytes| bytes == b"main").unwrap();
+    let cut = read(&whole[..last]);
+    assert!(matches!(cut, Err(ImportError::Nothing(Some(ImportDefect::Cut)))), "{cut:?}");
+}
+
+#[test]
+fn period_of_live_bytes_is_an_interval() {
+    let datadog = [bytes(11, &[number(1, 16), number(2, 4)].concat()), number(12, 512)].concat();
+    let parts = [types(&[(1, 2), (3, 4)]), sample(&[9], &[2, 64]), code(), texts(), datadog];
+    assert_eq!(read(&parts.concat()).unwrap().profile.interval_bytes, 512);
+}
+
+#[test]
 fn unknown_fields_are_skipped() {
     let unpacked = [number(1, 70_000), number(1, 9), number(2, 3), number(2, 30), number(99, 1)];
     let file = [

@@ -2,7 +2,7 @@
 //! samples, one after the other.
 
 use crate::{golden, read, stacks, total};
-use ramson_import::{Format, ImportDefect, ImportError};
+use ramson_import::{DropFrames, Format, ImportDefect, ImportError};
 use ramson_profile::SampleType::{AllocSpace, InuseObjects, InuseSpace};
 
 /// 8 MiB of `decode`, 4 MiB of `Cart::push` in `load`.
@@ -51,7 +51,7 @@ fn symbolized_gperftools_text_has_names() {
 }
 
 #[test]
-fn messages_before_are_skipped_and_counted() {
+fn messages_before_are_skipped() {
     let messages = "<jemalloc>: Leak approximation summary: ~12582912 bytes\n\nRun jeprof\n";
     for (text, format) in [
         (DUMP.to_owned(), Format::Jemalloc),
@@ -60,8 +60,45 @@ fn messages_before_are_skipped_and_counted() {
         let plain = read(text.as_bytes()).unwrap();
         let imported = read(format!("{messages}{text}").as_bytes()).unwrap();
         assert_eq!(imported.format, format);
-        assert_eq!(imported.defects, [ImportDefect::Messages(2)]);
+        assert_eq!(imported.defects, []);
         assert_eq!(format!("{:?}", imported.profile), format!("{:?}", plain.profile));
+    }
+}
+
+#[test]
+fn stacks_that_are_missing_are_said() {
+    let text = "heap profile: 9: 1000000 [ 9: 2000000] @ heapprofile\n\
+        1: 400000 [ 1: 400000] @ 0x402000\n\nMAPPED_LIBRARIES:\n";
+    let missing = ImportDefect::StacksMissing { bytes: 400_000, of: 1_000_000 };
+    assert_eq!(read(text.as_bytes()).unwrap().defects, std::slice::from_ref(&missing));
+    assert!(missing.to_string().contains("391 KiB of 977 KiB"), "{missing}");
+    let whole = text.replace("1000000", "400000").replace("2000000", "400000");
+    assert_eq!(read(whole.as_bytes()).unwrap().defects, []);
+}
+
+#[test]
+fn statistics_of_clickhouse_are_no_damage() {
+    let stack = "@ 0x402000\n  t*: 1: 4096 [0: 0]\n  f: 745816422 13081927 13082624 75 0 8\n  frag_util: 1\n";
+    let text = format!("heap_v2/1\n  t*: 1: 4096 [0: 0]\n{stack}\nMAPPED_LIBRARIES:\n");
+    assert_eq!(read(text.as_bytes()).unwrap().defects, []);
+}
+
+#[test]
+fn go_text_loses_frames_of_its_allocator() {
+    let text = "heap profile: 1: 64 [1: 64] @ heap/2\n1: 64 [1: 64] @ 0x402000\n";
+    let DropFrames::Named { drop, keep: None } = read(text.as_bytes()).unwrap().drop_frames else {
+        panic!("an expression");
+    };
+    for name in [
+        "runtime.mallocgc",
+        "runtime.mallocgcSmallScanNoHeader",
+        "runtime.makeslice",
+        "runtime.mapassign_faststr",
+    ] {
+        assert!(drop.is_match(name), "{name}");
+    }
+    for name in ["runtime.main", "runtime.malg", "main.grow", "runtime.goexit"] {
+        assert!(!drop.is_match(name), "{name}");
     }
 }
 

@@ -39,11 +39,20 @@ fn source_code_is_no_stack() {
         "fn main() {\n    let a = 1;\n    let b = 2;\n}\n",
         "key = value; other = 1\nport 80\nlisten 443\nname x\n",
         "root:x:0:0:root:/root:/bin/bash\n",
+        "# HELP go_goroutines Number of goroutines.\ngo_goroutines 9\ngo_threads 7\n",
+        "nr_free_pages 4711\npgfault 12\n",
     ] {
         let finding = finding(text.as_bytes());
         assert!(finding.contains("looks like text"), "{finding}");
         assert!(!finding.contains(&text[..8]), "it may be a secret: {finding}");
     }
+}
+
+#[test]
+fn cpu_profile_is_called_so() {
+    let words: [u64; 5] = [0, 3, 0, 10_000, 0];
+    let cpu: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    assert!(matches!(read(&cpu), Err(ImportError::OtherKind(kind)) if kind == "CPU time"));
 }
 
 #[test]

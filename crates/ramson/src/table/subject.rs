@@ -11,7 +11,7 @@ use ramson_profile::format::{
     format_bytes, format_duration, format_estimate, format_local_time, format_objects,
     format_relative_error,
 };
-use ramson_profile::{SampleUnit, printable};
+use ramson_profile::{SampleType, SampleUnit, printable};
 use ramson_source::Past;
 use std::fmt::Write;
 
@@ -152,7 +152,13 @@ pub fn nothing_sampled(report: &Report) -> String {
     }
     let summary = match &report.subject {
         Subject::Recording(summary) => summary,
-        Subject::Foreign(_) => return "no stacks in it".into(),
+        Subject::Foreign(summary) if summary.stacks.0 == 0 => return "no stacks in it".into(),
+        Subject::Foreign(summary) => {
+            let has_allocated = summary.sample_types.contains(&SampleType::AllocSpace);
+            let next =
+                if has_allocated { ". --count allocated shows what was allocated" } else { "" };
+            return format!("nothing in it is {}{next}", report.sample_type.word());
+        }
         Subject::Sum(_) => return "nothing sampled yet".into(),
     };
     let ago = summary.ended_ago_ns.map(|ns| format!(" {} ago", format_duration(ns)));
