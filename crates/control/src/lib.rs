@@ -12,6 +12,6 @@ mod trim;
 
 pub use act::Actor;
 pub use ask::ask;
-pub use attach::{Attached, Changes, Detached, Options, Set, attach, detach, set};
+pub use attach::{Attached, Changes, Detached, Options, Set, attach, attachable, detach, set};
 pub use schedule::Schedule;
 pub use trim::{Accepts, TrimAnswer, Trimmed, Trims, trim, trim_all};

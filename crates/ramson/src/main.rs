@@ -3,6 +3,7 @@
 
 mod answers;
 mod attach;
+mod check;
 mod completions;
 mod diff;
 mod explain;
@@ -63,12 +64,16 @@ fn main() -> ExitCode {
     }
     completions::answer();
     ramson_launch::prepare();
-    let words: Vec<OsString> = flags::join_peek(std::env::args_os());
+    let words: Vec<OsString> = flags::rewritten(std::env::args_os());
+    if let Some(text) = flags::topic(&words) {
+        let _ = output::print_raw(text.as_bytes());
+        return ExitCode::SUCCESS;
+    }
     let help = help_of(&words);
-    let matches = flags::command().try_get_matches_from(words);
+    let matches = flags::command().try_get_matches_from(&words);
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(error) => return usage(&error, &help),
+        Err(error) => return usage(&error, &words, &help),
     };
     ramson_apart::enable(cli.budget, goes_on(&cli.command));
     let outcome = dispatch(cli);
@@ -85,14 +90,15 @@ fn main() -> ExitCode {
 }
 
 /// Help goes where it was asked for; a mistake is one line, as every failure is.
-fn usage(error: &clap::Error, help: &str) -> ExitCode {
+fn usage(error: &clap::Error, words: &[OsString], help: &str) -> ExitCode {
     let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if is_help || !error.use_stderr() {
         // The reader of our output has closed it.
         let _ = error.print();
     } else {
-        let what = flags::line_of(error);
-        output::remark(format_args!("{what}. \"{help}\" explains"));
+        let what = flags::line_of(error, words);
+        let stop = if what.ends_with('?') { "" } else { "." };
+        output::remark(format_args!("{what}{stop} \"{help}\" explains"));
     }
     ExitCode::from(error.exit_code() as u8)
 }
@@ -124,6 +130,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
     }
     match cli.command {
         Command::Run(flags) => run::run(&flags),
+        Command::Check(flags) => check::check(&flags).map(|()| 0),
         Command::List(flags) => list::list(&flags).map(|()| 0),
         Command::Report(flags) => report::report(&flags).map(|()| 0),
         Command::Top(flags) => top::top(&flags).map(|()| 0),

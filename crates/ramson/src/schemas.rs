@@ -2,6 +2,7 @@
 
 use crate::answers::{HistoryLine, Marked, Symbolized};
 use crate::attach::Each;
+use crate::check::Checked;
 use crate::flags::SchemaFlags;
 use crate::list::ListAnswer;
 use crate::output::print_raw;
@@ -27,7 +28,8 @@ use std::fs;
 type Described = (&'static str, &'static [&'static str], fn(&mut SchemaGenerator) -> Schema);
 
 /// All of them. The kinds of `report` are in its type.
-const ALL: [Described; 15] = [
+const ALL: [Described; 16] = [
+    ("check", &["check"], schema::<Checked>),
     ("diff", &["diff"], schema::<Comparison>),
     ("explain", &["explain"], schema::<OneOrSeveral<OneOrSeveral<Finding, Findings>, FileFinding>>),
     ("leaks", &["leaks"], schema::<Suspects>),

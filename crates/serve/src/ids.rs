@@ -74,6 +74,7 @@ mod tests {
             last_unix_ns: 0,
             interval_bytes: 0,
             live: Estimate::default(),
+            unseen: None,
         }
     }
 

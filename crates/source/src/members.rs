@@ -86,6 +86,9 @@ fn is_ramson(pid: u32) -> bool {
 pub fn none_of(selector: &Selector) -> Failure {
     let what = &selector.text;
     Failure::not_found(match &selector.base {
+        Base::Name(_) if !what.starts_with("name:") => format!(
+            "{what}: neither a file nor a process of that name. \"ramson list\" shows what there is, \"ramson help src\" what SRC may be"
+        ),
         Base::Name(_) => format!(
             "{what}: no process has that name. Pass a process ID; \"ps -e\" shows what there is"
         ),

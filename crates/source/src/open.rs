@@ -139,8 +139,12 @@ fn open_group(selector: &Selector) -> Result<Members, Failure> {
         return match (named.found.pop(), named.unreadable.pop()) {
             (Some(last), _) => Ok(Members::of(vec![last], 0)),
             (None, Some(why)) => Err(Failure::failed(why)),
+            (None, None) if pids.is_empty() && selector.base_text == *name => {
+                Err(none_of(selector))
+            }
             (None, None) => Err(Failure::not_found(format!(
-                "name:{name}: no profiled process has that name. \"ramson list\" shows the profiles there are"
+                "{}: no profiled process has that name. \"ramson list\" shows the profiles there are",
+                selector.text
             ))),
         };
     }

@@ -6,12 +6,15 @@ use jiff::tz::TimeZone;
 use ramson_history::Span;
 use std::path::{Path, PathBuf};
 
+/// Histories and profiles. A text that ends so names no process.
+const OWN_FILES: [&str; 2] = [".db", ".ramson"];
+
 /// The thing that a SRC names, without its moment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Base {
     /// One process, running or dead.
     Process(u32),
-    /// Every process of this name, or the one that died last.
+    /// Every process of this name, or the one that died last. A text that is none of the forms below is a name, if there is no such file.
     Name(String),
     /// A process and its descendants.
     Tree(u32),
@@ -86,8 +89,10 @@ fn split(source: &str) -> (&str, Option<Span>) {
 
 impl Base {
     fn parse(text: &str) -> Result<Self, Failure> {
-        let is_name = text.starts_with("name:");
-        if !is_name && Path::new(text).exists() {
+        let has_form = |form: &str| text.starts_with(form);
+        let is_own_file = OWN_FILES.iter().any(|ending| text.ends_with(ending));
+        let is_name = has_form("name:") || !is_own_file && !text.contains([':', '/']);
+        if !has_form("name:") && Path::new(text).exists() {
             return Ok(Self::File(text.into()));
         }
         let is_number =
@@ -117,6 +122,8 @@ impl Base {
             _ if is_number(text) => {
                 text.parse().map(Self::Process).or_else(|_| wrong("not a process ID"))
             }
+            // There is no such file.
+            None if is_name => Ok(Self::Name(text.to_owned())),
             _ => Ok(Self::File(text.into())),
         }
     }
@@ -135,7 +142,9 @@ mod tests {
     #[test]
     fn every_form_names_what_it_says() {
         assert_eq!(parsed("4711"), (Base::Process(4711), false));
-        assert_eq!(parsed("name:redis-server"), (Base::Name("redis-server".into()), false));
+        for name in ["name:redis-server", "redis-server"] {
+            assert_eq!(parsed(name), (Base::Name("redis-server".into()), false));
+        }
         assert_eq!(parsed("tree:1"), (Base::Tree(1), false));
         assert_eq!(parsed("unit:redis.service"), (Base::Unit("redis.service".into()), false));
         assert_eq!(parsed("cgroup:/a/b"), (Base::Group("/a/b".into()), false));

@@ -33,6 +33,11 @@ fn name_sums_servers_on_every_surface() {
     assert_eq!(by_id.at("rows"), report.at("rows"));
     assert_eq!(by_id.number("unprofiled"), 0.0);
 
+    // A name alone means the same, where there is no such file.
+    let bare =
+        redises.json(&["report", source.trim_start_matches("name:"), "-n", "0", "--view", "top"]);
+    assert_eq!(bare.at("rows"), report.at("rows"));
+
     // One of them by itself is as the same one in the sum.
     let alone = redises.json(&["report", &one, "-n", "0", "--view", "top"]);
     let is_it = |process: &&Json| process.number("pid") == alone.number("pid");

@@ -87,6 +87,16 @@ pub fn attach(target: &Target, options: &Options) -> Result<Attached, Failure> {
     with_process(target, |process| record(Site::open(target, process)?, options))
 }
 
+/// Fails if the process cannot be recorded from now on, as far as that can be told without doing anything to it.
+pub fn attachable(target: &Target) -> Result<(), Failure> {
+    with_process(target, |process| {
+        let mut site = Site::open(target, process)?;
+        let (_, objects) = site.guest()?;
+        preflight::check(target, &site.callee.process, &site.callee.allocators)?;
+        Functions::find(&mut site.callee, &objects).map(drop)
+    })
+}
+
 fn record(mut site: Site, options: &Options) -> Result<Attached, Failure> {
     let target = site.target();
     let (found, objects) = site.guest()?;

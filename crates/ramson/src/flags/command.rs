@@ -2,27 +2,111 @@
 
 use super::Cli;
 use super::candidates::{granularities, processes, sample_types, sources, views};
-use clap::error::{ContextKind, ContextValue};
+use super::words::has_peeked;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, CommandFactory, ValueHint};
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
+use std::ffi::OsString;
+use std::iter;
 
 /// Commands on processes that need no profile.
-const ON_PROCESSES: [&str; 5] = ["explain", "trim", "attach", "detach", "set"];
+const ON_PROCESSES: [&str; 6] = ["explain", "trim", "attach", "detach", "set", "check"];
+
+/// The commands in the order of the first screen. Those that only scripts use are not in it.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Profile", &["run", "attach", "detach", "set", "check"]),
+    ("Look", &["report", "top", "leaks", "explain", "list"]),
+    ("Compare", &["mark", "diff", "history", "timeline"]),
+    ("Act", &["trim"]),
+    ("Share", &["serve", "export", "symbolize", "mcp"]),
+];
+/// Flags that `-h` leaves out.
+const RARE: [&str; 27] = [
+    "debug_path",
+    "sysroot",
+    "binary",
+    "debuginfod",
+    "demangle",
+    "hide",
+    "show",
+    "show_from",
+    "tagfocus",
+    "tagignore",
+    "granularity",
+    "library",
+    "wrapper",
+    "address",
+    "suppressions",
+    "drop_negative",
+    "old",
+    "exact",
+    "suspend_seccomp",
+    "max_file",
+    "recent_frees",
+    "trim_log",
+    "every_bytes",
+    "max_age",
+    "max_total",
+    "allow_host",
+    "source_root",
+];
 
 /// The one that is parsed, and that help, man pages and completions come from.
 pub fn command() -> Command {
-    Cli::command().mut_subcommands(|command| with_values(with_short_help(command)))
+    let command = Cli::command().mut_subcommands(|command| with_values(with_short_help(command)));
+    let commands = groups(&command);
+    command.help_template(format!(
+        "{{about-with-newline}}\nUsage: ramson COMMAND\n\n{commands}\n{{options}}{{after-help}}\n"
+    ))
 }
 
-/// `-h` has the first sentence of each help, `--help` all of it.
+/// A line for each command, the first of a group with the group's name.
+fn groups(command: &Command) -> String {
+    let about = |name: &str| {
+        let about = command.find_subcommand(name).and_then(Command::get_about);
+        about.map(ToString::to_string).unwrap_or_default()
+    };
+    let group = |(title, names): &(&str, &[&str])| {
+        let titles = [*title].into_iter().chain(iter::repeat(""));
+        let lines = names.iter().zip(titles);
+        let line = |(name, title): (&&str, &str)| format!("{title:<9}{name:<11}{}\n", about(name));
+        lines.map(line).collect::<String>()
+    };
+    GROUPS.iter().map(group).collect()
+}
+
+/// The first of the examples at the end of a help.
+fn commonest_use(help: &str) -> Option<&str> {
+    let (_, examples) = help.split_once("Examples:\n")?;
+    examples.lines().next()
+}
+
+/// `-h` has the commonest use, the flags that are not rare, and the first sentence of each help; `--help` has all.
 fn with_short_help(command: Command) -> Command {
-    let more = format!("\"ramson {} --help\" explains more", command.get_name());
+    let more = format!("\"ramson {} --help\" has all flags and examples", command.get_name());
+    let has = |id: &str| command.get_arguments().any(|arg| arg.get_id() == id);
+    let more = match (has("sources") || has("source"), has("focus")) {
+        (true, true) => {
+            format!("{more}; \"ramson help src\" explains SRC, \"ramson help filters\" the filters")
+        }
+        (true, false) => format!("{more}; \"ramson help src\" explains SRC"),
+        _ => more,
+    };
     let long = command.get_after_help().map(ToString::to_string);
+    let example = long.as_deref().and_then(commonest_use);
+    let template = example.map(|example| {
+        format!("{{about-with-newline}}\n{example}\n\n{{usage-heading}} {{usage}}\n\n{{all-args}}{{after-help}}\n")
+    });
+    let command = match template {
+        Some(template) => command.help_template(template),
+        None => command,
+    };
     let long = long.unwrap_or_else(|| "\"ramson --help\" lists the commands".into());
     let shorten = |arg: Arg| {
         // A heading that is set for some flags would go on for those behind them.
         let heading = heading_of(arg.get_id().as_str());
-        let arg = arg.help_heading(heading);
+        let is_rare = RARE.contains(&arg.get_id().as_str());
+        let arg = arg.help_heading(heading).hide_short_help(is_rare);
         match (arg.get_help().map(ToString::to_string), arg.get_long_help()) {
             (Some(help), None) => arg.help(first_sentence(&help).to_owned()).long_help(help),
             _ => arg,
@@ -32,12 +116,30 @@ fn with_short_help(command: Command) -> Command {
 }
 
 /// Names the fault in the words of a command, in one line without its full stop.
-pub fn line_of(error: &clap::Error) -> String {
+pub fn line_of(error: &clap::Error, words: &[OsString]) -> String {
+    let named = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
     // perf and heaptrack record a program; here, run does.
-    let word = error.get(ContextKind::InvalidSubcommand);
-    if matches!(word, Some(ContextValue::String(word)) if word == "record") {
+    if named(ContextKind::InvalidSubcommand) == Some("record") {
         return "no command \"record\": did you mean run? To keep snapshots over time, use history"
             .into();
+    }
+    if error.kind() == ErrorKind::MissingRequiredArgument && has_peeked(words) {
+        return "--view peek: an expression comes before SRC, as in --view peek setCommand redis-server".into();
+    }
+    let unknown = named(ContextKind::InvalidSubcommand)
+        .map(|word| (format!("no command \"{word}\""), ContextKind::SuggestedSubcommand));
+    let unknown = unknown.or_else(|| {
+        let is_unknown = error.kind() == ErrorKind::UnknownArgument;
+        let flag = named(ContextKind::InvalidArg).filter(|_| is_unknown)?;
+        Some((format!("no flag {flag}"), ContextKind::SuggestedArg))
+    });
+    if let Some((what, suggested)) = unknown.filter(|(what, _)| !what.ends_with("flag ")) {
+        let alike = suggestion(error, suggested, &what);
+        return alike
+            .map_or_else(|| what.clone(), |alike| format!("{what}: did you mean {alike}?"));
     }
     let text = error.render().to_string();
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -46,6 +148,18 @@ pub fn line_of(error: &clap::Error) -> String {
     let what = what.collect::<Vec<_>>().join(" ");
     let what = what.trim_start_matches("error: ").trim_end_matches('.').replace(" tip:", "; tip:");
     what.replace("invalid digit found in string", "not a whole number")
+}
+
+/// A word like the unknown one at the end of `what`; one that begins with another letter was not meant.
+fn suggestion(error: &clap::Error, kind: ContextKind, what: &str) -> Option<String> {
+    let initial = |word: &str| word.trim_matches(['-', '"']).chars().next();
+    let unknown = initial(what.rsplit(' ').next()?);
+    let alike = match error.get(kind)? {
+        ContextValue::String(word) => vec![word.clone()],
+        ContextValue::Strings(words) => words.clone(),
+        _ => return None,
+    };
+    alike.into_iter().rev().find(|word| initial(word) == unknown)
 }
 
 fn heading_of(id: &str) -> Option<&'static str> {
@@ -94,13 +208,35 @@ mod tests {
             let short = command.render_help().to_string();
             let long = command.render_long_help().to_string();
             assert!(short.lines().count() < long.lines().count(), "{name}\n{short}");
-            assert!(short.contains("explains more"), "{name}\n{short}");
+            assert!(short.contains("has all flags"), "{name}\n{short}");
             let (options, _) = short.split_once("\n\nFilters").unwrap_or((&short, ""));
             let is_of_command = command.get_arguments().any(|arg| arg.get_id() == "json");
             assert!(!is_of_command || options.contains("--json"), "{name}\n{short}");
             // In the long form the text is below the flag.
             let flag = long.lines().find(|line| line.contains("-h, --help"));
             assert!(flag.is_none_or(|flag| flag.trim() == "-h, --help"), "{name}\n{long}");
+        }
+    }
+
+    #[test]
+    fn short_help_fits_one_screen() {
+        let mut command = command().term_width(80);
+        command.build();
+        let all = [command.clone()].into_iter().chain(command.get_subcommands().cloned());
+        for mut command in all.filter(|it| !it.is_hide_set() && it.get_name() != "help") {
+            let short = command.render_help().to_string();
+            assert!(short.lines().count() <= 40, "{}:\n{short}", short.lines().count());
+        }
+    }
+
+    #[test]
+    fn first_screen_has_every_command() {
+        let command = command();
+        let shown: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        for name in command.get_subcommands().filter(|it| !it.is_hide_set()).map(Command::get_name)
+        {
+            let is_for_scripts = matches!(name, "completions" | "man" | "schema");
+            assert_eq!(shown.contains(&name), !is_for_scripts, "{name}");
         }
     }
 

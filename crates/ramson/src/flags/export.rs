@@ -17,7 +17,7 @@ Examples:
   ramson export new.ramson --old old.ramson -f html -o diff.html
   ramson export 4711 -f svg --focus createStringObject > heap.svg
   ramson export 4711@-6h.. -f svg --view timeline > memory.svg
-  ramson export name:redis-server -f openmetrics > /var/lib/node_exporter/redis.prom
+  ramson export redis-server -f openmetrics > /var/lib/node_exporter/redis.prom
   ramson export 4711 -f openmetrics --view timeline > day.om && promtool tsdb create-blocks-from openmetrics day.om")]
 pub struct ExportFlags {
     #[command(flatten)]
@@ -40,7 +40,7 @@ pub struct ExportFlags {
     pub force: bool,
     /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up.
     /// Default: heap; for another tool's file, all
-    #[arg(long, value_parser = one_of(KINDS))]
+    #[arg(long, value_parser = one_of(KINDS), hide_possible_values = true)]
     pub kind: Option<Kinds>,
     /// Count live (bytes), live-objects, allocated (bytes since the start) or allocations in collapsed,
     /// svg and html, and show it first in pprof and speedscope. Default: live, or the pprof file's own

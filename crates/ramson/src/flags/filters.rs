@@ -66,8 +66,8 @@ impl FilterFlags {
 /// Which frames are the program's own. docs/own-frames.md has the rules.
 #[derive(Args, Clone)]
 pub struct FrameFlags {
-    /// Also show the frames of the C, C++ and Rust libraries and of wrappers around malloc (xmalloc, g_malloc,
-    /// PyMem_Malloc …), whose allocations are otherwise attributed to their callers
+    /// Also show the frames of libraries and of wrappers around malloc. Otherwise what the C, C++ and Rust libraries and wrappers such as
+    /// xmalloc, g_malloc and PyMem_Malloc allocate is attributed to their callers
     #[arg(long)]
     pub all_frames: bool,
     /// Functions, source files or binaries to treat as a library: their allocations are attributed to their callers (repeatable)

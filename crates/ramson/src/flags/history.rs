@@ -18,9 +18,9 @@ Every reading command then takes moments and ranges: SRC@-1h, SRC@2026-11-20T17:
 
 Examples:
   ramson history --all
-  ramson history name:redis-server --every 1m -o redis.db
+  ramson history redis-server --every 1m -o redis.db
   ramson history unit:postgresql.service
-  ramson diff name:redis-server@-1h name:redis-server
+  ramson diff redis-server@-1h redis-server
   ramson report redis.db@peak")]
 pub struct HistoryFlags {
     /// Process IDs, profile files of running processes, or name:NAME, tree:PID, unit:NAME and cgroup:PATH, whose processes may

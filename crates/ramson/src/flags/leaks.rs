@@ -18,7 +18,7 @@ If RSS or live memory as a whole grows faster than the suspects, a line before t
 Exit status: 3 if a gate of --fail-on found a leak, 4 if \"unknown\" is among the gates and a leak may be hidden. Reasons: which blocks are live is not known, the recording is not older than --min-age, samples were lost, live memory as a whole grows but no single function does, functions with 1 % of live memory or more cannot be judged yet, too few samples are live to find a leak, or a leak at the gate's rate would not show yet.
 
 Examples:
-  ramson leaks name:redis-server
+  ramson leaks redis-server
   ramson leaks 4711 --window 10m
   ramson mark 4711 deploy; sleep 3600; ramson leaks 4711 --since deploy --baseline deploy
   ramson leaks test.ramson --min-age 5s --suppressions known.txt --fail-on growing,unknown

@@ -15,7 +15,9 @@ mod run;
 mod serve;
 mod source;
 mod top;
+mod topics;
 pub mod values;
+mod words;
 
 pub use command::{command, line_of};
 pub use diff::DiffFlags;
@@ -23,13 +25,15 @@ pub use export::{ExportFlags, ExportView, Format, SymbolizeFlags};
 pub use history::{DEFAULT_KEEP_NS, HistoryFlags};
 pub use leaks::{Gate, LeaksFlags};
 pub use mcp::McpFlags;
-pub use processes::{AttachFlags, DetachFlags, ExplainFlags, SetFlags, TrimFlags};
+pub use processes::{AttachFlags, CheckFlags, DetachFlags, ExplainFlags, SetFlags, TrimFlags};
 pub use profiles::{ListFlags, MarkFlags, TimelineFlags, When};
-pub use report::{ReportFlags, join_peek};
+pub use report::ReportFlags;
 pub use run::{RunFlags, ScheduleFlags};
 pub use serve::ServeFlags;
 pub use source::NameFlags;
 pub use top::TopFlags;
+pub use topics::topic;
+pub use words::rewritten;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ramson_apart::Budget;
@@ -41,15 +45,23 @@ use values::parse_budget;
 #[derive(Parser)]
 #[command(name = "ramson", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(after_help = "\
-Start a server under ramson, and read its profile at any time, even after it was killed:
-  ramson run -- redis-server --port 6379
-  ramson report name:redis-server
+Begin with:
+  ramson run -- redis-server --port 6379    start a server under ramson
+  ramson report redis-server                its memory, even after it died
+
+\"ramson COMMAND -h\" is short, --help complete. \"ramson help src\" explains SRC, \"ramson help filters\" the filters.")]
+#[command(after_long_help = "\
+Begin with:
+  ramson run -- redis-server --port 6379    start a server under ramson
+  ramson report redis-server                its memory, even after it died
+
+Also: \"ramson completions\" for shells, \"ramson man\" for man pages, \"ramson schema\" for what --json prints; \"ramson help src\" explains SRC, \"ramson help filters\" the filters.
 
 Exit status: 0 done, 1 failed, 2 usage, 3 a check failed (diff --fail-above, leaks --fail-on), 4 a check cannot tell yet (leaks --fail-on unknown), 5 not found or not profiled. `run`: the program's.")]
 pub struct Cli {
     /// Limit the memory and time spent on reading each input. Default: 512M,10s for files and
     /// processes of other users; 4G and no time limit for your own and root's
-    #[arg(long, global = true, value_name = "SIZE,TIME", value_parser = parse_budget)]
+    #[arg(long, global = true, hide_short_help = true, value_name = "SIZE,TIME", value_parser = parse_budget)]
     pub budget: Option<Budget>,
     #[command(subcommand)]
     pub command: Command,
@@ -59,7 +71,9 @@ pub struct Cli {
 pub enum Command {
     /// Start a program under ramson
     Run(RunFlags),
-    /// List this user's profiled processes (for root, all users'), running and dead
+    /// Check what works here, or what can be recorded of a process
+    Check(CheckFlags),
+    /// List profiles: running processes and dead ones
     List(ListFlags),
     /// Show what is using the memory
     Report(ReportFlags),
@@ -69,30 +83,30 @@ pub enum Command {
     Leaks(LeaksFlags),
     /// Show what changed between two profiles
     Diff(DiffFlags),
-    /// Keep snapshots of processes in a history, so that SRC@-1h shows the past
+    /// Keep a history, to ask later what the heap was an hour ago (SRC@-1h)
     History(HistoryFlags),
-    /// Show RSS and live bytes of a process over time, from its history
+    /// Show RSS and live bytes over time, from the history
     Timeline(TimelineFlags),
-    /// Save a process's profile at one moment, under a name or in a file, for later comparison
+    /// Save the profile of this moment, for later comparison
     Mark(MarkFlags),
-    /// Explain a process's RSS, and why freed memory is not returned
+    /// Explain where RSS goes, and why freed memory isn't returned
     #[command(alias = "doctor")]
     Explain(ExplainFlags),
-    /// Record a running process from now on, without a restart
+    /// Record a running process from now on
     Attach(AttachFlags),
-    /// Stop recording an attached process, and restore what the attach changed
+    /// Undo an attach
     Detach(DetachFlags),
-    /// Change how a recorded process is sampled: interval, overhead target, on or off
+    /// Change a process's sampling: interval, target, on or off
     Set(SetFlags),
-    /// Make a process return its allocator's free memory to the kernel
+    /// Make a process return free memory to the kernel
     Trim(TrimFlags),
-    /// Serve profiles over HTTP: for go tool pprof and scrapers, as JSON, and as a web page
+    /// Serve a web page, pprof endpoints and JSON over HTTP
     Serve(ServeFlags),
-    /// Answer agents over the Model Context Protocol, on standard input and output
+    /// Answer agents over the Model Context Protocol (stdio)
     Mcp(McpFlags),
     /// Write a profile in another format
     Export(ExportFlags),
-    /// Write the functions' names into a profile, so that it can be read on another machine
+    /// Write function names into a profile, to read it elsewhere
     Symbolize(SymbolizeFlags),
     /// Print a shell's completion script: commands, flags, their values, and processes
     #[command(after_help = "\

@@ -17,7 +17,7 @@ Examples:
   ramson explain 4711
   ramson explain 4711 --details
   ramson explain unit:postgresql.service
-  ramson explain name:redis-server --json
+  ramson explain redis-server --json
   ramson explain malloc_info.xml")]
 pub struct ExplainFlags {
     #[arg(value_name = "SRC", required = true, help = PROCESSES)]
@@ -49,12 +49,27 @@ pub struct ExplainFlags {
 
 #[derive(Args)]
 #[command(after_help = "\
+A line begins with ! where something is missing, and then names the next step. Nothing is changed, and no thread is stopped.
+
+Examples:
+  ramson check
+  ramson check 4711")]
+pub struct CheckFlags {
+    #[arg(value_name = "SRC", help = PROCESSES)]
+    pub source: Option<String>,
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
 ramson trims only when you ask: with this command, or with \"ramson run --trim-every\" or \"--trim-after\". One of the process's threads is stopped and does the trim, while the others keep running. Several processes are trimmed one after the other; the exit status is 1 if none could be trimmed.
 
 Examples:
   ramson trim 4711
   ramson trim tree:4711
-  ramson trim name:my-server --json")]
+  ramson trim my-server --json")]
 pub struct TrimFlags {
     #[arg(value_name = "SRC", required = true, help = PROCESSES)]
     pub sources: Vec<String>,
@@ -78,7 +93,7 @@ ramson attaches only where that is safe. It refuses static, 32-bit and musl prog
 
 Examples:
   ramson attach 4711
-  ramson attach name:redis-server --for 10m
+  ramson attach redis-server --for 10m
   ramson attach tree:4711 --interval 64K
   sudo ramson attach --all --match '^postgres:'")]
 pub struct AttachFlags {
@@ -111,7 +126,7 @@ Each pointer that the attach changed gets its old value back. Recorded blocks ar
 
 Examples:
   ramson detach 4711
-  ramson detach name:redis-server")]
+  ramson detach redis-server")]
 pub struct DetachFlags {
     #[arg(value_name = "SRC", required = true, help = PROCESSES)]
     pub sources: Vec<String>,
@@ -126,7 +141,7 @@ Works on processes started with \"ramson run\" and on attached ones. No thread i
 
 Examples:
   ramson set 4711 --interval 64K
-  ramson set name:redis-server --off
+  ramson set redis-server --off
   ramson set 4711 --on --for 10m")]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true)
     .args(["interval", "max_overhead", "on", "off", "duration"]))]

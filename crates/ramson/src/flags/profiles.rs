@@ -56,7 +56,7 @@ pub struct ListFlags {
 Prints the path of the file. ramson never removes it; you can, at any time. Every command reads it, on any machine with the same binaries. \"leaks --since\" and \"leaks --baseline\" find a mark by its NAME, other commands by its path. If \"ramson history\" keeps a history of the process, the history has the mark too: SRC@mark:NAME.
 
 Examples:
-  ramson mark name:redis-server deploy; sleep 3600; ramson leaks name:redis-server --since deploy
+  ramson mark redis-server deploy; sleep 3600; ramson leaks redis-server --since deploy
   ramson diff $(ramson mark 4711 before) 4711
   ramson mark 4711@-1h -o before.ramson")]
 pub struct MarkFlags {
@@ -91,7 +91,7 @@ On a terminal, a chart comes first: live bytes at the bottom, the rest of RSS ab
 Columns: RSS and live bytes at that time, the 95 % interval of live in percent, what is free in the allocator (or held by it, if it cannot be read) with its interval, bytes allocated per second since the previous row, live samples, and why the row is of interest: a mark, the start, the end, memory pressure, or a peak. A line in parentheses reports a gap: no snapshot for more than twice the interval, because the recorder did not run or could not take one.
 
 Examples:
-  ramson timeline name:redis-server
+  ramson timeline redis-server
   ramson timeline 4711@-2h..-1h --csv > series.csv
   ramson export 4711 -f svg --view timeline -o memory.svg
   ramson timeline history.db -n 0")]

@@ -8,14 +8,13 @@ use ramson_analysis::named::Kinds;
 use ramson_analysis::question::{self, KINDS, SORTS, Shown};
 use ramson_profile::SampleType;
 use ramson_profile::view::Sort;
-use std::ffi::OsString;
 
 #[derive(Args)]
 #[command(after_help = "\
 Columns of stacks: live bytes, ± their 95 % interval, objects, mean age of these bytes, growth per hour of leak suspects, then the program's innermost function and its callers. In --view top, flat is what the function allocated itself, and cum includes the functions it called. A large ± means few samples. Narrow terminals show fewer columns; 120 columns show all.
 
 Examples:
-  ramson report name:redis-server
+  ramson report redis-server
   ramson report tree:4711 --each
   ramson report 4711 --view peek createStringObject
   ramson report 4711 --view health
@@ -28,16 +27,16 @@ pub struct ReportFlags {
     pub source: SourcesFlags,
     /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up.
     /// Default: heap; for another tool's file, all
-    #[arg(long, value_parser = one_of(KINDS))]
+    #[arg(long, value_parser = one_of(KINDS), hide_possible_values = true)]
     pub kind: Option<Kinds>,
     /// Quantity to count: live (bytes), live-objects, allocated (bytes since the start) or allocations.
     /// Default: live, or the pprof file's own. pprof's names, such as inuse_space, work too
     #[arg(long, value_name = "TYPE", value_parser = question::sample_type)]
     pub count: Option<SampleType>,
-    /// stacks: the largest, each with its age and growth; top: functions; lines: lines of functions;
-    /// tree: callers to callees; callers: callees to callers; peek RE: callers and callees of functions that match RE; sizes: live blocks by
-    /// size; threads: live blocks by thread; frees: sampled blocks freed recently, with the stacks of
-    /// allocation and free; health: what recording cost, and what it lost
+    /// stacks, top (functions), lines, tree, callers, peek RE, sizes, threads, frees or health. stacks: the largest, each with its age and growth;
+    /// lines: lines of functions; tree: callers to callees; callers: callees to callers; peek RE: callers and callees of functions that match RE;
+    /// sizes, threads: live blocks by size, by thread; frees: sampled blocks freed recently, with the stacks of allocation and free; health: what
+    /// recording cost, and what it lost
     #[arg(long, value_name = "VIEW", default_value = "stacks", value_parser = Shown::parse)]
     pub view: Shown,
     /// With --view frees: only blocks that contain this address, including live ones
@@ -50,8 +49,8 @@ pub struct ReportFlags {
     /// Rows of the table to show (a tree shows five times as many); 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub rows: usize,
-    /// Order of the rows of --view top and lines; default flat
-    #[arg(long, value_parser = one_of(SORTS))]
+    /// Order of the rows of --view top and lines: flat (the default), cum or name
+    #[arg(long, value_parser = one_of(SORTS), hide_possible_values = true)]
     pub sort: Option<Sort>,
     /// For several processes, print a block for each instead of their sum
     #[arg(long)]
@@ -59,21 +58,4 @@ pub struct ReportFlags {
     /// One JSON object instead of a table
     #[arg(long)]
     pub json: bool,
-}
-
-/// `--view peek RE` as one argument, so that `--view tree SRC` does not take SRC for an expression.
-pub fn join_peek(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut joined: Vec<OsString> = Vec::new();
-    for argument in arguments {
-        let is_expression =
-            matches!(joined.as_slice(), [.., flag, view] if flag == "--view" && view == "peek");
-        match joined.last_mut() {
-            Some(view) if is_expression => {
-                view.push(" ");
-                view.push(argument);
-            }
-            _ => joined.push(argument),
-        }
-    }
-    joined
 }

@@ -16,7 +16,7 @@ JSON: /api/v1/sources lists what is served. /api/v1/list and, below /api/v1/p/PI
 Authentication: \"Authorization: Bearer TOKEN\", or the user ramson with the token as password.
 
 Examples:
-  ramson serve name:redis-server
+  ramson serve redis-server
   go tool pprof http://ramson:TOKEN@127.0.0.1:7777/debug/pprof/heap
   go tool pprof 'http://ramson:TOKEN@127.0.0.1:7777/p/4711/debug/pprof/heap?seconds=30'
   curl -H \"Authorization: Bearer TOKEN\" 127.0.0.1:7777/api/v1/p/4711/leaks

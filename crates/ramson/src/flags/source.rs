@@ -7,18 +7,15 @@ use ramson_analysis::naming::{Demangle, Names, Search};
 use std::path::PathBuf;
 
 /// The forms that name running processes, profiled or not.
-pub const PROCESSES: &str = "A process ID; name:NAME, all processes of that name; tree:PID, a process and its descendants; unit:redis.service, the processes of a systemd unit; cgroup:PATH, those of a control group and of groups below it; or the profile file of a running process. You may pass several";
-/// All forms, for commands that sum what is named.
-const SOURCES: &str = "A process ID; name:NAME, all processes of that name; tree:PID, a process and its descendants; unit:redis.service, the processes of a systemd unit; cgroup:PATH, those of a control group and of groups below it; a file (ramson's, pprof, jemalloc, gperftools, heaptrack, memleak, Seastar, collapsed); an http:// address of a pprof endpoint; or - for standard input. If this names several processes or files, their values are added up. With a history (ramson history): SRC@-1h, SRC@2026-11-20T17:00, SRC@peak, SRC@mark:NAME, and ranges as SRC@-2h..-1h";
-/// Any of them in short.
-const SHORT: &str = "Process ID, name:NAME, tree:PID, unit:NAME, cgroup:PATH, file, address or -; with a history, SRC@MOMENT";
-/// The same, for commands that take one.
-const SOURCE: &str = "A process ID, a file (ramson's, pprof, jemalloc, gperftools, heaptrack, memleak, Seastar, collapsed), an http:// address of a pprof endpoint, - for standard input, or name:NAME, tree:PID, unit:NAME or cgroup:PATH if that is one process. With a history (ramson history): SRC@-1h, SRC@2026-11-20T17:00, SRC@peak, SRC@mark:NAME, and ranges as SRC@-2h..-1h";
+pub const PROCESSES: &str =
+    "Process ID, name (redis-server), tree:PID, unit:NAME, cgroup:PATH, or a profile's file";
+/// All forms.
+const SOURCES: &str = "Process ID, name (redis-server), tree:PID, unit:NAME, cgroup:PATH, file, address or -; with a history also SRC@-1h";
 
 /// The source of one profile.
 #[derive(Args)]
 pub struct SourceFlags {
-    #[arg(value_name = "SRC", help = SHORT, long_help = SOURCE)]
+    #[arg(value_name = "SRC", help = SOURCES)]
     pub source: String,
     #[command(flatten)]
     pub names: NameFlags,
@@ -27,7 +24,7 @@ pub struct SourceFlags {
 /// The sources of profiles that are summed.
 #[derive(Args)]
 pub struct SourcesFlags {
-    #[arg(value_name = "SRC", required = true, help = SHORT, long_help = SOURCES)]
+    #[arg(value_name = "SRC", required = true, help = SOURCES)]
     pub sources: Vec<String>,
     #[command(flatten)]
     pub names: NameFlags,

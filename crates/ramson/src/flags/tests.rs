@@ -12,7 +12,7 @@ fn the_flag_definition_is_consistent() {
 fn peek_alone_takes_an_expression() {
     let report = |line: &str| {
         let arguments = line.split(' ').map(OsString::from);
-        match Cli::try_parse_from(join_peek(arguments)).map(|cli| cli.command) {
+        match Cli::try_parse_from(rewritten(arguments)).map(|cli| cli.command) {
             Ok(Command::Report(options)) => Ok((options.source.sources, options.view)),
             Ok(_) => unreachable!("a report was asked for"),
             Err(error) => Err(error.to_string()),
@@ -31,6 +31,19 @@ fn peek_alone_takes_an_expression() {
     for view in Shown::WORDS {
         let words = format!("ramson report 77 --view {view}");
         assert_eq!(report(&words).is_ok(), view != "peek", "{view}");
+    }
+}
+
+#[test]
+fn p_names_a_process() {
+    let words = |line: &str| {
+        let words = rewritten(line.split(' ').map(OsString::from));
+        words.into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(words("ramson report -p 77 --json"), "ramson report 77 --json");
+    assert_eq!(words("ramson diff -p 77 -p 78"), "ramson diff 77 78");
+    for unchanged in ["ramson run ssh -p 22 host", "ramson report -p x", "ramson mcp -- -p 7"] {
+        assert_eq!(words(unchanged), unchanged);
     }
 }
 

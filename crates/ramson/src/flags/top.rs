@@ -20,7 +20,7 @@ Columns: live bytes, ± their 95 % interval, Δ since the mark (~: not significa
 
 Examples:
   ramson top
-  ramson top name:redis-server
+  ramson top redis-server
   ramson top unit:postgresql.service
   ramson top 4711 --view cum --sort change
   ramson top 4711 --once --focus networking.c

@@ -37,6 +37,7 @@ pub struct Host {
     width: usize,
 }
 
+const NOTHING: &str = "no profiled process is running. Start one: ramson run -- CMD";
 /// Lines above the rows; the last is the heading of the columns.
 const LINES_ABOVE: usize = 3;
 
@@ -130,8 +131,7 @@ impl Host {
         let summary = Line::styled(line(&self.summary()), STRONG);
         let shown = self.processes.list.iter().enumerate().skip(self.first).take(page);
         let rows = shown.map(|(place, process)| marked(row(process, width), place == self.cursor));
-        let nothing = "no profiled process runs. Start one with \"ramson run -- CMD\"";
-        let nothing = self.processes.list.is_empty().then(|| Line::from(nothing));
+        let nothing = self.processes.list.is_empty().then(|| Line::from(NOTHING));
         let keys = line("Enter opens  s sort  m mark  ↑↓ move  q quit");
         let below = vec![Line::from(keys)];
         put(frame, vec![summary, Line::default()], self.head(width), rows.chain(nothing), below);
@@ -188,6 +188,9 @@ pub fn stream(flags: &TopFlags, wanted: &[Selector]) -> Result<(), Failure> {
         thread::sleep(flags.pause());
         host.processes.read_now();
         host.arrange(None);
+        if host.processes.list.is_empty() && !flags.json {
+            return Err(Failure::not_found(NOTHING));
+        }
         if flags.json {
             print_json("processes", &host.processes.answer(flags.most_rows()))?;
         } else {

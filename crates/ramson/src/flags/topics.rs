@@ -1,0 +1,67 @@
+//! `ramson help src` and `ramson help filters`: what several commands have in common.
+
+use super::filters::FilterFlags;
+use clap::{Args, Command};
+use std::ffi::OsString;
+
+const SRC: &str = "\
+SRC: which process or profile
+
+  4711                    a process ID; -p 4711 works, too
+  redis-server            all processes of that name, unless there is such a file; also name:redis-server
+  tree:4711               a process and its descendants
+  unit:redis.service      the processes of a systemd unit
+  cgroup:/system.slice    those of a control group and of the groups below it
+  crash.ramson            a file: ramson's, pprof, jemalloc, gperftools, heaptrack, memleak, Seastar, collapsed
+  http://host/debug/pprof/heap
+                          a pprof endpoint
+  -                       standard input
+
+A process that died is named as before: its profile is still there. Values of several SRCs, and of a SRC that names
+several processes, are added up. \"ramson list\" shows what there is.
+
+With a history (\"ramson history\"), a moment or a range may follow:
+
+  4711@-1h                an hour ago
+  4711@2026-11-20T17:00   at this local time
+  4711@peak               when most was live
+  4711@mark:deploy        when it was marked (\"ramson mark\")
+  4711@-2h..-1h           what was allocated in this time, and was live at its end
+";
+
+/// The text that `ramson help TOPIC` prints; `None`: it is no topic.
+pub fn topic(words: &[OsString]) -> Option<String> {
+    let [_, help, topic] = words else { return None };
+    match (help.to_str()?, topic.to_str()?) {
+        ("help", "src" | "SRC") => Some(SRC.into()),
+        ("help", "filters") => Some(filters()),
+        _ => None,
+    }
+}
+
+fn filters() -> String {
+    let flags = Command::new("filters").disable_help_flag(true).max_term_width(100);
+    let mut flags = FilterFlags::augment_args(flags).help_template("{all-args}").after_help("");
+    format!(
+        "{}\nThey apply in this order: --ignore, --focus, --hide, --show, --show-from.\n\nExamples:\n  \
+         ramson report redis-server --focus '^db'\n  ramson leaks 4711 --show '^my::'\n  \
+         ramson report 4711 --view sizes --tagfocus thread=bio_\n",
+        flags.render_help()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_are_printed() {
+        let topic = |line: &str| topic(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(topic("ramson help src").is_some_and(|text| text.contains("tree:4711")));
+        let filters = topic("ramson help filters").unwrap();
+        for flag in ["--focus", "--show-from", "--tagignore", "--granularity"] {
+            assert!(filters.contains(flag), "{filters}");
+        }
+        assert_eq!(topic("ramson help report"), None);
+    }
+}
