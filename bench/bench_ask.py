@@ -46,7 +46,7 @@ def tables(plan):
         pairs = [predicted_and_returned(allocator, seed) for seed in range(1, count + 1)]
         near = sum(abs(predicted - returned) <= max(NEAR_SHARE * returned, NEAR_BYTES) for predicted, returned in pairs)
         worst = max(pairs, key=lambda pair: abs(pair[0] - pair[1]))
-        rows.append(Row(f"{name}: heaps of {HEAP_MIB} MiB whose trim returned what --ask predicted, within 20 % or 4 MiB",
+        rows.append(Row(f"{name}: heaps of {HEAP_MIB} MiB whose trim returned what --ask predicted, within 20% or 4 MiB",
                         ramson=f"{near} of {count}; worst: predicted {worst[0] / MIB:.1f} MiB, returned {worst[1] / MIB:.1f}",
                         target="all", is_met=near == count))
     yield Table("Predictions of --ask", rows)

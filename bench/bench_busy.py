@@ -73,7 +73,7 @@ def many_threads(plan):
             runs = [run(case, "ramson") for _ in range(rounds)]
             lost, lives = worst(runs, "lost"), [one.live for one in runs]
             yield Row(f"{threads} threads grow to {mib} MiB, T = {interval:,} bytes: samples without a stack, the most of {rounds} runs",
-                      ramson=percent(lost, 3), ratio=f"live / own truth {min(lives):.3f}–{max(lives):.3f}", target="≤ 0.1 %", is_met=lost <= 1e-3)
+                      ramson=percent(lost, 3), ratio=f"live / own truth {min(lives):.3f}–{max(lives):.3f}", target="≤ 0.1%", is_met=lost <= 1e-3)
 
 
 @dataclasses.dataclass
@@ -212,7 +212,7 @@ def difference_of_rss(answer):
 
 
 def percent(share, digits=2):
-    return "–" if math.isnan(share) else f"{share * 100:.{digits}f} %"
+    return "–" if math.isnan(share) else f"{share * 100:.{digits}f}%"
 
 
 def worst(runs, name, pick=max):
@@ -240,15 +240,15 @@ def measured(case, beside, rounds):
     gates = []
     if plain:
         mean, low, high = interval_of([one.cpu / cpu - 1 for one, cpu in zip(ours, plain)])
-        compared = f"{mean * 100:+.1f} % ({low * 100:+.1f} to {high * 100:+.1f})"
+        compared = f"{mean * 100:+.1f}% ({low * 100:+.1f} to {high * 100:+.1f})"
         if case.gates_cost:
-            gates.append(Row(f"{what}: CPU against plain", ramson=compared, target="interval not above 1.5 %", is_met=low <= BOUND))
+            gates.append(Row(f"{what}: CPU against plain", ramson=compared, target="interval not above 1.5%", is_met=low <= BOUND))
     if case.most:
         gates.append(Row(f"{what}: T over the one asked for", ramson=f"{highest:.2f} ×", target=f"≤ {case.most:g} ×", is_met=highest <= case.most))
     if case.least_error:
-        gates.append(Row(f"{what}: ± of live", ramson=percent(error), target="≤ 10 %", is_met=error <= case.least_error))
+        gates.append(Row(f"{what}: ± of live", ramson=percent(error), target="≤ 10%", is_met=error <= case.least_error))
     if case.gates_cost:
-        gates.append(Row(f"{what}: own count", ramson=percent(share), target="< 1.5 %", is_met=share < BOUND))
+        gates.append(Row(f"{what}: own count", ramson=percent(share), target="< 1.5%", is_met=share < BOUND))
     live = f"{min(lives):.3f}–{max(lives):.3f}" if lives else "–"
     line = (f"| {what} | {case.interval // KIB} KiB | {highest:.2f} × | {percent(error)} | {percent(worst(ours, 'lost'), 3)} | {percent(share)} |"
             f" {compared} | {live} | {worst(ours, 'rss', min):.4f}–{worst(ours, 'rss'):.4f} |")
@@ -260,7 +260,7 @@ def dominated_gates(case, plain, ours, beside):
     if not case.beside:
         shares = [one.settled_share for one in ours]
         text = f"{percent(min(shares))} to {percent(max(shares))}"
-        return [Row(f"{what}: own count after {SETTLED_SECONDS} s", ramson=text, target="0.7 to 1.3 %",
+        return [Row(f"{what}: own count after {SETTLED_SECONDS} s", ramson=text, target="0.7 to 1.3%",
                     is_met=HELD[0] <= min(shares) and max(shares) <= HELD[1])]
     # Ratio of sums, because one run's difference may be noise alone; the interval comes from leaving one run out at a time.
     pairs = list(zip(ours, plain))
@@ -337,5 +337,5 @@ def tables(plan):
                 say(gate.markdown())
     gates += [*many_threads(plan), *still(plan)]
     note = (f"{rounds} runs of each, interleaved with plain; T, ±, samples without a stack and the own count are the largest, CPU the mean with its "
-            "95 % interval, live and terms the least and the largest.\n\n" + "\n".join([HEAD, *lines]))
+            "95% interval, live and terms the least and the largest.\n\n" + "\n".join([HEAD, *lines]))
     yield Table("Busy programs", gates, note)

@@ -36,7 +36,7 @@ def memory_table(plan):
     row = Row("10 million live objects of 100 B, RSS in MiB", rss["plain"].text(1 / MIB), rss["ramson"].text(1 / MIB),
               peers or "not installed",
               f"{added['ramson'] / MIB:+.2f} MiB ({', '.join(f'{part} {mib:+.2f}' for part, mib in parts.items())})",
-              f"≤ +{limit / MIB:.2f} MiB (4 MiB + 0.05 %)", added["ramson"] <= limit, is_gate=True)
+              f"≤ +{limit / MIB:.2f} MiB (4 MiB + 0.05%)", added["ramson"] <= limit, is_gate=True)
     return Table("Memory in the program", [row])
 
 

@@ -66,7 +66,7 @@ def tables(plan):
     (machine.BUILT / "empty.c").write_text("")
     machine.compile_c(machine.BUILT / "empty.c", "empty.so", "-shared", "-fPIC")
     yield Table("Short processes", [*forked_rows(plan), *program_rows(plan)],
-                "CPU of the processes together, of ramson over plain: mean with its 95 % interval.")
+                "CPU of the processes together, of ramson over plain: mean with its 95% interval.")
 
 
 def forked_rows(plan):
@@ -126,7 +126,7 @@ def program_rows(plan):
             continue
         mean, low, high = interval_of([ratio - 1 for ratio in (both["ramson"] / both[beside]).values])
         yield Row(what, both[beside].text(1, 2) + " s", both["ramson"].text(1, 2) + " s",
-                  ratio=f"{mean * 100:+.1f} % ({low * 100:+.1f} to {high * 100:+.1f})", target=f"≤ +{MOST_SHARE * 100:.0f} %",
+                  ratio=f"{mean * 100:+.1f}% ({low * 100:+.1f} to {high * 100:+.1f})", target=f"≤ +{MOST_SHARE * 100:.0f}%",
                   is_met=mean <= MOST_SHARE)
 
 

@@ -19,7 +19,7 @@ MOST_SECONDS = 60
 GIB = 1 << 30
 MIB = 1 << 20
 # Share of the blocks that is freed, in percent; and whether blocks are freed at random (0) or in runs of some thousand (1).
-HEAPS = {"all live": (0, 0), "1 % freed at random": (1, 0), "half freed at random": (50, 0), "half freed, in runs": (50, 1)}
+HEAPS = {"all live": (0, 0), "1% freed at random": (1, 0), "half freed at random": (50, 0), "half freed, in runs": (50, 1)}
 
 
 def tables(plan):
@@ -40,7 +40,7 @@ def tables(plan):
         rows.append(Row(f"{name}: the program's RSS grew, bytes", ramson=f"{max(found.grown, walked.grown)}", target="0",
                         is_met=max(found.grown, walked.grown) == 0, is_gate=True))
         rows.append(Row(f"{name}: free bytes, off mallinfo2's, of the heap", ramson=f"{found.error:.3%}", peers=f"--exact {walked.error:.3%}",
-                        target="≤ 1 %", is_met=max(found.error, walked.error) <= 0.01, is_gate=True))
+                        target="≤ 1%", is_met=max(found.error, walked.error) <= 0.01, is_gate=True))
     yield Table("A look at a process (`ramson explain`)", rows,
                 f"blocks of 100 bytes, {gib} GiB of them; user and system time of the whole command, less that of a look at an empty "
                 "program; --exact walks every chunk.")

@@ -44,7 +44,7 @@ def table(plan):
     a_low_day = low["bytes"] * scale / 1e6
     a_month = month["bytes"] * scale / 1e6
     rows = [
-        Row("CPU of `ramson history`, percent of one core", ramson=f"{share:.2f}", target="≤ 1 %", is_met=share <= 1),
+        Row("CPU of `ramson history`, percent of one core", ramson=f"{share:.2f}", target="≤ 1%", is_met=share <= 1),
         Row("of it reading and watching", ramson=f"{reading * 100:.2f}"),
         Row("of it comparing, compressing and writing", ramson=f"{writing * 100:.2f}"),
         Row(f"the history after a day, MB, at {LOW_RATE // 2} MiB/s allocated by each", ramson=f"{a_low_day:,.1f}", target="≤ 100",

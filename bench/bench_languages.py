@@ -86,7 +86,7 @@ def rows_of(profile, *flags):
 
 
 def by_function(profile, language, *flags):
-    """Bytes and half the width of their 95 % interval, by the innermost function of a language, without its class."""
+    """Bytes and half the width of their 95% interval, by the innermost function of a language, without its class."""
     found = {}
     for row in rows_of(profile, *flags):
         names = [frame["function"].rsplit(".", 1)[-1] for frame in row["frames"] if frame.get("language") == language]

@@ -33,7 +33,7 @@ def tables(plan):
     say(f"leaks: {seeds} seeds of each program")
     lines = run([machine.LEAKS_TRUTH, seeds], machine.environment()).splitlines()
     yield Table("Suspects of a leak, by program, traffic and sampling interval", [row for line in lines for row in rows(json.loads(line))],
-                f"{seeds} seeds; leaks are 1 % of the traffic (one thread of 200: 0.5 %); judged every minute from the "
+                f"{seeds} seeds; leaks are 1% of the traffic (one thread of 200: 0.5%); judged every minute from the "
                 "2nd to the 15th, caches and sawteeth from a tenth after their plateau or first tooth on.")
 
 

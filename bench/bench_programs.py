@@ -10,12 +10,12 @@ from measure import MeasurementError, Series, cpu_seconds, instructions, interle
 from table import Row, Table
 
 TARGET_RATIO = 1.015
-TARGET = "≤ +1.5 %"
+TARGET = "≤ +1.5%"
 # Which blocks are sampled is chance, and a sample that lives beside a busy block costs: the median counts, the range shows.
 REDIS_RUNS = 3
 # Variants that are compared with the target are measured several times, peers once.
 OURS = ("plain", "ramson")
-# A variable of the environment moves the heap, and glibc then merges and splits otherwise: ±0.2 % of python's instructions.
+# A variable of the environment moves the heap, and glibc then merges and splits otherwise: ±0.2% of python's instructions.
 LAYOUTS = [{"BENCH_LAYOUT": "x" * length} for length in (1, 20, 70)]
 REDIS = {"redis on its jemalloc": redis_server.over_jemalloc, "redis on glibc": redis_server.over_glibc}
 
@@ -153,7 +153,7 @@ def time_table(plan):
         series = interleave(program.variants, rounds, lambda environment:
                             cpu_seconds(program.command, environment, program.input_path))
         rows.append(timed_row(f"{program.name}, ms", series, 1e3))
-    return Table("Programs, CPU time", rows, "Below 5–10 % such times are noise: the table above decides.")
+    return Table("Programs, CPU time", rows, "Below 5–10% such times are noise: the table above decides.")
 
 
 def timed_row(what, series, scale):

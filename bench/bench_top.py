@@ -35,7 +35,7 @@ def tables(plan):
     for what, (shares, looks, stacks) in [("redis-server under load", of_redis(seconds, rounds)),
                                           *((f"a server with {count:,} stacks, idle", of_stacks(count, seconds, rounds))
                                             for count in STACKS)]:
-        rows.append(Row(f"the view of {what}", ramson=shares.text(100, 2) + " %", target="≤ 1 %", is_met=shares.median <= 0.01))
+        rows.append(Row(f"the view of {what}", ramson=shares.text(100, 2) + "%", target="≤ 1%", is_met=shares.median <= 0.01))
         rows.append(Row("one look at it, without drawing", ramson=looks.text(1e3, 2) + " ms"))
         notes.append(f"{what}: {stacks:,} stacks")
     note = (f"Percent of one core, user and system, after {WARM_SECONDS} s, each over {seconds} s; 80 × 24, a picture every 250 ms, or less "

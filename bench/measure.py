@@ -12,7 +12,7 @@ import time
 
 import machine
 
-# Student's t for a two-sided interval of 95 %, by degrees of freedom; 2 beyond.
+# Student's t for a two-sided interval of 95%, by degrees of freedom; 2 beyond.
 STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26}
 
 
@@ -59,7 +59,7 @@ class Series:
 
 
 def interval_of(values):
-    """Mean and 95 % interval."""
+    """Mean and 95% interval."""
     mean = statistics.fmean(values)
     if len(values) < 2:
         return mean, -math.inf, math.inf
@@ -208,4 +208,4 @@ def counted_in(function, out):
 
 
 def ratio_in_percent(ratio):
-    return f"{(ratio - 1) * 100:+.2f} %"
+    return f"{(ratio - 1) * 100:+.2f}%"

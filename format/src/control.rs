@@ -26,7 +26,7 @@ pub const LOOK_BYTES: u64 = 64 << 20;
 pub const LOOK_BYTES_PAUSED: u64 = 128 << 10;
 /// Longest sampling interval that may be asked for.
 pub const MOST_INTERVAL_BYTES: u64 = crate::settings::MAX_INTERVAL_BYTES;
-/// An overhead of 100 %.
+/// An overhead of 100%.
 const MOST_OVERHEAD_PPM: u64 = 1_000_000;
 
 /// The functions that have hooks, by number.

@@ -46,7 +46,7 @@ def main():
               f"{100 * after[crate] / after.total():6.1f}%")
     print(f"{'total':12}{before.total():10}{after.total():10}{after.total() - before.total():+8}")
     crate, lines = after.most_common(1)[0]
-    print(f"largest crate: {crate}, {100 * lines / after.total():.1f} % (at most 22 %)")
+    print(f"largest crate: {crate}, {100 * lines / after.total():.1f}% (at most 22%)")
 
 
 main()

@@ -21,7 +21,7 @@ pub struct Heap {
     pub said: String,
 }
 
-/// Values, and half the widths of their 95 % intervals.
+/// Values, and half the widths of their 95% intervals.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// In the order of [`FIGURES`]; bytes.

@@ -210,7 +210,7 @@ function Footer() {
   return (
     <footer class="page">
       ramson
-      {entry?.pid ? ` · ${entry.name} ${entry.pid}` : ""} · ± is a 95 % interval · live bytes are usable bytes, allocated bytes are requested ones, both estimated from samples
+      {entry?.pid ? ` · ${entry.name} ${entry.pid}` : ""} · ± is a 95% interval · live bytes are usable bytes, allocated bytes are requested ones, both estimated from samples
     </footer>
   );
 }

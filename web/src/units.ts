@@ -44,7 +44,7 @@ export function amount(value: number | null | undefined, unit: Unit): string {
   return unit === "bytes" ? bytes(value) : count(value);
 }
 
-/** An amount with as many digits as its ± leaves: two beside more than ±10 %. */
+/** An amount with as many digits as its ± leaves: two beside more than ±10%. */
 export function estimated(of: Estimate | null | undefined, unit: Unit = "bytes"): string {
   const value = of?.value ?? null;
   if (!of || value === null || of.at_least || !((of.half_width_95 ?? 0) > 0.1 * Math.abs(value))) return amount(value, unit);
@@ -63,26 +63,26 @@ export function estimated(of: Estimate | null | undefined, unit: Unit = "bytes")
 
 export function share(part: number | null | undefined, whole: number | null | undefined): string {
   if (part == null || whole == null) return NONE;
-  if (part === 0) return `0${NBSP}%`;
+  if (part === 0) return `0%`;
   const percent = (100 * part) / whole;
   if (!Number.isFinite(percent)) return NONE;
-  if (Math.abs(percent) < 0.01) return `<0.01${NBSP}%`;
-  return `${three(percent)}${NBSP}%`;
+  if (Math.abs(percent) < 0.01) return `<0.01%`;
+  return `${three(percent)}%`;
 }
 
-/** The 95 % interval in percent of the value; empty where it is exact, ≥ where records were lost. */
+/** The 95% interval in percent of the value; empty where it is exact, ≥ where records were lost. */
 export function relative(of: Estimate): string {
   if (of.at_least) return "≥";
   if (of.half_width_95 === null || of.value === null) return "±" + NBSP + "?";
   if (of.half_width_95 === 0) return "";
   const percent = (100 * of.half_width_95) / Math.abs(of.value);
-  if (!Number.isFinite(percent) || percent >= 999.5) return `±>999${NBSP}%`;
-  if (percent >= 9.95) return `±${percent.toFixed(0)}${NBSP}%`;
-  if (percent < 0.05) return `±<0.1${NBSP}%`;
-  return `±${percent.toFixed(1)}${NBSP}%`;
+  if (!Number.isFinite(percent) || percent >= 999.5) return `±>999%`;
+  if (percent >= 9.95) return `±${percent.toFixed(0)}%`;
+  if (percent < 0.05) return `±<0.1%`;
+  return `±${percent.toFixed(1)}%`;
 }
 
-/** The 95 % interval in the value's own unit: of differences, rates and remainders. */
+/** The 95% interval in the value's own unit: of differences, rates and remainders. */
 export function absolute(of: Estimate, unit: Unit = "bytes"): string {
   if (of.at_least || of.half_width_95 === null) return "±" + NBSP + "?";
   return of.half_width_95 === 0 ? "" : `±${amount(of.half_width_95, unit)}`;

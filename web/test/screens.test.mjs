@@ -233,7 +233,7 @@ test("what moved in a window has its change, and a curve of the moments that a h
   const last = read.at(-1);
   await visit(page, `/overview?id=${ids.dead}`);
   await page.getByRole("img", { name: /^RSS in parts: live/ }).waitFor();
-  assert.ok((await text(page)).includes(`RSS ${bytes(last.rss)}`) && (await text(page)).includes(`live ${(100 * last.terms.live / last.rss).toPrecision(3)} %`), await text(page));
+  assert.ok((await text(page)).includes(`RSS ${bytes(last.rss)}`) && (await text(page)).includes(`live ${(100 * last.terms.live / last.rss).toPrecision(3)}%`), await text(page));
   await visit(page, `/timeline?id=${ids.dead}&a=2-0`);
   assert.match(await text(page), /open_session\s.*▲ \+[\d.]+ [KM]iB\s+±[\d.]+ .iB/s);
   assert.deepEqual(await violations(page), []);

@@ -278,7 +278,7 @@ export function bytes(of) {
     scaled /= 1024;
     unit += 1;
   }
-  // Beside more than ±10 %, two digits.
+  // Beside more than ±10%, two digits.
   if (half_width_95 > 0.1 * Math.abs(value)) return `${unit > 0 && scaled < 9.95 ? scaled.toFixed(1) : Number(scaled.toPrecision(2))} ${units[unit]}`;
   return unit === 0 ? `${Math.round(scaled)} B` : `${scaled.toFixed(scaled >= 99.95 ? 0 : scaled >= 9.995 ? 1 : 2)} ${units[unit]}`;
 }

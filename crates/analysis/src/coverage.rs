@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn memory_outside_malloc_names_its_owners() {
         let line = coverage(10, 5, 90, &[("the Go heap", 90)]).line().unwrap();
-        let start = "live is 5.00 % of the anonymous memory (5.00 MiB of 100 MiB); 90.0 MiB is outside malloc: ";
+        let start = "live is 5.00% of the anonymous memory (5.00 MiB of 100 MiB); 90.0 MiB is outside malloc: ";
         assert_eq!(line, format!("{start}the Go heap"));
         let two = [("jemalloc inside polars.abi3.so", 82), ("mapped by other.so", 8)];
         let line = coverage(10, 5, 90, &two).line().unwrap();

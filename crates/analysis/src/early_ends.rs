@@ -13,7 +13,7 @@ const MOST_NAMED: usize = 3;
 /// In place of a binary.
 const COMPILED: &str = "code compiled at run time";
 
-/// `31.0 % of the allocated bytes have stacks that ended early, so callers are missing: 310 MiB in libfoo.so`.
+/// `31.0% of the allocated bytes have stacks that ended early, so callers are missing: 310 MiB in libfoo.so`.
 pub fn line(snapshot: &Snapshot) -> Option<String> {
     let heap = || snapshot.stacks.iter().filter(|stack| stack.kind() == Kind::Heap);
     let all: f64 = heap().map(|stack| stack.alloc_space).sum();
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(
             of(vec![stack(0x1500, early, 20), stack(0x5000, early, 11), stack(0x1500, 0, 69)])
                 .unwrap(),
-            "31.0 % of the allocated bytes have stacks that ended early, so callers are missing: 20.0 MiB in libfast.so, \
+            "31.0% of the allocated bytes have stacks that ended early, so callers are missing: 20.0 MiB in libfast.so, \
              11.0 MiB in code compiled at run time"
         );
         assert_eq!(of(vec![stack(0x1500, early, 5), stack(0x1500, 0, 95)]), None);

@@ -22,7 +22,7 @@ pub struct Intervals {
     pub present_bytes: u64,
     /// The largest that a live sample was taken under.
     pub most_bytes: u64,
-    /// Half-width of the live bytes' 95 % interval over the one at the configured interval, minus 1.
+    /// Half-width of the live bytes' 95% interval over the one at the configured interval, minus 1.
     pub widening: f64,
     /// The largest interval may have been asked for earlier, and not come from the overhead bound.
     pub was_set: bool,
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(intervals(2 << 20, &calm).to_string(), raised);
         // A quarter of the samples: twice the interval.
         let stormy = vec![sample(100, 2 << 20); 10];
-        let wider = "± of live is 100 % wider than with 512 KiB from the start";
+        let wider = "± of live is 100% wider than with 512 KiB from the start";
         let line = intervals(2 << 20, &stormy).to_string();
         assert_eq!(line, format!("512 KiB (raised to 2.00 MiB for the overhead target; {wider})"));
         let line = intervals(CONFIGURED, &stormy).to_string();

@@ -329,7 +329,7 @@ impl Rss {
         self.terms[term as usize]
     }
 
-    /// `RSS 132 MiB = live 108 MiB (±13 %) + files 10.9 MiB + …`: the terms in their order, zeros left out.
+    /// `RSS 132 MiB = live 108 MiB (±13%) + files 10.9 MiB + …`: the terms in their order, zeros left out.
     pub fn line(&self) -> String {
         let mut line = format!("RSS {}", format_bytes(self.bytes as f64));
         let is_higher = |peak: &u64| *peak >= self.bytes + self.bytes / HIGHER_PART;

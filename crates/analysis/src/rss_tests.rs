@@ -71,7 +71,7 @@ fn line_keeps_order_and_omits_zeros() {
     let rss = divided(Some(estimate(2.0, 0.3)));
     assert_eq!(
         rss.line(),
-        "RSS 5.00 MiB = live 2.0 MiB (±15 %) + files 1.00 MiB + other anonymous 2.0 MiB (±15 %)"
+        "RSS 5.00 MiB = live 2.0 MiB (±15%) + files 1.00 MiB + other anonymous 2.0 MiB (±15%)"
     );
     let rss = divided(None);
     assert_eq!(rss.line(), "RSS 5.00 MiB = files 1.00 MiB + other anonymous 4.00 MiB");
@@ -94,12 +94,12 @@ fn line_of(live: Estimate) -> String {
 fn remainder_is_held() {
     let after = " + files 1.00 MiB + other anonymous 1.00 MiB";
     for (live, terms) in [
-        (2.0, "live 2.0 MiB (±15 %) + held by malloc 1.0 MiB (±30 %)"),
-        (2.8, "live 2.8 MiB (±11 %) + held by malloc up to 510 KiB"),
-        (2.98, "live 3.0 MiB (±10 %) + held by malloc up to 330 KiB"),
+        (2.0, "live 2.0 MiB (±15%) + held by malloc 1.0 MiB (±30%)"),
+        (2.8, "live 2.8 MiB (±11%) + held by malloc up to 510 KiB"),
+        (2.98, "live 3.0 MiB (±10%) + held by malloc up to 330 KiB"),
         // The heap has 3 MiB.
-        (3.02, "live 3.02 MiB (±9.9 %)"),
-        (3.2, "live 3.20 MiB (±9.4 %), 3.00 MiB resident"),
+        (3.02, "live 3.02 MiB (±9.9%)"),
+        (3.2, "live 3.20 MiB (±9.4%), 3.00 MiB resident"),
     ] {
         assert_eq!(line_of(estimate(live, 0.3)), format!("RSS 5.00 MiB = {terms}{after}"));
     }
@@ -114,7 +114,7 @@ fn nonresident_live_bytes_are_reported() {
     };
     let rss = of(estimate(3.0, 0.3), estimate(5.0, 0.9));
     let terms =
-        "live 8.00 MiB (±10 %), 3.00 MiB resident + files 1.00 MiB + other anonymous 1.00 MiB";
+        "live 8.00 MiB (±10%), 3.00 MiB resident + files 1.00 MiB + other anonymous 1.00 MiB";
     assert_eq!(rss.line(), format!("RSS 5.00 MiB = {terms}"));
 }
 
@@ -132,9 +132,9 @@ fn untouched_bytes_are_reported_beside_allocator() {
         }
     };
     let terms = " + files 1.00 MiB + other anonymous 1.00 MiB";
-    let words = "live 9.00 MiB (±3.3 %), 3.00 MiB resident";
+    let words = "live 9.00 MiB (±3.3%), 3.00 MiB resident";
     assert_eq!(of(9.0, 3.0).line(), format!("RSS 5.00 MiB = {words}{terms}"));
-    assert_eq!(of(3.02, 3.0).line(), format!("RSS 5.00 MiB = live 3.02 MiB (±9.9 %){terms}"));
+    assert_eq!(of(3.02, 3.0).line(), format!("RSS 5.00 MiB = live 3.02 MiB (±9.9%){terms}"));
     // Two digits are shown of 122 MiB ± 16.
     let rss = Rss { live: Some(estimate(122.0, 16.0)), ..of(3.0, 3.0) };
     let resident = |mib| {
@@ -142,8 +142,8 @@ fn untouched_bytes_are_reported_beside_allocator() {
         rss.terms[Term::Live as usize] = estimate(mib, 0.0);
         rss.live_words()
     };
-    assert_eq!(resident(120.0), "120 MiB (±13 %)");
-    assert_eq!(resident(110.0), "120 MiB (±13 %), 110 MiB resident");
+    assert_eq!(resident(120.0), "120 MiB (±13%)");
+    assert_eq!(resident(110.0), "120 MiB (±13%), 110 MiB resident");
 }
 
 /// A total that the profile does not explain is a term of its own.
@@ -157,9 +157,9 @@ fn unexplained_total_is_not_seen() {
         Rss { calibration, ..rss }.since(None).line()
     };
     let terms = " + files 1.00 MiB + other anonymous 1.00 MiB";
-    let not_seen = "live 1.0 MiB (±30 %) + not seen 2.0 MiB (±15 %)";
+    let not_seen = "live 1.0 MiB (±30%) + not seen 2.0 MiB (±15%)";
     assert_eq!(of(Calibration::NotSeen, 1.0), format!("RSS 5.00 MiB = {not_seen}{terms}"));
-    let within_error = "live 2.9 MiB (±10 %) + not seen up to 410 KiB";
+    let within_error = "live 2.9 MiB (±10%) + not seen up to 410 KiB";
     assert_eq!(of(Calibration::NoTotal, 2.9), format!("RSS 5.00 MiB = {within_error}{terms}"));
 }
 
@@ -178,11 +178,11 @@ fn calibrated_live_bytes_correct_the_survey() {
     let mut with_lists = rss.clone();
     rss.terms[Term::Free as usize] = estimate(1.0, 1.0);
     rss.correct_survey();
-    let terms = "live 2.50 MiB (±4.0 %) + free in malloc 1.50 MiB (±6.7 %) + files 1.00 MiB";
+    let terms = "live 2.50 MiB (±4.0%) + free in malloc 1.50 MiB (±6.7%) + files 1.00 MiB";
     assert_eq!(rss.since(None).line(), format!("RSS 5.00 MiB = {terms}"));
     // If the lists of free chunks tell all that is free, the number of blocks is in doubt, and with it the metadata.
     with_lists.correct_survey();
-    let terms = "live 2.50 MiB (±4.0 %) + free in malloc 1.00 MiB + allocator metadata 512 KiB + files 1.00 MiB";
+    let terms = "live 2.50 MiB (±4.0%) + free in malloc 1.00 MiB + allocator metadata 512 KiB + files 1.00 MiB";
     assert_eq!(with_lists.since(None).line(), format!("RSS 5.00 MiB = {terms}"));
 }
 
@@ -237,18 +237,18 @@ fn memory_before_attach_is_a_term() {
     let sum: f64 = Term::ALL.iter().map(|&(term, _)| rss.term(term).value).sum();
     assert_eq!(sum, 5.0 * MIB);
     let line = rss.line();
-    let words = "live 2.0 MiB (±15 %) + allocated before the attach or not seen 1.0 MiB (±30 %)";
+    let words = "live 2.0 MiB (±15%) + allocated before the attach or not seen 1.0 MiB (±30%)";
     assert!(line.contains(words), "{line}");
 }
 
 #[test]
 fn parent_memory_beyond_error_is_told() {
     let line = half_unseen(375.0, 37.5, 8.6, Before::Fork).line();
-    let terms = "live 38 MiB (±23 %) + allocated before the fork or not seen 338 MiB (±2.5 %)";
+    let terms = "live 38 MiB (±23%) + allocated before the fork or not seen 338 MiB (±2.5%)";
     assert_eq!(line, format!("RSS 375 MiB = {terms}"));
     // A daemon.
     let rss = half_unseen(100.0, 95.0, 8.0, Before::Fork);
-    let terms = "live 95.0 MiB (±8.4 %) + allocated before the fork or not seen up to 13 MiB";
+    let terms = "live 95.0 MiB (±8.4%) + allocated before the fork or not seen up to 13 MiB";
     assert_eq!(rss.line(), format!("RSS 100 MiB = {terms}"));
     assert!(!rss.may_hold_live);
 }

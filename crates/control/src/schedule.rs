@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Less is not worth a call: so many bytes, and this share of RSS.
 const LEAST_BYTES: u64 = 4 << 20;
 const LEAST_SHARE: f64 = 1.0 / 64.0;
-/// A look that took so long is not repeated before so many times as long: 2 % of one processor.
+/// A look that took so long is not repeated before so many times as long: 2% of one processor.
 const MOST_LOOKING: u32 = 50;
 /// Between two looks at what was freed.
 const FREED_PERIOD: Duration = Duration::from_secs(1);

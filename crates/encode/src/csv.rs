@@ -1,6 +1,6 @@
 //! A profile as CSV (RFC 4180), one row per stack and labels, so that each column of values adds up to the total.
 //!
-//! Columns: `function`, `file`, `line` (of the allocating frame), the four sample types, each followed by half the width of its 95 %
+//! Columns: `function`, `file`, `line` (of the allocating frame), the four sample types, each followed by half the width of its 95%
 //! interval (`…_half_width_95`), and `stack`, function names root first, joined by `;`. Unknown values are empty. In a stack a `;` of a name
 //! is `:`. A text that a spreadsheet would take for a formula begins with `'`.
 

@@ -2,7 +2,7 @@
 //! meaning makes a new one.
 //!
 //! Bytes and objects are integers, and every estimate is `{"value": int, "half_width_95": int}`: the true value lies
-//! within value ± half_width_95 with 95 % probability (0: counted, not estimated). null is unknown: a value that the
+//! within value ± half_width_95 with 95% probability (0: counted, not estimated). null is unknown: a value that the
 //! profile's source does not count, an interval where it does not say how it sampled. Times are nanoseconds since
 //! 1970, 0 if unknown. A line of 0 and an empty file are unknown.
 //!

@@ -22,7 +22,7 @@ const FAMILIES: [(&str, &str, bool, &str, Number); 9] = [
         "ramson_live_half_width_bytes",
         "bytes",
         false,
-        "Half the width of the 95 % interval of ramson_live_bytes.",
+        "Half the width of the 95% interval of ramson_live_bytes.",
         |moment| half_width(moment.live),
     ),
     (
@@ -36,7 +36,7 @@ const FAMILIES: [(&str, &str, bool, &str, Number); 9] = [
         "ramson_free_in_allocator_half_width_bytes",
         "bytes",
         false,
-        "Half the width of the 95 % interval of ramson_free_in_allocator_bytes.",
+        "Half the width of the 95% interval of ramson_free_in_allocator_bytes.",
         |moment| moment.free.and_then(half_width),
     ),
     (
@@ -50,7 +50,7 @@ const FAMILIES: [(&str, &str, bool, &str, Number); 9] = [
         "ramson_held_by_allocator_half_width_bytes",
         "bytes",
         false,
-        "Half the width of the 95 % interval of ramson_held_by_allocator_bytes.",
+        "Half the width of the 95% interval of ramson_held_by_allocator_bytes.",
         |moment| moment.held.and_then(half_width),
     ),
     ("ramson_live_samples", "", false, "Live samples, as counted.", |moment| {

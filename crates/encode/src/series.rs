@@ -182,7 +182,7 @@ fn write_legend(text: &mut String, series: &Series) {
     let has_free = series.moments.iter().any(|moment| moment.free.or(moment.held).is_some());
     let free = has_free.then_some((304, "free", free));
     for (at, class, name) in
-        [(8, "rss", "RSS"), (70, "live", "live"), (132, "interval", "95 % intervals")]
+        [(8, "rss", "RSS"), (70, "live", "live"), (132, "interval", "95% intervals")]
             .into_iter()
             .chain(free)
     {
@@ -215,7 +215,7 @@ fn write_area(
     }
 }
 
-/// The 95 % interval of an estimate, around where its value is drawn.
+/// The 95% interval of an estimate, around where its value is drawn.
 fn write_interval(
     text: &mut String,
     scale: &Scale,

@@ -21,7 +21,7 @@ pub struct Growth {
     pub window_ns: u64,
     /// Taken between two snapshots; otherwise from the allocation times of the kept samples.
     pub is_measured: bool,
-    /// Above 0 with 99 % confidence for all stacks together (Bonferroni).
+    /// Above 0 with 99% confidence for all stacks together (Bonferroni).
     pub is_significant: bool,
 }
 
@@ -65,7 +65,7 @@ impl Growth {
         Self { per_hour, window_ns, is_measured: false, is_significant }
     }
 
-    /// Ends of the 95 % interval.
+    /// Ends of the 95% interval.
     pub fn interval(&self) -> (f64, f64) {
         let half_width = self.per_hour.half_width_95();
         (self.per_hour.value - half_width, self.per_hour.value + half_width)

@@ -16,7 +16,7 @@ const MISSED: f64 = 0.025;
 /// A leak that would need more samples than this has too little time left to be judged in.
 const MOST_SAMPLES: u32 = 10_000;
 
-/// The smallest steady leak that would have been called one by now with a probability of 95 %: of a function that keeps all it allocates,
+/// The smallest steady leak that would have been called one by now with a probability of 95%: of a function that keeps all it allocates,
 /// since the recording began.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct DetectionLimit {
@@ -183,7 +183,7 @@ mod tests {
             let limit = limit.unwrap();
             let found = |times: f64| leak(times * limit.bytes_per_hour).found();
             let case = (seconds, interval_bytes, size_bytes, limit.samples);
-            // 400 runs: at 95 %, 2.2 % are two sigmas.
+            // 400 runs: at 95%, 2.2% are two sigmas.
             assert!(found(1.0) >= 0.95 - 0.022, "{case:?}: {}", found(1.0));
             assert!(found(2.0) >= 0.95, "{case:?}: {}", found(2.0));
             assert!(found(0.25) <= 0.05, "{case:?}: {}", found(0.25));

@@ -50,7 +50,7 @@ pub struct Persistence {
     pub kept: u64,
     /// Samples freed at or beyond the settled age.
     pub freed: u64,
-    /// 95 % lower bound of the share that is kept.
+    /// 95% lower bound of the share that is kept.
     pub kept_share_at_least: f64,
     /// Whether the kept ones were allocated at a steady rate that goes on.
     pub is_steady: bool,

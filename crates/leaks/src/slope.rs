@@ -7,7 +7,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// With fewer looks the error of the line is not known.
 const LEAST_LOOKS: usize = 4;
-/// Quantile of the normal distribution for 95 %, which turns a variance into what is printed.
+/// Quantile of the normal distribution for 95%, which turns a variance into what is printed.
 const Z_95: f64 = 1.959_964;
 /// Looks that follow each other closely are alike, as far as this at most.
 const MOST_ALIKE: f64 = 0.9;
@@ -96,7 +96,7 @@ mod tests {
         assert!(!Slope::of(&looks[..3]).unwrap().is_growth(), "its error is not known");
     }
 
-    /// The interval holds the true slope in 95 % of runs, also where consecutive looks are alike, as in a sawtooth of a garbage collector.
+    /// The interval holds the true slope in 95% of runs, also where consecutive looks are alike, as in a sawtooth of a garbage collector.
     #[test]
     fn interval_covers_true_slope() {
         let mut state = 7;

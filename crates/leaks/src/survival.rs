@@ -23,7 +23,7 @@ pub struct Survival {
     pub points: Vec<SurvivalPoint>,
     /// Share that was not freed at the end of the curve.
     pub never_freed: f64,
-    /// 95 % interval of `never_freed`: Greenwood's variance on the scale of log(−log).
+    /// 95% interval of `never_freed`: Greenwood's variance on the scale of log(−log).
     #[serde(rename = "interval_95")]
     pub interval: (f64, f64),
 }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn live_blocks_count_as_censored() {
-        // 10 are freed early; of 90 others 80 are still young, 10 old. Not 10 % but 90 % live on.
+        // 10 are freed early; of 90 others 80 are still young, 10 old. Not 10% but 90% live on.
         let ages = [[2 * SECOND; 80].as_slice(), &[5000 * SECOND; 10]].concat();
         let survival = Survival::of(&history(&ages, &[(1000, 10)])).unwrap();
         assert!((survival.never_freed - 0.9).abs() < 1e-12, "{survival:?}");

@@ -5,7 +5,7 @@ use super::*;
 
 const INTERVAL: u64 = 512 * 1024;
 const TRIALS: usize = 4000;
-/// Of 4,000 trials, 95 % are covered within 1 %, as 4 standard errors are 1.4 %.
+/// Of 4,000 trials, 95% are covered within 1%, as 4 standard errors are 1.4%.
 const COVERAGE: std::ops::RangeInclusive<f64> = 0.93..=0.97;
 
 /// Allocations of one size.
@@ -164,7 +164,7 @@ fn upper_bound_holds_where_samples_are_few() {
                     is_row && one.has_few_samples() && one.upper_bound_95() < rows.truth
                 };
                 let failed = of.iter().filter(fails).count() as f64 / TRIALS as f64;
-                // 0.35 % is a standard error.
+                // 0.35% is a standard error.
                 assert!(failed < 0.06, "{samples} samples of {size} B: {failed}");
             }
         }

@@ -1,4 +1,4 @@
-//! How certain a sampled number is: Horvitz–Thompson estimates, their variance and their 95 % interval.
+//! How certain a sampled number is: Horvitz–Thompson estimates, their variance and their 95% interval.
 //!
 //! Derivation. The sampler puts points on the stream of allocated bytes, on average one per T bytes, with exponential
 //! gaps; an allocation is recorded if at least one point falls into it. Gaps have no memory, so each allocation of size
@@ -15,7 +15,7 @@ use std::io::{self, Read, Write};
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Neg, Sub};
 
-/// 97.5 % quantile of the standard normal distribution: half of a two-sided 95 % interval, in standard deviations.
+/// 97.5% quantile of the standard normal distribution: half of a two-sided 95% interval, in standard deviations.
 pub const NORMAL_QUANTILE_975: f64 = 1.959964;
 
 /// A total that is further from the sum of the estimates, in standard deviations, has memory that the profile did not see.
@@ -26,7 +26,7 @@ const MOST_ROUNDED: f64 = 0.01;
 const ROUNDING_ERROR: f64 = 1e-9;
 /// With fewer samples, the distribution of an estimate is too skewed for an interval.
 const FEW_SAMPLES: f64 = 10.0;
-/// By the number of samples, from 0: the mean of a Poisson distribution of which so few come in 5 % of cases.
+/// By the number of samples, from 0: the mean of a Poisson distribution of which so few come in 5% of cases.
 const POISSON_UPPER_95: [f64; 11] =
     [2.996, 4.744, 6.296, 7.754, 9.154, 10.513, 11.842, 13.148, 14.435, 15.705, 16.962];
 
@@ -177,7 +177,7 @@ impl Estimate {
         }
     }
 
-    /// Half the width of the 95 % interval, 1.959964 standard deviations of the error, in the unit of `value`. The normal approximation needs
+    /// Half the width of the 95% interval, 1.959964 standard deviations of the error, in the unit of `value`. The normal approximation needs
     /// some tens of samples; below that the true coverage is lower. A sum with no sample has the width 0, which says
     /// nothing; one of unknown variance has the width NaN.
     pub fn half_width_95(self) -> f64 {
@@ -211,7 +211,7 @@ impl Estimate {
         self.value + (upper - samples) * (self.variance / self.value) * left
     }
 
-    /// Whether 0 lies outside the 95 % interval: in a diff, whether the change is more than noise. False for exactly 0
+    /// Whether 0 lies outside the 95% interval: in a diff, whether the change is more than noise. False for exactly 0
     /// and where nothing is known of the variance.
     pub fn is_significant(self) -> bool {
         self.value.abs() > self.half_width_95()

@@ -80,7 +80,7 @@ fn exact(count: u64, size: u64, unit: SampleUnit) -> f64 {
     }
 }
 
-/// The mean lies within 3 standard errors of the truth, and 93–97 % of the intervals contain it: ± 4.1 sigmas of the
+/// The mean lies within 3 standard errors of the truth, and 93–97% of the intervals contain it: ± 4.1 sigmas of the
 /// binomial with p = 0.95 and n = 2000.
 fn assert_unbiased_and_covered(allocations: &[(u64, u64)], seed: u64) {
     for unit in [SampleUnit::Objects, SampleUnit::Bytes] {
@@ -90,7 +90,7 @@ fn assert_unbiased_and_covered(allocations: &[(u64, u64)], seed: u64) {
         assert!(sigmas.abs() < 3.0, "{unit:?}: mean is {sigmas:.2} standard errors off");
         assert!(
             (0.93..=0.97).contains(&outcome.coverage),
-            "{unit:?}: 95 % intervals cover {:.2} %",
+            "{unit:?}: 95% intervals cover {:.2}%",
             100.0 * outcome.coverage
         );
     }
@@ -117,7 +117,7 @@ fn mixed_allocations_are_unbiased() {
 }
 
 /// True variance: count·(1 − p)/p·s². The mean estimate of it over 2000 trials of 500 allocations has a relative
-/// standard error of √((1 − p)/(p·500·2000)) ≤ 0.13 %; 1 % is more than 7 of these.
+/// standard error of √((1 − p)/(p·500·2000)) ≤ 0.13%; 1% is more than 7 of these.
 #[test]
 fn the_estimated_variance_is_itself_unbiased() {
     for (seed, size) in [(5, INTERVAL), (6, 2 * INTERVAL), (7, INTERVAL / 2)] {

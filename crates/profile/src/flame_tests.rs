@@ -54,7 +54,7 @@ fn callees_lie_within_callers() {
 #[test]
 fn narrow_frames_are_one_box() {
     let graph = graph(&[(&[0], 98.0), (&[1, 2], 1.0), (&[3], 1.0)], 0.015, 9);
-    assert_eq!(described(&graph)[2], "1 0.98 0.02 (3 frames < 1.50 %: 2 B)");
+    assert_eq!(described(&graph)[2], "1 0.98 0.02 (3 frames < 1.50%: 2 B)");
     assert_eq!(graph.merged(), (3, Estimate::exact(2.0)));
 }
 

@@ -57,7 +57,7 @@ pub fn format_objects_short(objects: f64) -> String {
     }
 }
 
-/// `part` of `whole` in percent: `29.6 %`; `0.00 %` for nothing of nothing, `–` for something of nothing.
+/// `part` of `whole` in percent: `29.6%`; `0.00%` for nothing of nothing, `–` for something of nothing.
 pub fn format_percent(part: f64, whole: f64) -> String {
     if part == 0.0 {
         return format_share(0.0);
@@ -65,15 +65,15 @@ pub fn format_percent(part: f64, whole: f64) -> String {
     format_share(part / whole)
 }
 
-/// A share of 1 in percent: `0.02 %`, `29.6 %`, `100 %`, `-3.10 %`; never more precise than 0.01 %.
+/// A share of 1 in percent: `0.02%`, `29.6%`, `100%`, `-3.10%`; never more precise than 0.01%.
 pub fn format_share(share: f64) -> String {
     if !share.is_finite() {
         return NOT_A_NUMBER.into();
     }
-    format!("{} %", three_digits((share * 100.0).clamp(-1e6, 1e6)))
+    format!("{}%", three_digits((share * 100.0).clamp(-1e6, 1e6)))
 }
 
-/// An estimated value, with as many digits as its interval leaves: three, or two if it is wider than ±10 %.
+/// An estimated value, with as many digits as its interval leaves: three, or two if it is wider than ±10%.
 pub fn format_amount(estimate: Estimate, unit: SampleUnit) -> String {
     let is_rough = estimate.half_width_95() > ROUGH_SHARE * estimate.value.abs();
     if !is_rough || estimate.is_part() {
@@ -85,7 +85,7 @@ pub fn format_amount(estimate: Estimate, unit: SampleUnit) -> String {
     }
 }
 
-/// A value with its interval: `108 MiB (±8.3 %)`, `3.0 MiB (≤7.8 MiB)`; `108 MiB` where all was counted, `≥ 108 MiB` where records were
+/// A value with its interval: `108 MiB (±8.3%)`, `3.0 MiB (≤7.8 MiB)`; `108 MiB` where all was counted, `≥ 108 MiB` where records were
 /// lost, `0 B` of nothing.
 pub fn format_estimate(estimate: Estimate, unit: SampleUnit) -> String {
     let value = format_amount(estimate, unit);
@@ -98,7 +98,7 @@ pub fn format_estimate(estimate: Estimate, unit: SampleUnit) -> String {
     }
 }
 
-/// Bytes of a term of a sum: `108 MiB (±8.3 %)`; `108 MiB` where all was counted, `up to 31 MiB` where the interval is wider than
+/// Bytes of a term of a sum: `108 MiB (±8.3%)`; `108 MiB` where all was counted, `up to 31 MiB` where the interval is wider than
 /// the value.
 pub fn format_term(bytes: Estimate) -> String {
     let half_width = bytes.half_width_95();
@@ -115,7 +115,7 @@ pub fn format_term(bytes: Estimate) -> String {
     format!("{value} ({})", format_relative_error(bytes))
 }
 
-/// The uncertainty of a value that rests on samples: its interval, or an upper bound if there are fewer than 10 samples: `±13 %`, `≤7.8 MiB`.
+/// The uncertainty of a value that rests on samples: its interval, or an upper bound if there are fewer than 10 samples: `±13%`, `≤7.8 MiB`.
 pub fn format_error(estimate: Estimate, unit: SampleUnit) -> String {
     if !estimate.has_few_samples() || estimate.value <= 0.0 || !estimate.variance.is_normal() {
         return format_relative_error(estimate);
@@ -124,7 +124,7 @@ pub fn format_error(estimate: Estimate, unit: SampleUnit) -> String {
     format!("≤{}", format_amount(bound, unit))
 }
 
-/// The 95 % interval relative to the value: `±1.8 %`; `±0 %` where everything was recorded, `±>999 %` where the
+/// The 95% interval relative to the value: `±1.8%`; `±0%` where everything was recorded, `±>999%` where the
 /// value is noise, `≥` where records were lost, `–` of nothing.
 pub fn format_relative_error(estimate: Estimate) -> String {
     let half_width = estimate.half_width_95();
@@ -135,19 +135,19 @@ pub fn format_relative_error(estimate: Estimate) -> String {
         return NOT_A_NUMBER.into();
     }
     if half_width == 0.0 {
-        return "±0 %".into();
+        return "±0%".into();
     }
     let percent = 100.0 * half_width / estimate.value.abs();
     match percent {
         _ if percent.is_nan() => NOT_A_NUMBER.into(),
-        _ if percent >= 999.5 => "±>999 %".into(),
-        _ if percent >= 9.95 => format!("±{percent:.0} %"),
-        _ if percent < 0.05 => "±<0.1 %".into(),
-        _ => format!("±{percent:.1} %"),
+        _ if percent >= 999.5 => "±>999%".into(),
+        _ if percent >= 9.95 => format!("±{percent:.0}%"),
+        _ if percent < 0.05 => "±<0.1%".into(),
+        _ => format!("±{percent:.1}%"),
     }
 }
 
-/// The 95 % interval in the value's own unit: `±73.1 MiB`.
+/// The 95% interval in the value's own unit: `±73.1 MiB`.
 pub fn format_half_width(estimate: Estimate, unit: SampleUnit) -> String {
     if estimate.is_part() {
         return "± unknown".into();
@@ -155,7 +155,7 @@ pub fn format_half_width(estimate: Estimate, unit: SampleUnit) -> String {
     format!("±{}", format_value(estimate.half_width_95(), unit))
 }
 
-/// Bytes per hour with their 95 % interval: `12.0 MiB/h (±1.41 MiB)`; without ± where all was counted.
+/// Bytes per hour with their 95% interval: `12.0 MiB/h (±1.41 MiB)`; without ± where all was counted.
 pub fn format_per_hour(bytes: Estimate) -> String {
     let rate = format!("{}/h", format_bytes(bytes.value));
     if bytes.variance.is_nan() || bytes.half_width_95() < 0.5 {

@@ -49,7 +49,7 @@ fn rough_values_have_two_digits() {
 fn few_samples_have_an_upper_bound() {
     let of = |samples: f64| Estimate::new(samples * MIB / 2.0, samples * MIB * MIB / 4.0);
     assert_eq!(format_estimate(of(3.0), SampleUnit::Bytes), "1.5 MiB (≤3.9 MiB)");
-    assert_eq!(format_estimate(of(12.0), SampleUnit::Bytes), "6.0 MiB (±57 %)");
+    assert_eq!(format_estimate(of(12.0), SampleUnit::Bytes), "6.0 MiB (±57%)");
 }
 
 #[test]
@@ -58,9 +58,9 @@ fn term_within_its_interval_is_a_bound() {
         format_term(Estimate::new(value * MIB, (half_width * MIB / 1.959964).powi(2)))
     };
     assert_eq!(of(113.0, 174.0), "up to 290 MiB");
-    assert_eq!(of(113.0, 100.0), "110 MiB (±88 %)");
+    assert_eq!(of(113.0, 100.0), "110 MiB (±88%)");
     assert_eq!(of(113.0, 0.0), "113 MiB");
-    assert_eq!(of(113.0, 5.0), "113 MiB (±4.4 %)");
+    assert_eq!(of(113.0, 5.0), "113 MiB (±4.4%)");
 }
 
 #[test]
@@ -88,22 +88,22 @@ fn short_objects_have_decimal_units() {
 
 #[test]
 fn shares_are_percentages() {
-    assert_eq!(format_percent(29.6, 100.0), "29.6 %");
-    assert_eq!(format_percent(1.0, 1.0), "100 %");
-    assert_eq!(format_percent(-3.1, 100.0), "-3.10 %");
-    assert_eq!(format_percent(0.0, 0.0), "0.00 %");
+    assert_eq!(format_percent(29.6, 100.0), "29.6%");
+    assert_eq!(format_percent(1.0, 1.0), "100%");
+    assert_eq!(format_percent(-3.1, 100.0), "-3.10%");
+    assert_eq!(format_percent(0.0, 0.0), "0.00%");
     assert_eq!(format_percent(1.0, 0.0), "–");
-    assert_eq!(format_percent(-1e-9, 1.0), "0.00 %");
+    assert_eq!(format_percent(-1e-9, 1.0), "0.00%");
 }
 
 #[test]
 fn intervals_are_relative_or_absolute() {
     let of = |value, half_width: f64| Estimate::new(value, (half_width / 1.959964).powi(2));
-    assert_eq!(format_relative_error(of(100.0, 1.8)), "±1.8 %");
-    assert_eq!(format_relative_error(of(-100.0, 18.2)), "±18 %");
-    assert_eq!(format_relative_error(of(100.0, 0.01)), "±<0.1 %");
-    assert_eq!(format_relative_error(of(100.0, 0.0)), "±0 %");
-    assert_eq!(format_relative_error(of(0.0, 5.0)), "±>999 %");
+    assert_eq!(format_relative_error(of(100.0, 1.8)), "±1.8%");
+    assert_eq!(format_relative_error(of(-100.0, 18.2)), "±18%");
+    assert_eq!(format_relative_error(of(100.0, 0.01)), "±<0.1%");
+    assert_eq!(format_relative_error(of(100.0, 0.0)), "±0%");
+    assert_eq!(format_relative_error(of(0.0, 5.0)), "±>999%");
     assert_eq!(format_relative_error(of(0.0, 0.0)), "–");
     assert_eq!(format_half_width(of(0.0, 73.1 * MIB), SampleUnit::Bytes), "±73.1 MiB");
     assert_eq!(format_per_hour(of(2048.0 * MIB, 416.0 * MIB)), "2.00 GiB/h (±416 MiB)");
@@ -117,7 +117,7 @@ fn lost_records_give_lower_bound() {
         Estimate::new(value * MIB, variance * MIB * MIB)
     };
     let text = |estimate| format_estimate(estimate, SampleUnit::Bytes);
-    assert_eq!(text(of(108.0, 13.0)), "110 MiB (±12 %)");
+    assert_eq!(text(of(108.0, 13.0)), "110 MiB (±12%)");
     assert_eq!(text(of(108.0, 0.0)), "108 MiB");
     assert_eq!(text(of(0.0, 0.0)), "0 B");
     assert_eq!(text(of(177.0, 0.0).as_part()), "≥ 177 MiB");

@@ -215,8 +215,8 @@ fn the_tree_states_what_it_merged() {
     let expected = [
         "c 9998 0",
         "-a 9990 9990",
-        "-(3 frames < 0.10 %: 8 B) 8 0",
-        "(1 frame < 0.10 %: 2 B) 2 0",
+        "-(3 frames < 0.10%: 8 B) 8 0",
+        "(1 frame < 0.10%: 2 B) 2 0",
     ];
     assert_eq!(lines(&tree), expected);
 }
@@ -225,7 +225,7 @@ fn the_tree_states_what_it_merged() {
 fn opposite_changes_stay_visible() {
     let profile = profile(&[(&[0, 2], 500.0), (&[1, 2], -500.0), (&[3], 10.0)]);
     let tree = tree(&profile, SampleType::InuseSpace, 0.1);
-    let expected = ["c 0 0", "-a 500 500", "-b -500 -500", "(1 frame < 10.0 %: 10 B) 10 0"];
+    let expected = ["c 0 0", "-a 500 500", "-b -500 -500", "(1 frame < 10.0%: 10 B) 10 0"];
     assert_eq!(lines(&tree), expected);
 }
 

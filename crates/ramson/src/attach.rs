@@ -220,7 +220,7 @@ fn set_text(set: &Set) -> String {
         .map_or(String::new(), |ms| format!(" for {}", format_duration((ms * 1e6) as u64)));
     let overhead = match set.max_overhead_ppm {
         0 => "no overhead target".into(),
-        ppm => format!("overhead target {} % of CPU time", f64::from(ppm) / 1e4),
+        ppm => format!("overhead target {}% of CPU time", f64::from(ppm) / 1e4),
     };
     let interval = format_bytes(set.interval_bytes as f64);
     let noticed = format_bytes(set.noticed_within_bytes as f64);

@@ -97,7 +97,7 @@ fn short_burst_changes_nothing() {
     let mut process = Process::new(SETTINGS);
     for _ in 0..5 {
         process.windows(SECOND - 2, REST);
-        // 40 ms at 10 %.
+        // 40 ms at 10%.
         let burst = process.windows(2, Load { rate: 1.5, ..STORM });
         assert!(mean(&burst) > 0.09);
         assert_eq!(process.present, SETTINGS.configured_bytes);
@@ -106,7 +106,7 @@ fn short_burst_changes_nothing() {
 
 #[test]
 fn a_cold_start_changes_nothing() {
-    // 8 threads on 2 CPUs that grow a heap: samples take 4 % until what they need is in the caches.
+    // 8 threads on 2 CPUs that grow a heap: samples take 4% until what they need is in the caches.
     let settings = Settings { configured_bytes: 512 << 10, ..SETTINGS };
     let mut process = Process::new(settings);
     let warm = Load { size: 2000.0, rate: 1.0, cpus: 2.0, sample_ns: 3e3 };

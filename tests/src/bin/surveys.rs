@@ -1,6 +1,6 @@
 //! `surveys [FIRST COUNT [PIECES]]`: surveys COUNT heaps from seed FIRST on, with PIECES drawn or as many as it takes, and tells how often
-//! the 95 % intervals have the truth in them; then it has each trimmed, and tells how often what that returned was as predicted. Fails
-//! below 93 %, and where a walk of every chunk was more than 20 % and 4 MiB off what the trim returned.
+//! the 95% intervals have the truth in them; then it has each trimmed, and tells how often what that returned was as predicted. Fails
+//! below 93%, and where a walk of every chunk was more than 20% and 4 MiB off what the trim returned.
 #![forbid(unsafe_code)]
 
 use ramson_process::glibc::Effort;
@@ -80,7 +80,7 @@ impl Tally {
     fn is_good(&mut self) -> bool {
         let count = self.heaps as f64;
         println!(
-            "a trim returned what a walk had predicted, within 20 % or 4 MiB, in {} of {count}; what lies in the survey's interval in {}",
+            "a trim returned what a walk had predicted, within 20% or 4 MiB, in {} of {count}; what lies in the survey's interval in {}",
             self.returned_as_walked, self.returned_as_surveyed
         );
         for (index, name) in FIGURES.iter().enumerate() {
@@ -88,8 +88,8 @@ impl Tally {
             widths.sort_by(f64::total_cmp);
             let quantile = |share: f64| widths[(share * (count - 1.0)) as usize] * 100.0;
             println!(
-                "{name}: the truth is in {} of {count} intervals ({:.1} %); half their width, of the heap: median {:.3} %, 95 % below {:.3} %, \
-                 at most {:.3} %",
+                "{name}: the truth is in {} of {count} intervals ({:.1}%); half their width, of the heap: median {:.3}%, 95% below {:.3}%, \
+                 at most {:.3}%",
                 self.covered[index],
                 self.covered[index] as f64 / count * 100.0,
                 quantile(0.5),

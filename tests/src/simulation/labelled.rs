@@ -87,8 +87,8 @@ programs! {
     "leak from three lines": [leak(20.0, 48, Load::Steady), leak(40.0, 336, Load::Steady), leak(20.0, 1024, Load::Steady)];
     "leak from eight callers": [from_stacks(8, leak(80.0, 512, Load::Steady))];
     "leak from forty callers": [from_stacks(40, leak(120.0, 512, Load::Steady))];
-    "1 % of busy churn is leaked": [site(true, 10.0 * MIB, 2048, Life::ShareKept { share: 0.01, mean_s: 2.0 }, Load::Steady)];
-    "0.2 % of busy churn is leaked": [site(true, 10.0 * MIB, 2048, Life::ShareKept { share: 0.002, mean_s: 2.0 }, Load::Steady)];
+    "1% of busy churn is leaked": [site(true, 10.0 * MIB, 2048, Life::ShareKept { share: 0.01, mean_s: 2.0 }, Load::Steady)];
+    "0.2% of busy churn is leaked": [site(true, 10.0 * MIB, 2048, Life::ShareKept { share: 0.002, mean_s: 2.0 }, Load::Steady)];
     "one thread of 200 leaks": [site(true, 10.0 * MIB, 2048, Life::ThreadKept(200), Load::Steady)];
     "one session of twenty is never closed": [site(true, 500.0 * KIB, 4096, Life::ShareKept { share: 0.05, mean_s: 60.0 }, Load::Steady)];
     "one long session of fifty is never closed": [site(true, 800.0 * KIB, 4096, Life::ShareKept { share: 0.02, mean_s: 300.0 }, Load::Steady)];

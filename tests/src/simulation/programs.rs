@@ -16,13 +16,13 @@ const ENTRY_BYTES: u64 = 4096;
 /// Behaviour of a program in addition to its ordinary traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// 1 % of the traffic, from a stack of its own, is never freed.
+    /// 1% of the traffic, from a stack of its own, is never freed.
     Leak,
-    /// 1 % of the ordinary traffic's blocks are never freed: same stack as the others.
+    /// 1% of the ordinary traffic's blocks are never freed: same stack as the others.
     MixedLeak,
     /// One of 200 threads frees nothing.
     ThreadLeak,
-    /// A list of small nodes with their payload, 1 % of the traffic, is never cleared.
+    /// A list of small nodes with their payload, 1% of the traffic, is never cleared.
     ReachableLeak,
     /// An LRU cache that fills; some keys are asked for more often than others.
     Cache,

@@ -106,7 +106,7 @@ fn lines(output: &str) -> Vec<Line> {
     lines
 }
 
-/// Names of the terms, and their shares of the whole, from a line like `RSS 132 MiB = live 119 MiB (±12 %) + stacks 60.0 KiB`.
+/// Names of the terms, and their shares of the whole, from a line like `RSS 132 MiB = live 119 MiB (±12%) + stacks 60.0 KiB`.
 fn terms(line: &str) -> Option<Vec<(String, f64)>> {
     let (whole, parts) = line.strip_prefix("RSS ")?.split_once(" = ")?;
     let whole = bytes(whole)?;

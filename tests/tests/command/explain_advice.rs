@@ -109,7 +109,7 @@ fn one_scattered_site_advises_pool() {
     assert_eq!((pool.text("cause"), pool.text("needs")), ("pool", "code"), "{json:?}");
     assert!(pool.text("action").contains("session"), "{json:?}");
     let evidence = pool.text("evidence");
-    assert!(evidence.contains(" % (±") || evidence.contains("pin 100 %"), "{evidence}");
+    assert!(evidence.contains(" % (±") || evidence.contains("pin 100%"), "{evidence}");
     let saved = keeping.rss() - start(&["between", "48", "first"]).rss();
     let predicted = pool.number("saving.bytes");
     assert!((saved / predicted - 1.0).abs() < 0.2, "saved {saved} of {predicted}: {json:?}");

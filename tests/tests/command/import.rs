@@ -134,7 +134,7 @@ fn go_program_is_read_over_http() {
         rows(&report).get("main.hold").map_or(0, |row| row.0)
     };
     let live = held("/debug/pprof/heap?gc=1");
-    // 64 MiB, of which the 16 MiB in small blocks are known to ±35 %.
+    // 64 MiB, of which the 16 MiB in small blocks are known to ±35%.
     assert!((48 << 20..80 << 20).contains(&live), "{live}");
     // Nothing is allocated there any more: the very same numbers.
     assert_eq!(held("/debug/pprof/heap"), live);

@@ -67,7 +67,7 @@ fn shares_of_a_delta_say_of_what() {
         assert!(report.contains("shares are of 30.0 MiB of changes"), "{report}");
     }
     let part = shown(&scratch, &["report", text(&file), "--focus", "grow"]);
-    assert!(part.contains("20 MiB (±17 %), 66.7 % of total 10 MiB"), "{part}");
+    assert!(part.contains("20 MiB (±17%), 66.7% of total 10 MiB"), "{part}");
     let usual = shown(&scratch, &["report", text(&golden("go.pb.gz"))]);
     assert!(!usual.contains("of changes"), "{usual}");
 }
@@ -105,7 +105,7 @@ fn malloc_info_is_explained() {
     for part in [
         "32.7 MiB taken from the system by malloc",
         "3 arenas",
-        "• 23.3 MiB (71.2 %) is free memory",
+        "• 23.3 MiB (71.2%) is free memory",
         "917 chunks",
         "MALLOC_ARENA_MAX=1",
     ] {

@@ -9,7 +9,7 @@ use ramson_tests::surveys::{Figures, Heap, PIECES, assert_covers};
 
 #[test]
 fn survey_intervals_cover_walked_figures() {
-    // At least 17 of 20 intervals at 95 % contain the truth in 98.4 % of all draws of heaps, and in these.
+    // At least 17 of 20 intervals at 95% contain the truth in 98.4% of all draws of heaps, and in these.
     const HEAPS: u64 = 20;
     let mut covered = [0; 3];
     for seed in 5001..5001 + HEAPS {

@@ -134,8 +134,8 @@ fn vain_wait_shows_the_log() {
 fn comparison_masks_numbers_not_words() {
     let same = [
         (
-            "76.5 MiB   70.9%    ±16 %  197,653  1.0 s  a ← b ← c ← d",
-            "8 KiB 1% ±1 % 2 12 min 3 s a ← b ← c",
+            "76.5 MiB   70.9%    ±16%  197,653  1.0 s  a ← b ← c ← d",
+            "8 KiB 1% ±1% 2 12 min 3 s a ← b ← c",
         ),
         (
             "orderd (pid 5), running for 59 s; T 64.0 KiB",
@@ -161,7 +161,7 @@ fn comparison_masks_numbers_not_words() {
             "RSS 9 MiB = live 8 MiB + code\nand data 1 MiB + kernel 4 KiB",
             "RSS 9 MiB = live 8 MiB + code and data 1 MiB",
         ),
-        ("age 6.2 s; never freed 34.0 % (3…", "age 6.20 s; never freed 3 % (3.1 to…"),
+        ("age 6.2 s; never freed 34.0% (3…", "age 6.20 s; never freed 3% (3.1 to…"),
     ];
     for (first, second) in same {
         assert!(is_same(first, second), "{:?}\n{:?}", shape(first), shape(second));
@@ -183,8 +183,8 @@ fn comparison_masks_numbers_not_words() {
 
 #[test]
 fn only_large_rss_terms_are_compared() {
-    let written = "RSS 100 MiB = live 80.0 MiB (±12 %) + free in malloc 15.0 MiB + stacks 60.0 KiB\n  + kernel 4 KiB\n";
-    let now = "RSS 90.0 MiB = live 70.0 MiB (±1 %) + free in malloc 1.0 MiB\n";
+    let written = "RSS 100 MiB = live 80.0 MiB (±12%) + free in malloc 15.0 MiB + stacks 60.0 KiB\n  + kernel 4 KiB\n";
+    let now = "RSS 90.0 MiB = live 70.0 MiB (±1%) + free in malloc 1.0 MiB\n";
     assert!(is_same(written, now));
     assert!(!is_same(written, "RSS 100 MiB = live 99.0 MiB\n"));
     assert!(!is_same(written, "RSS 100 MiB\n"));

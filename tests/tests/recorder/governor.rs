@@ -174,7 +174,7 @@ fn health_view_states_recording_cost() {
         text.lines().skip(3).filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(rows, ["samples", "time", "interval", "walks", "lost", "own", "profile"], "{text}");
     assert!(text.contains("interval 4.00 KiB (raised to "), "{text}");
-    assert!(text.contains(" of the CPU time, target 1.00 %"), "{text}");
+    assert!(text.contains(" of the CPU time, target 1.00%"), "{text}");
     assert!(text.contains("lost         nothing\n"), "{text}");
     let json = Json::parse(&report(&["--json"]));
     let number = |name: &str| json.number(&format!("recording.{name}"));

@@ -248,7 +248,7 @@ fn delta_profile_has_the_change() {
         let words: Vec<&str> = top.split_whitespace().collect();
         let at = words.iter().position(|word| *word == "total").unwrap();
         let change: f64 = words[at - 1].trim_end_matches('B').parse().unwrap();
-        // 400 blocks of 32 KiB, of which six in seven are sampled: ± 8 % at four sigmas.
+        // 400 blocks of 32 KiB, of which six in seven are sampled: ± 8% at four sigmas.
         let grown = 400.0 * 32768.0;
         assert!(change < 1.1 * grown, "{change}");
         if change > 0.9 * grown {

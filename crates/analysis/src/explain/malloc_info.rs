@@ -172,10 +172,10 @@ mod tests {
         let sentences: Vec<&str> = found.causes.iter().map(|cause| &*cause.sentence).collect();
         assert_eq!(sentences.len(), 2);
         assert!(
-            sentences[0].starts_with("128 GiB (98.6 %) is free memory that the program gave back to malloc, in 511,290 chunks"),
+            sentences[0].starts_with("128 GiB (98.6%) is free memory that the program gave back to malloc, in 511,290 chunks"),
             "{sentences:?}"
         );
-        assert!(sentences[1].starts_with("1.81 GiB (1.40 %) is live"), "{sentences:?}");
+        assert!(sentences[1].starts_with("1.81 GiB (1.40%) is live"), "{sentences:?}");
         let causes: Vec<&str> = found.advice.iter().map(|advice| advice.cause).collect();
         assert_eq!(causes, ["trim", "arena_max"]);
     }

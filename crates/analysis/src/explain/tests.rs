@@ -120,10 +120,10 @@ fn causes_are_sentences_largest_first() {
     assert_eq!(
         sentences(&found)[..3],
         [
-            "60.0 MiB (±4.24 MiB; 50.0 %) is live and growing by 12.0 MiB/h (±1.41 MiB), allocated by open_session:50 ← \
+            "60.0 MiB (±4.24 MiB; 50.0%) is live and growing by 12.0 MiB/h (±1.41 MiB), allocated by open_session:50 ← \
              serve:12 and 1 more call site. Nothing allocated here in 11 min has been freed.",
-            "20.0 MiB (16.7 %) more is live: the program has not freed it. It is not known to grow.",
-            "20.0 MiB (16.7 %) is held by malloc beyond the live blocks. Only malloc \
+            "20.0 MiB (16.7%) more is live: the program has not freed it. It is not known to grow.",
+            "20.0 MiB (16.7%) is held by malloc beyond the live blocks. Only malloc \
              knows how much of it is free: ramson explain --ask 42.",
         ]
     );
@@ -131,7 +131,7 @@ fn causes_are_sentences_largest_first() {
     let found = finding(Some(leaks(0.0, &["open_session"])), None);
     let [growing, rest, ..] = sentences(&found)[..] else { panic!("{:?}", sentences(&found)) };
     assert!(growing.contains(" is live and growing by "), "{growing}");
-    assert!(rest.starts_with("50.0 MiB (41.7 %) more is live: "), "{rest}");
+    assert!(rest.starts_with("50.0 MiB (41.7%) more is live: "), "{rest}");
     for (of, words) in [
         (None, "Whether it grows is not known without a profile."),
         (
@@ -145,7 +145,7 @@ fn causes_are_sentences_largest_first() {
         (Some(leaks(70.0, &[])), "It is too early to tell whether it grows."),
     ] {
         let found = finding(of, None);
-        let live = "80.0 MiB (66.7 %) is live: the program has not freed it. ";
+        let live = "80.0 MiB (66.7%) is live: the program has not freed it. ";
         assert_eq!(sentences(&found)[0], live.to_owned() + words);
     }
 }
@@ -267,7 +267,7 @@ fn memory_live_before_attach_has_interval() {
         found.rss = half_unseen(200.0, 100.0, 10.0, before);
         let causes = causes::causes(&found);
         let unseen = causes.iter().find(|cause| cause.cause == "unseen").unwrap();
-        let start = format!("100 MiB (±10.0 MiB; 50.0 %) is live, and was allocated {words} or");
+        let start = format!("100 MiB (±10.0 MiB; 50.0%) is live, and was allocated {words} or");
         assert!(unseen.sentence.starts_with(&start), "{}", unseen.sentence);
     }
 }
@@ -287,8 +287,8 @@ fn frees_are_unknown_after_detach() {
     found.detached = Some("detached 3 s ago: live memory is shown as it was then".into());
     let live = causes::causes(&found).remove(0).sentence;
     let expected =
-        "80.0 MiB (66.7 %) was live at the detach: what the program has freed since is not known.";
+        "80.0 MiB (66.7%) was live at the detach: what the program has freed since is not known.";
     assert_eq!(live, expected);
     let evidence = advice::advice(&found).into_iter().find(|it| it.cause == "leaks").unwrap();
-    assert_eq!(evidence.evidence, "80.0 MiB (66.7 %) of RSS was live at the detach");
+    assert_eq!(evidence.evidence, "80.0 MiB (66.7%) of RSS was live at the detach");
 }

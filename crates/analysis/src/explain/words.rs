@@ -9,7 +9,7 @@ use ramson_profile::{Estimate, NORMAL_QUANTILE_975, SampleUnit};
 /// Frames that name a call site: the one next to malloc alone is often a wrapper.
 const SHOWN_FRAMES: usize = 2;
 
-/// `30.1 MiB (±701 KiB; 39.0 %)`: bytes with their share of RSS.
+/// `30.1 MiB (±701 KiB; 39.0%)`: bytes with their share of RSS.
 pub fn amount(bytes: Estimate, rss_bytes: u64) -> String {
     let value = format_amount(bytes, SampleUnit::Bytes);
     let share = format_percent(bytes.value, rss_bytes as f64);
@@ -36,7 +36,7 @@ pub fn measured(bytes: Estimate) -> String {
     }
 }
 
-/// `65.4 % (±12 %)`: what part is of the whole, of which it is one of independent parts. `None` where records were lost.
+/// `65.4% (±12%)`: what part is of the whole, of which it is one of independent parts. `None` where records were lost.
 pub fn share(part: Estimate, whole: Estimate) -> Option<String> {
     let rest = (whole.value - part.value).max(0.0);
     let sum = part.value + rest;
@@ -51,7 +51,7 @@ pub fn share(part: Estimate, whole: Estimate) -> Option<String> {
     Some(if is_sure { value } else { format!("{value} ({})", format_relative_error(share)) })
 }
 
-/// A value whose 95 % interval is known.
+/// A value whose 95% interval is known.
 pub fn with_half_width(value: f64, half_width_95: f64) -> Estimate {
     Estimate::new(value, (half_width_95 / NORMAL_QUANTILE_975).powi(2))
 }
@@ -96,9 +96,9 @@ mod tests {
     #[test]
     fn estimates_have_intervals_and_counts_none() {
         let rss = 100 << 20;
-        assert_eq!(amount(estimate(30.0, 0.0), rss), "30.0 MiB (30.0 %)");
-        assert_eq!(amount(estimate(30.0, 2.0), rss), "30.0 MiB (±2.00 MiB; 30.0 %)");
-        assert_eq!(amount(estimate(30.0, 2.0).as_part(), rss), "At least 30.0 MiB (30.0 %)");
+        assert_eq!(amount(estimate(30.0, 0.0), rss), "30.0 MiB (30.0%)");
+        assert_eq!(amount(estimate(30.0, 2.0), rss), "30.0 MiB (±2.00 MiB; 30.0%)");
+        assert_eq!(amount(estimate(30.0, 2.0).as_part(), rss), "At least 30.0 MiB (30.0%)");
         assert_eq!(measured(estimate(30.0, 2.0)), "30.0 MiB (±2.00 MiB)");
         assert_eq!(measured(estimate(30.0, 0.0)), "30.0 MiB");
     }
@@ -107,8 +107,8 @@ mod tests {
     fn share_has_uncertainty_of_both_parts() {
         // 60 ± 12 of 60 ± 12 + 40 ± 9: by the delta method (40² · 12² + 60² · 9²)^½ / 100².
         let (part, rest) = (estimate(60.0, 12.0), estimate(40.0, 9.0));
-        assert_eq!(share(part, part + rest).unwrap(), "60.0 % (±12 %)");
-        assert_eq!(share(part, part).unwrap(), "100 %");
+        assert_eq!(share(part, part + rest).unwrap(), "60.0% (±12%)");
+        assert_eq!(share(part, part).unwrap(), "100%");
         assert_eq!(share(part.as_part(), (part + rest).as_part()), None);
         assert_eq!(share(Estimate::default(), Estimate::default()), None);
     }

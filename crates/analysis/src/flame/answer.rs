@@ -75,7 +75,7 @@ pub struct Nodes {
     pub function: Vec<i64>,
     /// Stacks that pass through here; `null`: not known.
     pub cum: Vec<Option<i64>>,
-    /// Half of its 95 % interval; `null`: not known.
+    /// Half of its 95% interval; `null`: not known.
     pub half_width_95: Vec<Option<i64>>,
     /// Stacks that end here.
     pub flat: Vec<Option<i64>>,
@@ -86,7 +86,7 @@ pub struct Nodes {
     /// Figure that colours them, as `TintTotal::figure`; empty if none was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tint: Vec<Option<i64>>,
-    /// Half of its 95 % interval; empty where it has none.
+    /// Half of its 95% interval; empty where it has none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tint_half_width_95: Vec<Option<i64>>,
 }

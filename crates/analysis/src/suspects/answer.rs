@@ -22,7 +22,7 @@ pub enum CannotTell {
     TooShort,
     /// All that is live grows, though no function does by itself.
     TotalGrows,
-    /// Functions that hold 1 % of live memory or more cannot be judged yet.
+    /// Functions that hold 1% of live memory or more cannot be judged yet.
     Undecided,
     /// Too few samples are live to find a leak.
     TooFewSamples,

@@ -115,10 +115,10 @@ fn flame_graph_frames_have_intervals() {
     profile.samples[0].values[SampleType::InuseSpace as usize].variance = 1e10;
     let document = text(|out| svg::write(&profile, out, SampleType::InuseSpace));
     let expected =
-        "<title>main\nsrc/parse.cc\n3.00 MiB (75.0 %) ±6.2 %, 3.00 MiB of it its own</title>";
+        "<title>main\nsrc/parse.cc\n3.00 MiB (75.0%) ±6.2%, 3.00 MiB of it its own</title>";
     assert!(document.contains(expected), "{document}");
     assert!(document.contains("<text x=\"4\" y=\"13\">0x7fff00001234</text>"), "{document}");
-    assert!(document.contains("parse: inuse_space 4.00 MiB ±4.7 %</text>"), "{document}");
+    assert!(document.contains("parse: inuse_space 4.00 MiB ±4.7%</text>"), "{document}");
 }
 
 #[test]

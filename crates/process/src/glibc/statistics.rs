@@ -76,7 +76,7 @@ pub struct Spreads {
 }
 
 impl Spreads {
-    /// Half the width of the widest 95 % interval, in bytes.
+    /// Half the width of the widest 95% interval, in bytes.
     pub(super) fn widest_half_width_95(&self) -> f64 {
         let half_widths = [self.live, self.free, self.releasable].map(Spread::half_width_95);
         half_widths.into_iter().fold(0.0, f64::max)
@@ -293,7 +293,7 @@ impl Statistics {
         Some((allocated + share.clamp(0.0, 1.0) * not_walked, not_walked / 2.0))
     }
 
-    /// Half the width of the 95 % interval of free bytes; 0 where every chunk was walked.
+    /// Half the width of the 95% interval of free bytes; 0 where every chunk was walked.
     pub fn half_width_95_bytes(&self) -> f64 {
         self.spreads().free.half_width_95()
     }

@@ -10,7 +10,7 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use std::iter::Sum;
 use std::ops::Add;
 
-/// 97.5 % quantile of the standard normal distribution.
+/// 97.5% quantile of the standard normal distribution.
 const NORMAL_QUANTILE_975: f64 = 1.959964;
 /// Seed of the draw: the same heap yields the same figures.
 const SEED: u64 = 0x5EED;
@@ -73,7 +73,7 @@ impl Spread {
         Self { unseen: bytes * bytes, ..Self::default() }
     }
 
-    /// Half the width of the 95 % interval.
+    /// Half the width of the 95% interval.
     pub fn half_width_95(self) -> f64 {
         let freedom = if self.doubt > 0.0 { self.variance.powi(2) / self.doubt } else { f64::MAX };
         student_quantile_975(freedom) * (self.variance + self.unseen).sqrt()
@@ -85,7 +85,7 @@ impl Spread {
     }
 }
 
-/// 97.5 % quantile of Student's t (Abramowitz and Stegun, 26.7.5; within 1 % from 3 degrees of freedom on).
+/// 97.5% quantile of Student's t (Abramowitz and Stegun, 26.7.5; within 1% from 3 degrees of freedom on).
 fn student_quantile_975(freedom: f64) -> f64 {
     let n = freedom;
     let z = NORMAL_QUANTILE_975;

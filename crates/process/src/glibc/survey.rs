@@ -26,7 +26,7 @@ const MOST_SHARE: usize = 16;
 const MOST_DRAWN: (usize, usize) = (2048, 8192);
 /// By how much the sizes of an arena's chunks in use may be off where these were counted before the first free one of a piece: a few chunks.
 const COUNT_BYTES: f64 = 4096.0;
-/// Half the width of the 95 % interval that is narrow enough, of all arenas together.
+/// Half the width of the 95% interval that is narrow enough, of all arenas together.
 const ENOUGH_SHARE: f64 = 0.005;
 
 /// Arena that is surveyed, with its segments and what the lists told of it.

@@ -47,7 +47,7 @@ pub enum FlameKind {
     Merged {
         /// How many.
         frames: usize,
-        /// The text that says so: `(212 frames < 0.02 %: 31.0 MiB)`.
+        /// The text that says so: `(212 frames < 0.02%: 31.0 MiB)`.
         label: String,
     },
 }

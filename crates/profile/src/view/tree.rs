@@ -57,7 +57,7 @@ pub enum TreeRowKind {
 }
 
 impl Tree {
-    /// The text of a merged row: `(212 frames < 0.02 %: 31.0 MiB)`.
+    /// The text of a merged row: `(212 frames < 0.02%: 31.0 MiB)`.
     pub fn merged_label(&self, frames: usize, cum: Estimate) -> String {
         let noun = if frames == 1 { "frame" } else { "frames" };
         let count = format::format_objects(frames as f64);

@@ -15,7 +15,7 @@ Each function of the program is one finding: leak suspect (old memory is kept, a
 
 If RSS or live memory as a whole grows faster than the suspects, a line before the answer says so. To measure the growth of RSS, pass --window, or keep a history (ramson history). If there is no leak suspect, the answer says how small a leak would not show yet.
 
-Exit status: 3 if a gate of --fail-on found a leak, 4 if \"unknown\" is among the gates and a leak may be hidden. Reasons: which blocks are live is not known, the recording is not older than --min-age, samples were lost, live memory as a whole grows but no single function does, functions with 1 % of live memory or more cannot be judged yet, too few samples are live to find a leak, or a leak at the gate's rate would not show yet.
+Exit status: 3 if a gate of --fail-on found a leak, 4 if \"unknown\" is among the gates and a leak may be hidden. Reasons: which blocks are live is not known, the recording is not older than --min-age, samples were lost, live memory as a whole grows but no single function does, functions with 1% of live memory or more cannot be judged yet, too few samples are live to find a leak, or a leak at the gate's rate would not show yet.
 
 Examples:
   ramson leaks redis-server

@@ -88,7 +88,7 @@ pub enum When {
 #[command(after_help = "\
 On a terminal, a chart comes first: live bytes at the bottom, the rest of RSS above them, marks below the axis.
 
-Columns: RSS and live bytes at that time, the 95 % interval of live in percent, what is free in the allocator (or held by it, if it cannot be read) with its interval, bytes allocated per second since the previous row, live samples, and why the row is of interest: a mark, the start, the end, memory pressure, or a peak. A line in parentheses reports a gap: no snapshot for more than twice the interval, because the recorder did not run or could not take one.
+Columns: RSS and live bytes at that time, the 95% interval of live in percent, what is free in the allocator (or held by it, if it cannot be read) with its interval, bytes allocated per second since the previous row, live samples, and why the row is of interest: a mark, the start, the end, memory pressure, or a peak. A line in parentheses reports a gap: no snapshot for more than twice the interval, because the recorder did not run or could not take one.
 
 Examples:
   ramson timeline redis-server

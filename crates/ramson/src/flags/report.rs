@@ -11,7 +11,7 @@ use ramson_profile::view::Sort;
 
 #[derive(Args)]
 #[command(after_help = "\
-Columns of stacks: live bytes, ± their 95 % interval, objects, mean age of these bytes, growth per hour of leak suspects, then the program's innermost function and its callers. In --view top, flat is what the function allocated itself, and cum includes the functions it called. A large ± means few samples. Narrow terminals show fewer columns; 120 columns show all.
+Columns of stacks: live bytes, ± their 95% interval, objects, mean age of these bytes, growth per hour of leak suspects, then the program's innermost function and its callers. In --view top, flat is what the function allocated itself, and cum includes the functions it called. A large ± means few samples. Narrow terminals show fewer columns; 120 columns show all.
 
 Examples:
   ramson report redis-server

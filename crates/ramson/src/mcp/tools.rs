@@ -79,7 +79,7 @@ pub const ALL: [Tool; 7] = [
     },
     Tool {
         name: "report",
-        help: "Show what is using the memory of a process: RSS as a sum of terms, and the stacks that hold the most live bytes, each with its 95 % interval and age.",
+        help: "Show what is using the memory of a process: RSS as a sum of terms, and the stacks that hold the most live bytes, each with its 95% interval and age.",
         parameters: &[
             required("source", SOURCE),
             optional(

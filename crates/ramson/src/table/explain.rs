@@ -64,7 +64,7 @@ pub fn text(finding: &Finding, shown: Shown) -> String {
     cut_all(out.lines().map(str::to_owned))
 }
 
-/// `RSS 80.0 MiB: server (pid 4711), glibc 2.36 (…); 12.0 MiB (9.4 %) left of the limit of 128 MiB of cgroup /a`.
+/// `RSS 80.0 MiB: server (pid 4711), glibc 2.36 (…); 12.0 MiB (9.4%) left of the limit of 128 MiB of cgroup /a`.
 fn title(finding: &Finding) -> String {
     let rss = size(finding.rss.bytes);
     let mut title = format!("RSS {rss}: {} (pid {})", finding.name, finding.pid);
@@ -138,7 +138,7 @@ fn push_map(out: &mut String, map: &HeapMap) {
     );
     out.push('\n');
     push_prose(out, "heap map, ", &legend);
-    let shades = "█ live (at most 10 % free)  ▓ at most half free  ▒ at most 90 % free  ░ free  · not in RSS";
+    let shades = "█ live (at most 10% free)  ▓ at most half free  ▒ at most 90% free  ░ free  · not in RSS";
     push_prose(out, "", shades);
     for line in parts.chunks(columns) {
         out.extend(line);

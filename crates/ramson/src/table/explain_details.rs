@@ -229,7 +229,7 @@ fn push_doubts(out: &mut String, statistics: &Statistics) {
     let mut push = |doubt: &str| push_prose(out, "", doubt);
     if statistics.is_surveyed() {
         push(&format!(
-            "surveyed: read {} of {}, chosen at random (95 % intervals: live ±{}, free ±{}, releasable ±{}); --exact reads everything",
+            "surveyed: read {} of {}, chosen at random (95% intervals: live ±{}, free ±{}, releasable ±{}); --exact reads everything",
             size(statistics.read_bytes),
             size(statistics.sum(|arena| arena.system_bytes)),
             format_bytes(statistics.live_half_width_95_bytes()),

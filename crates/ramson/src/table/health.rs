@@ -98,9 +98,9 @@ fn time(cost: &Cost, (samples, extents): (u64, u64), per_second: f64) -> String 
 
 fn percent(share: f64) -> String {
     match share {
-        0.0 => "0 %".into(),
-        share if share < 1e-5 => "< 0.001 %".into(),
-        share if share < 1e-3 => format!("{:.3} %", share * 100.0),
+        0.0 => "0%".into(),
+        share if share < 1e-5 => "< 0.001%".into(),
+        share if share < 1e-3 => format!("{:.3}%", share * 100.0),
         share => format_share(share),
     }
 }
@@ -149,6 +149,6 @@ mod tests {
     #[test]
     fn small_shares_stay_visible() {
         let shares = [0.0, 1e-7, 0.00012, 0.0071, 0.25];
-        assert_eq!(shares.map(percent), ["0 %", "< 0.001 %", "0.012 %", "0.71 %", "25.0 %"]);
+        assert_eq!(shares.map(percent), ["0%", "< 0.001%", "0.012%", "0.71%", "25.0%"]);
     }
 }

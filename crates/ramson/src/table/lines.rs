@@ -167,14 +167,14 @@ mod tests {
 
     #[test]
     fn lines_break_between_terms() {
-        let line = "RSS 132 MiB = live 119 MiB (±12 %) + stacks 60.0 KiB − changed 4.00 KiB";
+        let line = "RSS 132 MiB = live 119 MiB (±12%) + stacks 60.0 KiB − changed 4.00 KiB";
         let parts =
-            ["RSS 132 MiB = live 119 MiB (±12 %) ", "+ stacks 60.0 KiB ", "− changed 4.00 KiB"];
+            ["RSS 132 MiB = live 119 MiB (±12%) ", "+ stacks 60.0 KiB ", "− changed 4.00 KiB"];
         assert_eq!(terms(line), parts);
         assert_eq!(terms("a ← b, c; d"), ["a ", "← b, ", "c; ", "d"]);
         assert_eq!(
-            words("of (±12 %) and 3.5 MiB/h, 2 of"),
-            ["of ", "(±12 %) ", "and ", "3.5 MiB/h, ", "2 ", "of"]
+            words("of (±12%) and 3.5 MiB/h, 2 of"),
+            ["of ", "(±12%) ", "and ", "3.5 MiB/h, ", "2 ", "of"]
         );
     }
 }

@@ -92,7 +92,7 @@ fn unsure_text(rows: &[&StackRow], report: &Report) -> Option<String> {
     let unit = report.sample_type.unit();
     (!rows.is_empty()).then(|| {
         format!(
-            "{:>10} {:>7} {:>8}  in {} {stacks} ±100 % or more; -n 0 shows all",
+            "{:>10} {:>7} {:>8}  in {} {stacks} ±100% or more; -n 0 shows all",
             format_amount(sum, unit),
             percent(sum.value, report.magnitude),
             format_error(sum, unit),

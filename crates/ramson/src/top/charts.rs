@@ -180,7 +180,7 @@ mod tests {
             (0..values.len()).map(top).collect::<Vec<_>>()
         };
         assert_eq!(tops(&[0.0, 50.0, 100.0]), [0, 5, 10]);
-        // 1 % of noise is a fifth of the height.
+        // 1% of noise is a fifth of the height.
         assert_eq!(tops(&[99.0, 100.0]), [8, 10]);
         assert_eq!(tops(&[0.0, 0.0]), [0, 0]);
     }

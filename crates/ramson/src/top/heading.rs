@@ -98,7 +98,7 @@ impl Heading {
     }
 }
 
-/// `RSS 124 MiB = live 97.1 MiB (±4.9 %) + rest 26.9 MiB (±18 %)`.
+/// `RSS 124 MiB = live 97.1 MiB (±4.9%) + rest 26.9 MiB (±18%)`.
 fn equation(rss_bytes: u64, live: Estimate) -> String {
     let rss = format_bytes(rss_bytes as f64);
     let live_text = live_text(live);
@@ -133,7 +133,7 @@ impl Split {
         Self { age_ns, terms: terms.into_iter().map(text).collect() }
     }
 
-    /// `rest, 3 s ago: free in malloc 31.8 MiB (±2.2 %), files 3.12 MiB, 4 more`: as many terms as there is room for.
+    /// `rest, 3 s ago: free in malloc 31.8 MiB (±2.2%), files 3.12 MiB, 4 more`: as many terms as there is room for.
     pub fn line(&self, columns: usize) -> String {
         let mut line = format!("rest, {} s ago:", self.age_ns / 1_000_000_000);
         let all = self.terms.len();
@@ -174,7 +174,7 @@ pub fn total_text(model: &Model) -> String {
     format!("sum, Δ in {}{rates}", format_duration(moments.since_mark_ns()))
 }
 
-/// `filter Session: 12 rows, 63.7 % of live`.
+/// `filter Session: 12 rows, 63.7% of live`.
 fn filter_text(model: &Model) -> Option<String> {
     let filter = model.filter.as_ref()?;
     let rows = match model.row_count() {
@@ -199,15 +199,15 @@ mod tests {
         let of = |live| equation(100 << 20, live);
         assert_eq!(
             of(live(60.0, 6.0)),
-            "RSS 100 MiB = live 60.0 MiB (±10 %) + rest 40 MiB (±15 %)"
+            "RSS 100 MiB = live 60.0 MiB (±10%) + rest 40 MiB (±15%)"
         );
         assert_eq!(
             of(live(104.0, 6.0)),
-            "RSS 100 MiB; live 104 MiB (±5.8 %) exceeds it by 4.00 MiB (within ±)"
+            "RSS 100 MiB; live 104 MiB (±5.8%) exceeds it by 4.00 MiB (within ±)"
         );
         assert_eq!(
             of(live(150.0, 6.0)),
-            "RSS 100 MiB; live 150 MiB (±4.0 %) exceeds it by 50.0 MiB (never touched, or swapped out)"
+            "RSS 100 MiB; live 150 MiB (±4.0%) exceeds it by 50.0 MiB (never touched, or swapped out)"
         );
         assert_eq!(
             of(live(60.0, 0.0).as_part()),

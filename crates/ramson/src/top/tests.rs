@@ -351,10 +351,10 @@ fn opened_lines_are_no_rows() {
     let mut model = model();
     types(&mut model, "/create");
     press(&mut model, KeyCode::Enter);
-    assert_eq!(total_text(&model), "filter create: 3 rows, 93.3 % of live");
+    assert_eq!(total_text(&model), "filter create: 3 rows, 93.3% of live");
     press(&mut model, KeyCode::Enter);
     assert!(model.rows.len() > 3);
-    assert_eq!(total_text(&model), "filter create: 3 rows, 93.3 % of live");
+    assert_eq!(total_text(&model), "filter create: 3 rows, 93.3% of live");
 }
 
 #[test]

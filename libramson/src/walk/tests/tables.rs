@@ -229,9 +229,9 @@ fn compiler_proper() -> PathBuf {
 fn assert_is_covered(path: &Path, stride: usize) {
     let count = compare(path, stride);
     let share = count.reachable_unknown as f64 / count.reachable as f64 * 100.0;
-    println!("{}: {count:?}, {share:.3} % of reachable rows unknown", path.display());
+    println!("{}: {count:?}, {share:.3}% of reachable rows unknown", path.display());
     assert!(count.functions > 1000, "{count:?}");
-    assert!(share <= 0.5, "{share} %");
+    assert!(share <= 0.5, "{share}%");
 }
 
 #[test]

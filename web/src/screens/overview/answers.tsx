@@ -115,7 +115,7 @@ function What({ top, explained, entry, whole }: Of) {
   );
 }
 
-/** Whether two figures differ by no more than 1 %. */
+/** Whether two figures differ by no more than 1%. */
 function isSame(one: number | null, other: number | null): boolean {
   return Math.abs((one ?? 0) - (other ?? 0)) <= 0.01 * (other ?? 0);
 }

@@ -56,7 +56,7 @@ export function TimelineScreen({ entry }: { entry: SourceEntry }) {
       <Trouble failed={loaded.failed?.status === 404 ? null : loaded.failed} />
       <Windows times={{ first: first.unix_ns, last: last.unix_ns, marks }} kept={kept} />
       <section>
-        <Heading title="RSS in its parts" says="parts are read within 0.3 % of a core and joined by lines; the solid line is live memory (usable bytes), its band ±. Drag to select, Shift-drag for a second window, double-click clears" />
+        <Heading title="RSS in its parts" says="parts are read within 0.3% of a core and joined by lines; the solid line is live memory (usable bytes), its band ±. Drag to select, Shift-drag for a second window, double-click clears" />
         <Plot points={points} marks={marks} steps={steps} />
         <p class="hidden-label">{describe(points)}</p>
       </section>
