@@ -16,6 +16,8 @@ use ramson_source::{Opened, Recording};
 use serde::{Serialize, Serializer};
 use std::ops::Add;
 
+/// Terms of a short line.
+const MOST_TERMS: usize = 4;
 /// A peak that exceeds RSS by this part of it is worth a word.
 const HIGHER_PART: u64 = 10;
 /// Resident live bytes that differ by no more from all live bytes are not shown.
@@ -331,6 +333,38 @@ impl Rss {
 
     /// `RSS 132 MiB = live 108 MiB (±13%) + files 10.9 MiB + …`: the terms in their order, zeros left out.
     pub fn line(&self) -> String {
+        self.line_of(&self.shown())
+    }
+
+    /// The same with the live bytes, the largest other terms, and the sum of the rest as `other`.
+    pub fn short_line(&self) -> String {
+        let shown = self.shown();
+        if shown.len() <= MOST_TERMS {
+            return self.line_of(&shown);
+        }
+        let size = |&(term, bytes): &(Term, Estimate)| match term {
+            Term::Live => f64::INFINITY,
+            _ => bytes.value.abs(),
+        };
+        let mut sizes: Vec<f64> = shown.iter().map(size).collect();
+        sizes.sort_by(|a, b| b.total_cmp(a));
+        let (large, small): (Vec<_>, Vec<_>) =
+            shown.into_iter().partition(|one| size(one) >= sizes[MOST_TERMS - 2]);
+        let rest: f64 = small.iter().map(|(_, bytes)| bytes.value).sum();
+        let sign = if rest < 0.0 { '−' } else { '+' };
+        format!("{} {sign} other {}", self.line_of(&large), format_bytes(rest.abs()))
+    }
+
+    /// Terms that are not nothing, in their order. The live bytes are one wherever a profile has some.
+    fn shown(&self) -> Vec<(Term, Estimate)> {
+        let terms = Term::ALL.iter().map(|&(term, _)| (term, self.term(term)));
+        let has_live = self.live.is_some_and(|live| live.value != 0.0);
+        let is_shown =
+            |(term, of): &(Term, Estimate)| of.value != 0.0 || *term == Term::Live && has_live;
+        terms.filter(is_shown).collect()
+    }
+
+    fn line_of(&self, terms: &[(Term, Estimate)]) -> String {
         let mut line = format!("RSS {}", format_bytes(self.bytes as f64));
         let is_higher = |peak: &u64| *peak >= self.bytes + self.bytes / HIGHER_PART;
         if let Some(peak) = self.peak_bytes.filter(is_higher) {
@@ -340,11 +374,7 @@ impl Rss {
             line += " (the kernel's total; memory changes faster than its parts can be read)";
         }
         line += " =";
-        let terms = Term::ALL.iter().map(|&(term, _)| (term, self.term(term)));
-        let has_live = self.live.is_some_and(|live| live.value != 0.0);
-        let is_shown =
-            |(term, of): &(Term, Estimate)| of.value != 0.0 || *term == Term::Live && has_live;
-        for (index, (term, estimate)) in terms.filter(is_shown).enumerate() {
+        for (index, &(term, estimate)) in terms.iter().enumerate() {
             let sign = match index {
                 _ if estimate.value < 0.0 => " −",
                 0 => "",

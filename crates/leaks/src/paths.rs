@@ -27,7 +27,7 @@ pub fn judge_paths(paths: &[StackHistory], settings: &Settings) -> Vec<Judged> {
         let is_part = !part.is_empty() && part.len() < paths.len();
         is_part.then(|| judge_some(paths, part, settings))
     };
-    let without_tables = || of(&|verdict| verdict != Verdict::StartUp);
+    let without_tables = || of(&|verdict| verdict != Verdict::BuiltOnce);
     let perhaps = || of(&|verdict| matches!(verdict, Verdict::Growing | Verdict::NotEnoughData));
     let growing = || of(&|verdict| verdict == Verdict::Growing);
     let is_growing = |judged: &Judged| judged.finding.verdict == Verdict::Growing;
@@ -47,7 +47,7 @@ pub fn judge_paths(paths: &[StackHistory], settings: &Settings) -> Vec<Judged> {
     }
     // Paths that are plainly no leak neither deny nor outweigh those that may become one.
     let is_hidden =
-        together.finding.verdict != Verdict::NotEnoughData || alone.contains(&Verdict::StartUp);
+        together.finding.verdict != Verdict::NotEnoughData || alone.contains(&Verdict::BuiltOnce);
     match perhaps().filter(|judged| is_hidden && judged.finding.may_leak()) {
         Some(judged) => with_rest(paths, vec![judged], settings),
         None => vec![together],
@@ -111,7 +111,7 @@ mod tests {
         let paths: Vec<_> = judged.iter().map(|judged| judged.paths.clone()).collect();
         assert_eq!(paths, [vec![1, 2], vec![0]]);
         let verdicts: Vec<_> = judged.iter().map(|judged| judged.finding.verdict).collect();
-        assert_eq!(verdicts, [Verdict::Growing, Verdict::StartUp]);
+        assert_eq!(verdicts, [Verdict::Growing, Verdict::BuiltOnce]);
         assert_eq!(judged[0].finding.samples, 105);
     }
 
@@ -124,7 +124,7 @@ mod tests {
         let young = StackHistory { first_ns: NOW - 20 * SECOND, ..young };
         for leak in [few, young] {
             let found = verdicts(&[table.clone(), leak]);
-            assert_eq!(found, [(vec![1], Verdict::NotEnoughData), (vec![0], Verdict::StartUp)]);
+            assert_eq!(found, [(vec![1], Verdict::NotEnoughData), (vec![0], Verdict::BuiltOnce)]);
         }
     }
 

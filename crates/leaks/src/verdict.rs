@@ -31,7 +31,7 @@ pub enum Verdict {
     /// Cache or pool: memory is freed or replaced, or has stopped growing, but late.
     Plateau,
     /// Built once; nothing was added since.
-    StartUp,
+    BuiltOnce,
     /// Freed soon.
     Churn,
     /// Too few samples, or too little time.
@@ -89,7 +89,7 @@ impl Verdict {
     pub const ALL: [Verdict; 5] = [
         Verdict::Growing,
         Verdict::Plateau,
-        Verdict::StartUp,
+        Verdict::BuiltOnce,
         Verdict::Churn,
         Verdict::NotEnoughData,
     ];
@@ -100,7 +100,7 @@ impl fmt::Display for Verdict {
         f.write_str(match self {
             Verdict::Growing => "leak suspect",
             Verdict::Plateau => "cache or pool",
-            Verdict::StartUp => "start-up",
+            Verdict::BuiltOnce => "built once",
             Verdict::Churn => "short-lived",
             Verdict::NotEnoughData => "not enough data yet",
         })
@@ -212,7 +212,7 @@ fn conclusion(
         };
     }
     if let Some(reason) = built_once(history, settings) {
-        return (Verdict::StartUp, reason);
+        return (Verdict::BuiltOnce, reason);
     }
     let turned_over_ns = history
         .mean_lifetime_of_freed_ns()

@@ -24,8 +24,8 @@ fn verdict_on(history: &StackHistory) -> Verdict {
 fn each_verdict_has_its_pattern() {
     assert_eq!(verdict_on(&history((0..1000).step_by(10), &[(1, 9900)])), Verdict::Growing);
     assert_eq!(verdict_on(&history((0..400).step_by(4), &[(400, 150)])), Verdict::Plateau);
-    assert_eq!(verdict_on(&history((950..1000).step_by(2), &[])), Verdict::StartUp);
-    assert_eq!(verdict_on(&history(990..993, &[])), Verdict::StartUp);
+    assert_eq!(verdict_on(&history((950..1000).step_by(2), &[])), Verdict::BuiltOnce);
+    assert_eq!(verdict_on(&history(990..993, &[])), Verdict::BuiltOnce);
     assert_eq!(verdict_on(&history(0..5, &[(2, 1000)])), Verdict::Churn);
     assert_eq!(verdict_on(&history((0..1000).step_by(100), &[])), Verdict::NotEnoughData);
 }

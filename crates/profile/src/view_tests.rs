@@ -212,12 +212,8 @@ fn tree_lists_largest_callers_first() {
 fn the_tree_states_what_it_merged() {
     let profile = profile(&[(&[0, 2], 9990.0), (&[3, 1, 2], 6.0), (&[4, 2], 2.0), (&[7], 2.0)]);
     let tree = tree(&profile, SampleType::InuseSpace, 0.001);
-    let expected = [
-        "c 9998 0",
-        "-a 9990 9990",
-        "-(3 frames < 0.10%: 8 B) 8 0",
-        "(1 frame < 0.10%: 2 B) 2 0",
-    ];
+    let expected =
+        ["c 9998 0", "-a 9990 9990", "-(3 frames < 0.10%: 8 B) 8 0", "(1 frame < 0.10%: 2 B) 2 0"];
     assert_eq!(lines(&tree), expected);
 }
 

@@ -33,7 +33,7 @@ pub fn leaks(flags: &LeaksFlags) -> Result<u8, Failure> {
         found.truncate(flags.rows);
         print_json("leaks", &found)?;
     } else {
-        print(&table::suspects::text(&found, flags.rows, flags.each))?;
+        print(&table::suspects::text(&found, flags.rows, flags.each, flags.verbose))?;
     }
     Ok(match (tripped, unknown) {
         (None, Some(why)) => {

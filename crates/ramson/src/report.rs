@@ -23,7 +23,12 @@ pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
         print_json_of_kind(&report)?;
     } else {
         let source = flags.source.sources.join(" ");
-        print(&table::report::text(&report, flags.rows, flags.each, &source))?;
+        let shown = table::report::Shown {
+            rows: flags.rows,
+            is_each: flags.each,
+            has_details: flags.details,
+        };
+        print(&table::report::text(&report, shown, &source))?;
         say_what_is_missing(table::report::missing(&report).1);
     }
     // The end of the process frees a million stacks sooner than they free themselves.

@@ -29,7 +29,7 @@ pub enum Kind {
     /// A cache in which what came first goes first.
     FifoCache,
     /// A table that is built at the start.
-    StartUp,
+    BuiltOnce,
     /// Memory that is collected, and freed as a whole.
     Sawtooth,
     /// Sizes and lifetimes of all kinds, without a leak.
@@ -65,7 +65,7 @@ impl Kind {
         Kind::ReachableLeak,
         Kind::Cache,
         Kind::FifoCache,
-        Kind::StartUp,
+        Kind::BuiltOnce,
         Kind::Sawtooth,
         Kind::Fragmenting,
     ];
@@ -154,7 +154,7 @@ impl Simulation {
             }
             Kind::Cache => self.ask_cache(special),
             Kind::FifoCache => self.fill_fifo(special),
-            Kind::StartUp if self.world.now_ns() < 2 * SECOND => self.keep(2.5 * budget, 1024),
+            Kind::BuiltOnce if self.world.now_ns() < 2 * SECOND => self.keep(2.5 * budget, 1024),
             Kind::Sawtooth => self.collect(special),
             _ => {}
         }

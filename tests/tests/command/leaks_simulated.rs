@@ -50,7 +50,7 @@ fn leak_growth_is_accurate() {
 
 #[test]
 fn harmless_sites_are_never_growing() {
-    for kind in [Kind::Cache, Kind::FifoCache, Kind::StartUp, Kind::Sawtooth, Kind::Fragmenting] {
+    for kind in [Kind::Cache, Kind::FifoCache, Kind::BuiltOnce, Kind::Sawtooth, Kind::Fragmenting] {
         each(kind, |simulation, which| {
             let mut judged = 0;
             for seconds in (120..=600).step_by(60) {
@@ -73,7 +73,7 @@ fn verdicts_are_right_after_ten_minutes() {
     for (kind, word) in [
         (Kind::Cache, Verdict::Plateau),
         (Kind::FifoCache, Verdict::Plateau),
-        (Kind::StartUp, Verdict::StartUp),
+        (Kind::BuiltOnce, Verdict::BuiltOnce),
     ] {
         each(kind, |simulation, which| {
             simulation.run_until(600);

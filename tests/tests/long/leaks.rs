@@ -78,7 +78,7 @@ fn dead_program_verdicts_are_right() {
         ("site_cache", turned_over),
         ("site_sawtooth", turned_over),
         ("site_churn", &["churn"]),
-        ("site_start_up", &["start-up"]),
+        ("site_start_up", &["built-once"]),
     ] {
         let verdict = found.get(site).map(String::as_str);
         assert!(verdict.is_some_and(|verdict| verdicts.contains(&verdict)), "{site}: {found:?}");

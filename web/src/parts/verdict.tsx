@@ -4,7 +4,7 @@ const WORDS: Record<Verdict, [string, string]> = {
   growing: ["▲ leak suspect", "up"],
   "not-enough-data": ["not enough data yet", ""],
   plateau: ["looks like a cache", "down"],
-  "start-up": ["built once", ""],
+  "built-once": ["built once", ""],
   churn: ["freed soon", ""],
 };
 

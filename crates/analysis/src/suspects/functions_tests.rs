@@ -124,7 +124,7 @@ fn harmless_callers_are_separated() {
     ]);
     let of = |caller: &str| found.iter().find(|it| &*it.frames[1].name == caller).unwrap();
     assert_eq!(of("remember").finding.verdict, Verdict::Growing);
-    assert_eq!(of("load").finding.verdict, Verdict::StartUp);
+    assert_eq!(of("load").finding.verdict, Verdict::BuiltOnce);
 }
 #[test]
 fn jit_changed_paths_are_merged() {

@@ -168,7 +168,11 @@ fn of_list(listing: &Listing) -> Said {
 fn of_report(report: &mut Report, call: &Call) -> Said {
     let source = call.text("source");
     quote_subject(&mut report.subject);
-    let mut verdict = paragraph(&table::report::text(report, 1, false, source));
+    let mut verdict = paragraph(&table::report::text(
+        report,
+        table::report::Shown { rows: 1, is_each: false, has_details: false },
+        source,
+    ));
     let mut calls = Vec::new();
     if let View::Stacks(stacks) = &report.view
         && let (Some(largest), Some(first)) = (&stacks.largest_function, stacks.rows.first())
@@ -222,7 +226,7 @@ fn of_leaks(found: &mut Suspects, call: &Call, settings: &Settings) -> Said {
     if let Some(first) = found.suspects.first_mut() {
         first.function.name = quoted(&short_name(&first.function.name)).into();
     }
-    (paragraph(&table::suspects::text(found, 1, false)), vec![calls])
+    (paragraph(&table::suspects::text(found, 1, false, false)), vec![calls])
 }
 
 fn of_explain(examined: &mut Examined, call: &Call) -> Said {
@@ -235,11 +239,15 @@ fn of_explain(examined: &mut Examined, call: &Call) -> Said {
     }
     let examined = &*examined;
     let shown = table::explain::Shown { rows: 1, details: false };
-    let verdict = paragraph(&match examined {
-        Examined::One(finding) => table::explain::text(finding, shown),
-        Examined::File(finding) => table::explain_file::text(finding),
-        Examined::Several(findings) => table::explain_sum::text(findings, shown, false),
-    });
+    let verdict = paragraph(
+        &match examined {
+            Examined::One(finding) => table::explain::text(finding, shown),
+            Examined::File(finding) => table::explain_file::text(finding),
+            Examined::Several(findings) => table::explain_sum::text(findings, shown, false),
+        }
+        // The causes belong to the answer.
+        .replacen("\n\nWhy ", "\n", 1),
+    );
     let calls = match examined {
         Examined::File(_) => Vec::new(),
         // Without a profile there is nothing else to ask.
@@ -310,10 +318,7 @@ fn of_source(call: &Call, settings: &Settings) -> Result<Whole, Failure> {
 
 /// Joins the lines that a command prints before its tables into one line.
 fn paragraph(text: &str) -> String {
-    let lines = text
-        .lines()
-        .take_while(|line| !line.trim().is_empty())
-        .map(|line| line.trim().trim_start_matches("• "));
+    let lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
     let text = lines.collect::<Vec<_>>().join("; ");
     text.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }

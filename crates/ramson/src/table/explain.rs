@@ -6,7 +6,7 @@ use ramson_analysis::explain::Finding;
 use ramson_process::Term;
 use ramson_process::allocators::Missing;
 use ramson_process::glibc::{Cell, HeapMap};
-use ramson_profile::format::format_percent;
+use ramson_profile::format::{format_bytes, format_per_hour, format_percent};
 use std::fmt::Write;
 
 /// Columns of bar and map where there is no terminal to ask.
@@ -33,19 +33,21 @@ pub struct Shown {
 pub fn text(finding: &Finding, shown: Shown) -> String {
     let mut out = String::new();
     push_prose(&mut out, "", &title(finding));
-    for cause in &finding.causes {
-        push_prose(&mut out, "• ", &cause.sentence);
-    }
+    out.push('\n');
+    pins::push_causes(&mut out, finding.causes.iter().map(|cause| cause.sentence.clone()));
     if let Some(Err(refusal)) = &finding.asked {
         push_prose(&mut out, "not asked: ", refusal);
     }
     for missing in [&finding.detached, &finding.early_ends].into_iter().flatten() {
         push_prose(&mut out, "not complete: ", missing);
     }
-    pins::push_advice(&mut out, finding.advice.iter().map(|advice| (String::new(), advice)));
+    let advice = finding.advice.iter().map(|advice| (String::new(), advice));
+    pins::push_advice(&mut out, advice, shown.details);
     out.push('\n');
-    push_terms(&mut out, "", &finding.rss.line(), 2);
-    let _ = writeln!(out, "{}", bar(finding));
+    if shown.details {
+        push_terms(&mut out, "", &finding.rss.line(), 2);
+    }
+    out.push_str(&bar(finding));
     if shown.details {
         explain_details::push_details(&mut out, finding);
     }
@@ -57,17 +59,25 @@ pub fn text(finding: &Finding, shown: Shown) -> String {
         push_map(&mut out, &statistics.map);
     }
     if !shown.details {
-        let more = "--details shows the allocator's settings, every part of RSS and the arenas, and explains their terms";
+        let more = "--details: every part of RSS, the allocator's settings and arenas, and the figures behind the advice";
         out.push('\n');
         push_prose(&mut out, "", more);
     }
     cut_all(out.lines().map(str::to_owned))
 }
 
-/// `RSS 80.0 MiB: server (pid 4711), glibc 2.36 (…); 12.0 MiB (9.4%) left of the limit of 128 MiB of cgroup /a`.
+/// `server (pid 4711): RSS 80.0 MiB, growing by 6.00 MiB/h (±0.50 MiB); glibc 2.36 (…); 12.0 MiB (9.4%) left of the limit of 128 MiB of
+/// cgroup /a`.
 fn title(finding: &Finding) -> String {
     let rss = size(finding.rss.bytes);
-    let mut title = format!("RSS {rss}: {} (pid {})", finding.name, finding.pid);
+    let mut title = format!("{} (pid {}): RSS {rss}", finding.name, finding.pid);
+    let grows = finding.leaks.as_ref().and_then(|leaks| {
+        let suspects = Some(leaks.bytes_per_hour()).filter(|_| !leaks.growing.is_empty());
+        suspects.or(leaks.totals.live_per_hour)
+    });
+    if let Some(rate) = grows {
+        let _ = write!(title, ", growing by {}", format_per_hour(rate));
+    }
     let allocators = &finding.allocators;
     let other = allocators.other.as_ref().map(|(_, found)| found);
     let is_of_glibc = finding.statistics.is_ok();
@@ -75,7 +85,7 @@ fn title(finding: &Finding) -> String {
         if is_of_glibc { allocators.glibc.as_ref() } else { other.or(allocators.glibc.as_ref()) };
     let is_known = !matches!(finding.statistics, Err(Missing::Denied { .. }));
     if let Some(found) = known.filter(|_| is_known) {
-        let _ = write!(title, ", {}", found.name);
+        let _ = write!(title, "; {}", found.name);
     }
     if let Some(limit) = &finding.limit {
         let left = limit.limit_bytes.saturating_sub(limit.used_bytes);
@@ -118,9 +128,17 @@ fn bar(finding: &Finding) -> String {
     let shares = kinds.iter().flat_map(|&(c, term)| vec![c; cells(term)]);
     let bar: String = shares.chain(std::iter::repeat('·')).take(columns).collect();
     let shown = kinds.iter().filter(|&&(_, term)| cells(term) > 0);
-    let legend = shown.map(|&(c, term)| format!("{c} {}", finding.rss.word(term)));
-    let legend: Vec<String> = legend.chain(["· everything else".into()]).collect();
-    format!("{bar}\n{}", legend.join("  "))
+    let bytes = |term| finding.rss.term(term).value;
+    let text = |&(c, term): &(char, Term)| {
+        format!("{c} {} {}", finding.rss.word(term), format_bytes(bytes(term)))
+    };
+    let shown: Vec<&(char, Term)> = shown.collect();
+    let rest = finding.rss.bytes as f64 - shown.iter().map(|(_, term)| bytes(*term)).sum::<f64>();
+    let rest = format!("· everything else {}", format_bytes(rest.max(0.0)));
+    let legend: Vec<String> = shown.into_iter().map(text).chain([rest]).collect();
+    let mut out = format!("{bar}\n");
+    push_terms(&mut out, "", &legend.join("  "), 0);
+    out
 }
 
 /// The heap by address: how much of each part is free.
@@ -138,7 +156,8 @@ fn push_map(out: &mut String, map: &HeapMap) {
     );
     out.push('\n');
     push_prose(out, "heap map, ", &legend);
-    let shades = "█ live (at most 10% free)  ▓ at most half free  ▒ at most 90% free  ░ free  · not in RSS";
+    let shades =
+        "█ live (at most 10% free)  ▓ at most half free  ▒ at most 90% free  ░ free  · not in RSS";
     push_prose(out, "", shades);
     for line in parts.chunks(columns) {
         out.extend(line);

@@ -6,13 +6,12 @@ use ramson_analysis::explain::FileFinding;
 pub fn text(finding: &FileFinding) -> String {
     let mut out = String::new();
     push_prose(&mut out, "", &finding.title());
-    for cause in &finding.causes {
-        push_prose(&mut out, "• ", &cause.sentence);
-    }
+    out.push('\n');
+    pins::push_causes(&mut out, finding.causes.iter().map(|cause| cause.sentence.clone()));
     for defect in &finding.defects {
         push_prose(&mut out, "not complete: ", defect);
     }
-    pins::push_advice(&mut out, finding.advice.iter().map(|advice| (String::new(), advice)));
+    pins::push_advice(&mut out, finding.advice.iter().map(|advice| (String::new(), advice)), true);
     let sum = format!(
         "malloc {} = live {} + free in malloc {} + mapped one by one {}",
         size(finding.system_bytes),

@@ -38,7 +38,7 @@ fn push_advice(out: &mut String, findings: &Findings) {
     let shown = findings.advice.iter().take(MOST_ADVICE);
     let place = |pid: u32, name: &str| format!("{name} (pid {pid}): ");
     let shown = shown.map(|placed| (place(placed.pid, &placed.name), &placed.advice));
-    pins::push_advice(out, shown);
+    pins::push_advice(out, shown, false);
     if findings.advice.len() > MOST_ADVICE {
         let _ = writeln!(out, "({} more; --json has all)", findings.advice.len() - MOST_ADVICE);
     }
@@ -50,10 +50,9 @@ fn heading(findings: &Findings) -> String {
     let count = findings.processes.len();
     let title = findings.rss.as_ref().map(|rss| really_used(rss, count));
     push_prose(&mut out, "", &title.unwrap_or_default());
-    for Shared { path, pss, processes } in shared(findings) {
-        let sentence = format!("{} is shared memory of {processes} of them ({path})", size(pss));
-        push_prose(&mut out, "• ", &sentence);
-    }
+    let shared = shared(findings).into_iter().map(|Shared { path, pss, processes }| {
+        format!("{} is shared memory of {processes} of them ({path})", size(pss))
+    });
     let causes = findings.processes.iter().filter_map(|each| {
         // What they share is not theirs alone.
         let mut causes = each.answer.causes.iter();
@@ -64,9 +63,10 @@ fn heading(findings: &Findings) -> String {
     let pss = findings.rss.as_ref().map_or(0, |rss| rss.pss) as f64;
     causes.retain(|(_, cause)| cause.bytes.value >= LEAST_SHARE * pss);
     causes.sort_by(|a, b| b.1.bytes.value.total_cmp(&a.1.bytes.value));
-    for (place, cause) in causes.iter().take(MOST_SENTENCES) {
-        push_prose(&mut out, "• ", &(place.clone() + &cause.sentence));
-    }
+    let own = causes.iter().take(MOST_SENTENCES);
+    let own = own.map(|(place, cause)| place.clone() + &cause.sentence);
+    out.push('\n');
+    pins::push_causes(&mut out, shared.chain(own));
     for refusal in &findings.refused {
         push_prose(&mut out, "not examined: ", &refusal.reason);
     }

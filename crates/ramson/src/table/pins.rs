@@ -8,6 +8,7 @@ use ramson_profile::format::{
     format_bytes, format_duration, format_objects, format_relative_error,
 };
 use std::fmt::Write;
+use std::iter;
 
 pub fn push_pins(out: &mut String, finding: &Finding, rows: usize) {
     let Some(pins) = &finding.pins else {
@@ -45,33 +46,43 @@ pub fn push_pins(out: &mut String, finding: &Finding, rows: usize) {
     let _ = writeln!(out, "{:>10} all sites", live_text(pins.held));
 }
 
-/// Adds advice, each behind what says where to follow it: what an operator can do, then what takes a change of the code.
-pub fn push_advice<'a>(out: &mut String, advice: impl Iterator<Item = (String, &'a Advice)>) {
-    let mut heading = "";
-    let mut steps = 0;
-    for (place, advice) in advice {
-        let its = match advice.needs {
-            Needs::Nothing => {
+/// Width of what stands before the text: `Why`, `Now`, `Fix`.
+const LABEL: usize = 6;
+
+/// Adds why the memory is there, a sentence for each cause.
+pub fn push_causes(out: &mut String, sentences: impl Iterator<Item = String>) {
+    let labels = ["Why"].into_iter().chain(iter::repeat(""));
+    for (label, sentence) in labels.zip(sentences) {
+        push_prose(out, &format!("{label:<LABEL$}"), &sentence);
+    }
+}
+
+/// Adds advice, each behind what says where to follow it: what an operator can do now, then what takes a change of the code. `has_evidence`
+/// says whether the figures behind it are shown.
+pub fn push_advice<'a>(
+    out: &mut String,
+    advice: impl Iterator<Item = (String, &'a Advice)>,
+    has_evidence: bool,
+) {
+    let (code, now): (Vec<_>, Vec<_>) = advice.partition(|(_, it)| it.needs == Needs::Code);
+    for (title, steps) in [("Now", now), ("Fix", code)] {
+        let labels = [title].into_iter().chain(iter::repeat(""));
+        let is_one = steps.len() == 1;
+        for (number, ((place, advice), label)) in (1..).zip(steps.into_iter().zip(labels)) {
+            if number == 1 {
                 out.push('\n');
-                push_prose(out, "", &format!("{place}{}", advice.action));
-                continue;
             }
-            Needs::Code => "what to change in the code",
-            Needs::Command | Needs::Restart => "what to do",
-        };
-        if its != heading {
-            let _ = writeln!(out, "\n{its}");
-            heading = its;
-        }
-        steps += 1;
-        let number = format!("{steps}. ");
-        push_prose(out, &number, &format!("{place}{}", advice.action));
-        if let Some(saving) = advice.saving {
-            push_prose(out, "   saves ", &saving_text(saving));
-        }
-        push_prose(out, "   why   ", &advice.evidence);
-        if advice.risk != "none" {
-            push_prose(out, "   risk  ", advice.risk);
+            let number = if is_one { String::new() } else { format!("{number}. ") };
+            let saves = advice.saving.map(|saving| format!(" (saves {})", saving_text(saving)));
+            let action = format!("{place}{}{}", advice.action, saves.unwrap_or_default());
+            push_prose(out, &format!("{label:<LABEL$}{number}"), &action);
+            let below = LABEL + number.len();
+            if has_evidence {
+                push_prose(out, &format!("{:below$}because ", ""), &advice.evidence);
+            }
+            if advice.risk != "none" && title == "Now" {
+                push_prose(out, &format!("{:below$}risk: ", ""), advice.risk);
+            }
         }
     }
 }

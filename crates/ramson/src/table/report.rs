@@ -10,22 +10,33 @@ use ramson_profile::format::{
     format_amount, format_error, format_estimate, format_percent, format_value,
 };
 use ramson_profile::view::TopTable;
-use ramson_profile::{Estimate, SampleUnit};
+use ramson_profile::{Estimate, SampleType, SampleUnit};
 use ramson_symbols::SymbolDefect;
 use std::fmt::Write;
 
 /// Binaries whose names are lost, one by one.
 const MAX_LOST: usize = 3;
 
+/// How much is shown.
+#[derive(Clone, Copy)]
+pub struct Shown {
+    /// Rows of a table; 0: all.
+    pub rows: usize,
+    /// Several processes get a block each.
+    pub is_each: bool,
+    /// Every term of RSS, how the process was sampled, and what the rows are of.
+    pub has_details: bool,
+}
+
 /// The whole text; at most `rows` rows of a table, 0: all. For several processes it shows the sum, or a block
 /// for each if the user wants that or a sum says nothing. `source` is how the user names the processes.
-pub fn text(report: &Report, rows: usize, is_each: bool, source: &str) -> String {
+pub fn text(report: &Report, shown: Shown, source: &str) -> String {
     let is_of_one = matches!(report.view, View::Health {});
-    let mut out = if report.processes.is_empty() || !(is_each || is_of_one) {
-        block(report, rows)
+    let mut out = if report.processes.is_empty() || !(shown.is_each || is_of_one) {
+        block(report, shown)
     } else {
-        let heading = subject::heading(&report.subject, &report.defects);
-        blocks(&heading, &report.processes, |report| block(report, rows))
+        let heading = subject::heading(&report.subject, &report.defects, shown.has_details);
+        blocks(&heading, &report.processes, |report| block(report, shown))
     };
     if let Some(pointers) = &report.pointers {
         stacks::pointers(&mut out, pointers, source);
@@ -33,12 +44,12 @@ pub fn text(report: &Report, rows: usize, is_each: bool, source: &str) -> String
     out
 }
 
-fn block(report: &Report, rows: usize) -> String {
-    let mut out = subject::heading(&report.subject, &report.defects);
+fn block(report: &Report, Shown { rows, has_details, .. }: Shown) -> String {
+    let mut out = subject::heading(&report.subject, &report.defects, has_details);
     push_lost_names(&mut out, report);
     match &report.view {
-        View::Stacks(table) => stacks::table(&mut out, report, table),
-        View::Report(table) => push_functions(&mut out, report, table),
+        View::Stacks(table) => stacks::table(&mut out, report, table, has_details),
+        View::Report(table) => push_functions(&mut out, report, table, has_details),
         View::Tree(tree) => {
             trees::tree(&mut out, report, tree, rows, "callers above their callees")
         }
@@ -56,6 +67,24 @@ fn block(report: &Report, rows: usize) -> String {
         }
     }
     out
+}
+
+/// Says what the rows are of, and how stacks are shown, if that is asked for. All that is live needs no title.
+pub fn push_title(
+    out: &mut String,
+    report: &Report,
+    shown: Estimate,
+    how: &str,
+    has_details: bool,
+) {
+    let is_all_live = report.sample_type == SampleType::InuseSpace
+        && (shown.value - report.whole.value).abs() <= 1e-9 * report.whole.value.abs()
+        && report.magnitude - report.whole.value <= 1e-3 * report.magnitude;
+    if has_details {
+        push_terms(out, "", &format!("{}{how}", title(report, shown)), 2);
+    } else if !is_all_live {
+        push_terms(out, "", &title(report, shown), 2);
+    }
 }
 
 /// `live, total 4.05 GiB`, or how much of it passed the filters. Where values are negative, as in a difference, the sum of all changes that
@@ -78,14 +107,14 @@ pub fn title(report: &Report, shown: Estimate) -> String {
     format!("{}, {shown_part}total {total}{changes}", sample_type.word())
 }
 
-fn push_functions(out: &mut String, report: &Report, table: &TopTable) {
+fn push_functions(out: &mut String, report: &Report, table: &TopTable, has_details: bool) {
     let unit = table.sample_type.unit();
     if table.rows.is_empty() {
         let _ = writeln!(out, "{}", subject::nothing_sampled(report));
         return;
     }
     let folded = if report.is_folded { stacks::FOLDED } else { "" };
-    push_terms(out, "", &format!("{}{folded}", title(report, table.total)), 2);
+    push_title(out, report, table.total, folded, has_details);
     let heads = "flat:>10|flat%:>7@70|sum%:>7@110|cum:>10|cum%:>7@90|±:>8@60|objects:>13@120|\
                  function  file:line";
     let mut lines = Table::new(out, heads);

@@ -1,6 +1,6 @@
 //! The largest stacks as text, and what points on to other commands.
 
-use super::report::title;
+use super::report::push_title;
 use super::subject::nothing_sampled;
 use super::{Table, name_and_place, or_dash, percent, push_prose, push_terms};
 use ramson_analysis::explain::Finding;
@@ -18,7 +18,7 @@ use std::fmt::Write;
 const MAX_CALLERS: usize = 8;
 
 /// The rows, and what share of all they are.
-pub fn table(out: &mut String, report: &Report, of: &StackTable) {
+pub fn table(out: &mut String, report: &Report, of: &StackTable, has_details: bool) {
     let unit = of.sample_type.unit();
     if of.rows.is_empty() {
         push_prose(out, "", &nothing(report));
@@ -28,8 +28,8 @@ pub fn table(out: &mut String, report: &Report, of: &StackTable) {
     let frames = || of.rows.iter().flat_map(|row| &row.frames);
     let inlines = |frame: &FrameName| frame.language.is_some_and(Language::has_inlining_compiler);
     let inlined = if frames().any(inlines) { INLINED } else { "" };
-    push_terms(out, "", &format!("{}{folded}{inlined}", title(report, of.total)), 2);
-    let what = if unit == SampleUnit::Bytes { "bytes" } else { "count" };
+    push_title(out, report, of.total, &format!("{folded}{inlined}"), has_details);
+    let what = report.sample_type.word();
     let has_ages = of.rows.iter().any(|stack| stack.ages.is_some());
     let has_growth = of.rows.iter().any(|stack| stack.growth.is_some());
     let mut lines = Table::new(out, &heads(what, has_ages, has_growth));
@@ -82,7 +82,7 @@ fn heads(what: &str, has_ages: bool, has_growth: bool) -> String {
         "age:>8|"
     };
     let change = if has_growth { "growth:>12@70|±:>10@120|" } else { "" };
-    format!("{what}:>10|share:>7@50|±:>8@60|objects:>11@110|{age}{change}stack, innermost first")
+    format!("{what}:>10|share:>7@50|±:>8@60|objects:>11@110|{age}{change}allocated by")
 }
 
 /// One line for the rows whose intervals are wider than their values.

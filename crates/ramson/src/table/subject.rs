@@ -15,13 +15,16 @@ use ramson_profile::{SampleType, SampleUnit, printable};
 use ramson_source::Past;
 use std::fmt::Write;
 
+/// Memory that the program mapped itself is pointed at from this share of RSS on.
+const LEAST_MMAP_SHARE: f64 = 0.1;
 /// Processes that get a line.
 const MOST_ROWS: usize = 20;
 
-/// With an empty line at the end. The defects of each of several are in its own heading.
-pub fn heading(subject: &Subject, defects: &[String]) -> String {
+/// With an empty line at the end. The defects of each of several are in its own heading. `has_details` asks for every term of RSS, and for how
+/// the process was sampled.
+pub fn heading(subject: &Subject, defects: &[String], has_details: bool) -> String {
     let mut out = match subject {
-        Subject::Recording(summary) => of_recording(summary),
+        Subject::Recording(summary) => of_recording(summary, has_details),
         Subject::Foreign(summary) => of_foreign(summary),
         Subject::Sum(sum) => return of_sum(sum),
     };
@@ -105,43 +108,44 @@ fn push_rows(out: &mut String, rows: &[Row]) {
     }
 }
 
-fn of_recording(summary: &Summary) -> String {
+fn of_recording(summary: &Summary, has_details: bool) -> String {
     let live = live_text(summary.live);
-    let mut out = String::new();
-    let first = match (&summary.history, &summary.rss, summary.is_running) {
+    let figures = match (&summary.history, &summary.rss, summary.is_running) {
         (Some(past), ..) => past_line(past, &live),
-        (None, Some(rss), _) => rss.line(),
+        (None, Some(rss), _) if has_details => rss.line(),
+        (None, Some(rss), _) => rss.short_line(),
         (None, None, true) => format!("RSS not readable; live {live}"),
         (None, None, false) => summary.rss_and_live.clone(),
     };
-    push_terms(&mut out, "", &first, 2);
     let profiled = format_duration(summary.profiled_ns);
     let fate = match (&summary.history, summary.is_running) {
         (Some(past), _) => past_fate(past, &format_duration(summary.known_ns)),
-        (None, true) if summary.is_attached_again => format!(
-            "running, profiled for {profiled} (first {} ago)",
-            format_duration(summary.known_ns)
-        ),
-        (None, true) => format!("running, profiled for {profiled}"),
+        (None, true) if summary.is_attached_again => {
+            let first = format_duration(summary.known_ns);
+            format!("recorded for {profiled} (first {first} ago)")
+        }
+        (None, true) => format!("recorded for {profiled}"),
         (None, false) => summary.fate.clone(),
     };
-    let (samples, live_samples) = summary.samples;
     let pid = match summary.sum_of {
         None => format!(" (pid {})", summary.pid),
         Some(_) => String::new(),
     };
-    let line = format!(
-        "{}{pid}, {fate}; interval {}, {} samples, {} live",
-        summary.name,
-        summary.interval,
-        format_objects(samples as f64),
-        format_objects(live_samples as f64),
-    );
-    push_terms(&mut out, "", &line, 2);
+    let mut out = String::new();
+    push_terms(&mut out, "", &format!("{}{pid}, {fate}: {figures}", summary.name), 2);
+    if has_details {
+        let (samples, live_samples) = summary.samples;
+        let [samples, live_samples] = [samples as f64, live_samples as f64].map(format_objects);
+        let line = format!("interval {}, {samples} samples, {live_samples} live", summary.interval);
+        push_terms(&mut out, "", &line, 2);
+    }
     if let Some(line) = summary.coverage.as_ref().and_then(|coverage| coverage.line()) {
         push_prose(&mut out, "", &line);
     }
-    push_mmap(&mut out, &summary.mmap);
+    let rss = summary.rss.as_ref().map_or(0, |rss| rss.bytes);
+    if has_details || summary.mmap.mapped.value >= LEAST_MMAP_SHARE * rss as f64 {
+        push_mmap(&mut out, &summary.mmap);
+    }
     out
 }
 

@@ -8,8 +8,8 @@ use ramson_analysis::summary::Subject;
 use ramson_analysis::suspects::{Answer, CannotTell, Group, LineShare, Suspect, Suspects};
 use ramson_leaks::Verdict;
 use ramson_profile::format::{
-    format_bytes, format_duration, format_estimate, format_local_time, format_objects,
-    format_per_hour, format_share,
+    format_amount, format_bytes, format_duration, format_estimate, format_local_time,
+    format_objects, format_per_hour, format_share,
 };
 use ramson_profile::{SampleUnit, short_name};
 use std::fmt::Write;
@@ -20,24 +20,27 @@ const MAX_CALLERS: usize = 6;
 const MOST_SHARE: f64 = 0.5;
 /// Functions shown then.
 const LARGEST: usize = 2;
+/// Functions that are no suspects and are named.
+const OTHERS: usize = 3;
 /// Lines shown of a function.
 const MAX_LINES: usize = 6;
 
-/// The whole text; at most `rows` findings, 0: all. For several processes it shows the findings of all, or those of each.
-pub fn text(found: &Suspects, rows: usize, is_each: bool) -> String {
+/// The whole text; at most `rows` findings, 0: all. For several processes it shows the findings of all, or those of each. `has_evidence` asks for
+/// what each finding rests on, also of those that are no suspects.
+pub fn text(found: &Suspects, rows: usize, is_each: bool, has_evidence: bool) -> String {
     if found.processes.is_empty() || !is_each {
-        return block(found, rows);
+        return block(found, rows, has_evidence);
     }
     let mut heading = String::new();
     push_answer(&mut heading, found);
-    heading += &subject::heading(&found.subject, &found.defects);
-    blocks(&heading, &found.processes, |suspects| block(suspects, rows))
+    heading += &subject::heading(&found.subject, &found.defects, has_evidence);
+    blocks(&heading, &found.processes, |suspects| block(suspects, rows, has_evidence))
 }
 
-fn block(found: &Suspects, rows: usize) -> String {
+fn block(found: &Suspects, rows: usize, has_evidence: bool) -> String {
     let mut out = String::new();
     push_answer(&mut out, found);
-    out += &subject::heading(&found.subject, &found.defects);
+    out += &subject::heading(&found.subject, &found.defects, has_evidence);
     if found.suppressed + found.known > 0 {
         let _ = writeln!(out, "hidden: {}\n", hidden(found));
     }
@@ -48,6 +51,11 @@ fn block(found: &Suspects, rows: usize) -> String {
     if is_too_early(found) {
         push_largest(&mut out, found);
         return out;
+    }
+    if !has_evidence {
+        push_short(&mut out, found, rows);
+        out.truncate(out.trim_end().len());
+        return out + "\n";
     }
     for (index, suspect) in found.suspects.iter().take(most(rows)).enumerate() {
         push_suspect(&mut out, index + 1, suspect, found.answer.is_running);
@@ -224,15 +232,69 @@ fn hidden(found: &Suspects) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn push_suspect(out: &mut String, rank: usize, suspect: &Suspect, is_running: bool) {
+/// The suspects with what makes them some, then the others by their names.
+fn push_short(out: &mut String, found: &Suspects, rows: usize) {
+    let (suspects, others): (Vec<&Suspect>, Vec<&Suspect>) =
+        found.suspects.iter().partition(|suspect| suspect.finding.verdict == Verdict::Growing);
+    for (number, suspect) in (1..).zip(suspects.iter().take(most(rows))) {
+        push_name(out, &format!("{number}. "), suspect);
+        push_terms(out, "   ", &growing(suspect), 3);
+        push_prose(out, "   ", &reason(suspect, found.answer.is_running));
+        if let Some(callers) = callers(suspect) {
+            push_terms(out, "   ", &callers, 5);
+        }
+        out.push('\n');
+    }
+    push_rest(out, suspects.len(), most(rows), " suspects");
+    let named = others.iter().take(most(rows).min(OTHERS)).map(|other| {
+        let finding = &other.finding;
+        let live = format_amount(finding.inuse_space, SampleUnit::Bytes);
+        format!("{} {live}, {}", short_name(&other.function.name), finding.verdict)
+    });
+    let mut named: Vec<String> = named.collect();
+    let more = others.len() - named.len();
+    named.extend((more > 0).then(|| format!("{more} more")));
+    if !named.is_empty() {
+        let label = if suspects.is_empty() { "largest: " } else { "not suspects: " };
+        push_prose(out, label, &named.join("; "));
+    }
+    push_prose(out, "", "-v shows the evidence for each");
+}
+
+/// `growing by 13.7 GiB/h (±1.5 GiB) since … or earlier; live 351 MiB (±7%), 94% of all`.
+fn growing(suspect: &Suspect) -> String {
+    let finding = &suspect.finding;
+    let mut out = String::new();
+    if let Some(growth) = &finding.growth {
+        let _ = write!(out, "growing by {}", format_per_hour(growth.per_hour));
+        if growth.is_measured {
+            let _ = write!(out, " over the last {}", format_duration(growth.window_ns));
+        }
+    }
+    if let Some((since, ns)) = suspect.growing_since_unix_ns.zip(finding.growing_for_ns) {
+        let (since, ago) = (format_local_time(since), format_duration(ns));
+        let _ = write!(out, " since {since} ({ago} ago) or earlier");
+    }
+    let live = format_estimate(finding.inuse_space, SampleUnit::Bytes);
+    format!("{out}; live {live}, {} of all", format_share(suspect.share))
+}
+
+/// The function and where it is, behind a label.
+fn push_name(out: &mut String, label: &str, suspect: &Suspect) {
     let function = &suspect.function;
-    let verdict = suspect.finding.verdict;
-    let known: Vec<&LineShare> = suspect.lines.iter().filter(|line| line.line > 0).collect();
-    let only = if let [only] = known[..] { only.line } else { 0 };
-    let label = format!("{rank}. {verdict}: ");
+    let mut known = suspect.lines.iter().filter(|line| line.line > 0);
+    let only = match (known.next(), known.next()) {
+        (Some(only), None) => only.line,
+        _ => 0,
+    };
     let room = columns().map(|columns| columns.saturating_sub(label.chars().count()));
     let name = name_and_place(&short_name(&function.name), &function.file, only, room);
     let _ = writeln!(out, "{label}{name}");
+}
+
+fn push_suspect(out: &mut String, rank: usize, suspect: &Suspect, is_running: bool) {
+    let known: Vec<&LineShare> = suspect.lines.iter().filter(|line| line.line > 0).collect();
+    push_name(out, &format!("{rank}. {}: ", suspect.finding.verdict), suspect);
     push_terms(out, "   ", &live(suspect), 3);
     push_prose(out, "   ", &reason(suspect, is_running));
     if let Some(together) = compiled_together(suspect) {

@@ -197,10 +197,7 @@ mod tests {
             Estimate::new(mib * MIB, (half_width_mib * MIB / 1.959_964).powi(2))
         };
         let of = |live| equation(100 << 20, live);
-        assert_eq!(
-            of(live(60.0, 6.0)),
-            "RSS 100 MiB = live 60.0 MiB (±10%) + rest 40 MiB (±15%)"
-        );
+        assert_eq!(of(live(60.0, 6.0)), "RSS 100 MiB = live 60.0 MiB (±10%) + rest 40 MiB (±15%)");
         assert_eq!(
             of(live(104.0, 6.0)),
             "RSS 100 MiB; live 104 MiB (±5.8%) exceeds it by 4.00 MiB (within ±)"
