@@ -142,7 +142,7 @@ test("an allocator that cannot be read is named, and what it holds is a part of 
   // The server has to have looked twice.
   const isDrawn = (page) => page.getByText("held by the allocator").first().waitFor();
   const { overview, timeline, allocator } = await shown(idOf("redis-server"), ["overview", "timeline", "allocator"], { timeline: isDrawn });
-  assert.match(overview, /held by jemalloc\s+[\d.]+ %/);
+  assert.match(overview, /held by jemalloc\s+[\d.]+%/);
   assert.match(timeline, /held by the allocator/);
   assert.doesNotMatch(timeline, /free in the allocator/);
   assert.match(allocator, /held by jemalloc\s+[\d.]+ .iB\s+beyond the live blocks: free, metadata and rounding/);
@@ -176,7 +176,7 @@ test("a Rust server is shown by its own functions, with the command line's figur
 test("PostgreSQL as a tree is one row per process, and what is not live is said first", async () => {
   const { overview, flame } = await shown(idOf(`tree:${paths.postmaster}`), ["overview", "flame", "table"]);
   assert.match(overview, /of RSS is (shared memory|code, data, files)/);
-  assert.match(overview, /shared memory\s+[\d.]+ %/);
+  assert.match(overview, /shared memory\s+[\d.]+%/);
   assert.match(overview, new RegExp(`postgres ${paths.postmaster} `));
   assert.match(overview, /postgres: checkpointer/);
   assert.match(flame, /The sum of \d+ processes/);
@@ -205,7 +205,7 @@ test("a process that was attached to says when sampling is off, when recording h
   const own = await place.serve(String(program.pid));
   const page = await browser.page(own.address);
   await settled(page);
-  assert.match(await text(page), /allocated before the attach or not seen\s+[\d.]+ %/);
+  assert.match(await text(page), /allocated before the attach or not seen\s+[\d.]+%/);
   await place.ramson("set", "--off", String(program.pid));
   await page.getByText(/^Sampling has been off for/).waitFor({ timeout: 20_000 });
   assert.match(await text(page), new RegExp(`New allocations are not recorded:\\s+ramson set ${program.pid} --on`));
@@ -246,7 +246,7 @@ test("what another allocator held before an attach is not called free", async ()
   await settled(page);
   const { rss } = await place.json("report", String(program.pid));
   assert.equal(rss.may_hold_live, true);
-  assert.match(await text(page), /held by jemalloc: allocated before the attach, or free\s+[\d.]+ %/);
+  assert.match(await text(page), /held by jemalloc: allocated before the attach, or free\s+[\d.]+%/);
   assert.match(await text(page), /live since the attach/);
   await page.goto(`${own.origin}/allocator`);
   await settled(page);

@@ -158,7 +158,7 @@ fn earlier_interval_is_not_overhead_target() {
     visited.tell("hold 400");
     told(&scratch, "set", pid, &["--interval", "4096"]);
     visited.tell("hold 700");
-    let report = said(&scratch, &["report"], pid);
+    let report = said(&scratch, &["report", "--details"], pid);
     has(&report, "interval 4.00 KiB (before that ");
     lacks(&report, "overhead target");
 }

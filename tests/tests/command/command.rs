@@ -423,7 +423,7 @@ fn every_output_gives_the_same_totals() {
 
 /// The total in the heading of the table.
 fn shown_total(scratch: &Scratch, path: &Path, of: &str) -> String {
-    let table = say(scratch, &["report", text(path), "--count", of]).good().text();
+    let table = say(scratch, &["report", text(path), "--count", of, "--details"]).good().text();
     let heading = table.lines().find_map(|line| line.strip_prefix(&format!("{of}, total ")));
     let heading = heading.unwrap_or_else(|| panic!("{table}"));
     heading.split([';', '(']).next().unwrap().trim_end().to_owned()

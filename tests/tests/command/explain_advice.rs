@@ -197,7 +197,7 @@ fn pinning_site_is_named() {
         let text = finish(command.args(["explain", &keeping.pid().to_string()])).good().text();
         assert!(text.contains("free memory pinned by") && text.contains("session"), "{text}");
         assert!(text.contains("heap map, ") && text.contains("░ free"), "{text}");
-        let trim = format!("1. trim now: ramson trim {}", keeping.pid());
+        let trim = format!("trim now: ramson trim {}", keeping.pid());
         assert!(text.contains(&trim), "{text}");
     }
 }

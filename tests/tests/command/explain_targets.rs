@@ -51,7 +51,7 @@ fn profile_supplies_live_for_unreadable_allocator() {
     assert!((part(&json, "live") - live).abs() <= error, "{json:?}");
     assert!(json.list("advice").iter().any(|advice| advice.text("cause") == "leaks"), "{json:?}");
     let pid = keeping.pid().to_string();
-    let text = finish(ramson(&scratch).args(["explain", &pid])).good().text();
+    let text = finish(ramson(&scratch).args(["explain", "--details", &pid])).good().text();
     let line = text.lines().find(|line| line.starts_with("RSS ") && line.contains(" = live "));
     let line = line.unwrap_or_else(|| panic!("{text}"));
     assert!(line.contains("(±"), "{text}");
@@ -181,7 +181,7 @@ fn vanishing_process_is_one_line() {
         let outcome = finish(ramson(&scratch).args(["explain", &pid.to_string()]));
         end.join().unwrap();
         match outcome.status {
-            0 => assert!(outcome.text().starts_with("RSS "), "{outcome:?}"),
+            0 => assert!(outcome.text().contains("): RSS "), "{outcome:?}"),
             5 => assert!(outcome.remarks.len() == 1 && outcome.stdout.is_empty(), "{outcome:?}"),
             _ => panic!("{outcome:?}"),
         }
@@ -311,10 +311,11 @@ fn explain_text_leads_with_summary() {
     let pid = keeping.pid().to_string();
     let text = finish(ramson(&scratch).args(["explain", &pid])).good().text();
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[0].starts_with("RSS ") && lines[0].contains(&format!("(pid {pid})")), "{text}");
+    assert!(lines[0].starts_with(&format!("keeps (pid {pid}): RSS ")), "{text}");
     let free = " is free memory that the program gave back to malloc; ";
-    assert!(lines[1].contains(free) && lines[1].contains("malloc_trim would return "), "{text}");
-    assert!(text.contains("\nRSS ") && text.contains(" + free in malloc "), "{text}");
+    assert!(lines[2].starts_with("Why   ") && lines[2].contains(free), "{text}");
+    assert!(lines[2].contains("malloc_trim would return "), "{text}");
+    assert!(text.contains("\nNow   ") && text.contains("░ free in malloc "), "{text}");
     let of_experts = ["top of arenas", "fastbins", "tcache", "frag", "releasable", "dynamic"];
     for word in of_experts {
         assert!(!text.contains(word), "{word}: {text}");
@@ -334,7 +335,7 @@ fn explain_text_leads_with_summary() {
     assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
     // Tables are cut, sentences are not.
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let prose = &text[..text.find("\nRSS ").unwrap()];
+    let prose = &text[..text.find("\nNow ").unwrap()];
     assert!(words(&narrow).starts_with(&words(prose)), "{narrow}");
     let shell = format!("{} explain {pid} | head -1", ramson_program().display());
     let outcome = finish(clean("bash").args(["-o", "pipefail", "-c", &shell])).good();

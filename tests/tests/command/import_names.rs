@@ -105,7 +105,7 @@ fn malloc_info_is_explained() {
     for part in [
         "32.7 MiB taken from the system by malloc",
         "3 arenas",
-        "• 23.3 MiB (71.2%) is free memory",
+        "Why   23.3 MiB (71.2%) is free memory",
         "917 chunks",
         "MALLOC_ARENA_MAX=1",
     ] {

@@ -69,7 +69,7 @@ fn node_functions_are_named_after_kill() {
     };
     let largest: Vec<_> = stacks[0].iter().filter(|frame| frame.1 == "n.js").cloned().collect();
     assert_eq!(largest[..2], [of("loadTable", 2.0), of("serve", 5.0)], "{:?}", stacks[0]);
-    let text = finish(ramson(&scratch).arg("report").arg(&profile)).good().text();
+    let text = finish(ramson(&scratch).args(["report", "--details"]).arg(&profile)).good().text();
     let inlined = "functions that the JIT compiler inlined count for their callers";
     // Lines are as wide as the terminal.
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");

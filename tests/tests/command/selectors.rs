@@ -88,7 +88,7 @@ fn several_processes_get_rows_or_blocks() {
         assert_eq!(first, redises.profiled, "{text}");
         let each = say(scratch, &[command, source, "--each"]).good().text();
         for pid in &redises.profiled {
-            assert!(each.contains(&format!("(pid {pid}), running")), "{each}");
+            assert!(each.contains(&format!("(pid {pid}), recorded for ")), "{each}");
         }
     }
     let health = say(scratch, &["report", source, "--view", "health"]).good().text();

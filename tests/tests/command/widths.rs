@@ -44,10 +44,7 @@ fn dead_program_tables_fit_width() {
     let path = text(&path);
     let diff = ["Δ ± new function file:line", "Δ ± Δ cum old new function file:line"];
     let [report, top, list] = [
-        [
-            "bytes share ± age stack, innermost first",
-            "bytes share ± objects age stack, innermost first",
-        ],
+        ["live share ± age allocated by", "live share ± objects age allocated by"],
         [
             "flat flat% cum ± function file:line",
             "flat flat% sum% cum cum% ± objects function file:line",
@@ -61,7 +58,7 @@ fn dead_program_tables_fit_width() {
             assert_eq!(words(head(&shown, last)), heads[at], "{shown}");
             shown
         };
-        let report = check(&["report", path], "innermost first", report);
+        let report = check(&["report", path], "allocated by", report);
         assert!(report.contains("open_session  widths.cc:"), "{report}");
         for view in ["top", "lines"] {
             let shown = check(&["report", path, "--view", view], "file:line", top);
@@ -69,8 +66,10 @@ fn dead_program_tables_fit_width() {
         }
         let diff = check(&["diff", text(&empty), path], "file:line", diff);
         assert!(diff.contains(OWN_NAME), "{diff}");
-        let leaks = shown(&["leaks", path, "--min-age", "1ms"]);
+        let leaks = shown(&["leaks", path, "--min-age", "1ms", "-v"]);
         assert!(leaks.contains(" acme::networking::SessionManager::open_session  "), "{leaks}");
+        let leaks = shown(&["leaks", path, "--min-age", "1ms"]);
+        assert!(leaks.contains("acme::networking::SessionManager::open_session "), "{leaks}");
         let list = check(&["list", path], "command", list);
         assert!(list.contains("widths"), "{list}");
     }

@@ -105,7 +105,7 @@ fn every_view_has_table_and_object() {
     let scratch = Scratch::new();
     let path = profile(&scratch, &keeps(&scratch, 0), "out", "1");
     for (view, kind, heading) in [
-        ("stacks", "stacks", "innermost first"),
+        ("stacks", "stacks", "allocated by"),
         ("top", "report", "flat%"),
         ("lines", "report", "flat%"),
         ("tree", "tree", "callers above their callees"),

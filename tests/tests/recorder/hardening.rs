@@ -244,7 +244,7 @@ fn equal_container_pids_share_a_directory() {
         let mut report = std::process::Command::new(ramson_program());
         report.args(["report", &pid.to_string()]).env("RAMSON_DIR", directory.path());
         let report = String::from_utf8(report.output().unwrap().stdout).unwrap();
-        assert!(report.contains(&format!("exits (pid {pid}), running")));
+        assert!(report.contains(&format!("exits (pid {pid}), recorded for ")));
     }
     for child in &mut children {
         child.kill().unwrap();

@@ -32,7 +32,7 @@ fn lost_records_show_lower_bounds() {
     let scratch = Scratch::new();
     let mut keeping = start(&scratch);
     let pid = keeping.pid().to_string();
-    let report = say(&scratch, &["report", &pid]);
+    let report = say(&scratch, &["report", &pid, "--details"]);
     assert!(report.contains("\nlive, total ≥ "), "{report}");
     assert!(report.contains("samples are not among the live ones"), "{report}");
     assert!(!report.contains("±0%"), "{report}");

@@ -91,7 +91,11 @@ impl Group {
     }
 
     fn has_got(&mut self, origin: &Origin) -> bool {
-        let Some(witness) = self.witness else { return origin.cause == Cause::Kernel };
+        // A terminal sends them to its whole foreground group.
+        if origin.cause == Cause::Kernel {
+            return true;
+        }
+        let Some(witness) = self.witness else { return false };
         // The one to the group may come second.
         thread::sleep(TOGETHER / 4);
         let is_pending = pending(witness).is_some_and(|set| set >> (origin.signal - 1) & 1 == 1);
@@ -102,7 +106,11 @@ impl Group {
             let _ = ramson_launch::reap(witness);
             self.witness = ramson_launch::start_witness().ok();
         }
-        self.last.is_some_and(|(signal, at)| signal == origin.signal && at.elapsed() < TOGETHER)
+        // The next witness may have taken longer than that.
+        is_pending
+            || self
+                .last
+                .is_some_and(|(signal, at)| signal == origin.signal && at.elapsed() < TOGETHER)
     }
 }
 

@@ -182,9 +182,9 @@ pub fn unprofiled(of: &Finding, source: &str) -> String {
     let allocator = other.or(allocators.glibc.as_ref());
     let allocator = allocator.map(|it| format!("; allocator {}", it.name)).unwrap_or_default();
     let mut out = String::new();
-    push_terms(&mut out, "", &of.rss.line(), 2);
-    let line = format!("{} (pid {}), running, not profiled{allocator}", of.name, of.pid);
-    push_prose(&mut out, "", &line);
+    let line =
+        format!("{} (pid {}), not recorded{allocator}: {}", of.name, of.pid, of.rss.short_line());
+    push_terms(&mut out, "", &line, 2);
     pointers(&mut out, &Pointers::of(Some(&of.rss), &[]), source);
     out
 }

@@ -26,14 +26,14 @@ pub fn heading(subject: &Subject, defects: &[String], has_details: bool) -> Stri
     let mut out = match subject {
         Subject::Recording(summary) => of_recording(summary, has_details),
         Subject::Foreign(summary) => of_foreign(summary),
-        Subject::Sum(sum) => return of_sum(sum),
+        Subject::Sum(sum) => return of_sum(sum, has_details),
     };
     defects.iter().for_each(|defect| push_prose(&mut out, "not complete: ", defect));
     out.push('\n');
     out
 }
 
-fn of_sum(sum: &Sum) -> String {
+fn of_sum(sum: &Sum, has_details: bool) -> String {
     let live = live_text(sum.live);
     let running = sum.rows.iter().filter(|row| row.age_ns.is_some()).count();
     let all = match sum.past_unix_ns {
@@ -45,7 +45,8 @@ fn of_sum(sum: &Sum) -> String {
         push_prose(&mut out, "", &really_used(rss, running));
     }
     let first = match (&sum.rss, sum.rss_bytes) {
-        (Some(rss), _) => rss.line(),
+        (Some(rss), _) if has_details => rss.line(),
+        (Some(rss), _) => rss.short_line(),
         (None, Some(bytes)) => format!("RSS {} {all}; live {live}", size(bytes)),
         (None, None) => format!("RSS not known; live {live}"),
     };

@@ -56,10 +56,10 @@ RSS 40.0 MiB              live 15.0 MiB              free in malloc 0 B
                                                ⢸⣿⣿⣿⣇
                           7.00 to 15.0 MiB, 60 s
  l:live▼       ±        d:Δ  o:age  n:function  file:line
-7.00 MiB    ±0%  -8.00 MiB    57s  sum, Δ in 10 s, alloc 4.88 KiB/s, free 0 B/s
-4.00 MiB    ±0%          0    50s  zmalloc ← create ← create ← serve ←…  x.c:11
-2.00 MiB    ±0%          0   ◆90s  zmalloc ← create ← load ← main  x.c:10
-1.00 MiB    ±0%          0    20s  grow ← serve ← main  x.c:50
+7.00 MiB     ±0%  -8.00 MiB    57s  sum, Δ in 10 s, alloc 4.88 KiB/s, free 0 B/s
+4.00 MiB     ±0%          0    50s  zmalloc ← create ← create ← serve ←…  x.c:11
+2.00 MiB     ±0%          0   ◆90s  zmalloc ← create ← load ← main  x.c:10
+1.00 MiB     ±0%          0    20s  grow ← serve ← main  x.c:50
      0 B       –  -8.00 MiB      –  zmalloc ← create ← serve ← main  x.c:10
                                       ← zmalloc  x.c:10
                                       ← create  x.c:20

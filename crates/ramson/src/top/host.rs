@@ -188,7 +188,8 @@ pub fn stream(flags: &TopFlags, wanted: &[Selector]) -> Result<(), Failure> {
         thread::sleep(flags.pause());
         host.processes.read_now();
         host.arrange(None);
-        if host.processes.list.is_empty() && !flags.json {
+        let is_empty = host.processes.list.is_empty() && host.processes.unreadable().is_empty();
+        if is_empty && !flags.json {
             return Err(Failure::not_found(NOTHING));
         }
         if flags.json {
