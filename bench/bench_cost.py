@@ -128,4 +128,5 @@ def added(series, scale, digits):
 def spaced(text, unit):
     """The unit before the range."""
     number, _, interval = text.partition(" ")
-    return " ".join(part for part in (number, unit, interval) if part)
+    parts = [number + unit, interval] if unit == "%" else [number, unit, interval]
+    return " ".join(part for part in parts if part)

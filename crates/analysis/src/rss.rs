@@ -310,7 +310,12 @@ impl Rss {
             is_settled: all.iter().all(|rss| rss.is_settled),
             terms: Term::ALL.iter().map(of_term).collect(),
             is_live_counted: all.iter().all(|rss| rss.is_live_counted),
-            live: all.iter().filter_map(|rss| rss.live).map(Estimate::settled).reduce(Add::add),
+            // Without the profiles of some, only resident bytes are known of all.
+            live: if all.iter().all(|rss| rss.live.is_some()) {
+                all.iter().filter_map(|rss| rss.live).map(Estimate::settled).reduce(Add::add)
+            } else {
+                None
+            },
             calibration: Calibration::Several,
             counting: Counting::default(),
             total: None,

@@ -24,6 +24,14 @@ pub struct Limit {
     pub group: String,
 }
 
+impl Limit {
+    /// What may still be used before the kernel kills: it takes back the page cache first.
+    pub fn left_bytes(&self) -> u64 {
+        let needed = self.used_bytes.saturating_sub(self.page_cache_bytes);
+        self.limit_bytes.saturating_sub(needed)
+    }
+}
+
 /// How a group fares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
@@ -109,7 +117,7 @@ impl Groups {
                 group: level.display().to_string(),
             })
         });
-        limits.min_by_key(|limit| limit.limit_bytes.saturating_sub(limit.used_bytes))
+        limits.min_by_key(Limit::left_bytes)
     }
 
     /// How they fare now: bounds are of the version that counts memory, waiting of the second.

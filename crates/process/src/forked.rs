@@ -27,7 +27,9 @@ pub fn parent(pid: u32) -> Option<u64> {
 /// The anonymous memory of a parent, which its child had from it at the fork, unless either has mapped other memory there since.
 pub fn anonymous_memory(parent: u64) -> Vec<Range<u64>> {
     let areas = u32::try_from(parent).ok().and_then(|parent| read_outline(parent).ok());
-    let is_its = |area: &Area| area.backing() == Backing::Anonymous && area.path.is_empty();
+    let is_its = |area: &Area| {
+        area.backing() == Backing::Anonymous && matches!(area.path.as_str(), "" | "[heap]")
+    };
     areas.unwrap_or_default().into_iter().filter(is_its).map(|area| area.start..area.end).collect()
 }
 

@@ -31,11 +31,7 @@ const OTHERS: [(&str, &[Part], &str); 18] = [
         &[Part::Extents],
         "is memory that the program mapped itself, without malloc (ramson report PID --kind mmap)",
     ),
-    (
-        "unseen",
-        &[Part::Unseen],
-        "is live, and was allocated before ATTACH or is not seen: no stack is known",
-    ),
+    ("unseen", &[Part::Unseen], BY_NAME),
     (
         "inherited",
         &[Part::Inherited],
@@ -64,7 +60,7 @@ const OTHERS: [(&str, &[Part], &str); 18] = [
     (
         "huge_pages",
         &[Part::Padding],
-        "is zeros in transparent huge pages, most likely never touched by the program",
+        "is zeros in transparent huge pages: never touched, or cleared in advance by a runtime",
     ),
     (
         "metadata",
@@ -257,9 +253,7 @@ fn of_parts(finding: &Finding, other: &(&'static str, &[Part], &str)) -> Option<
         "other" if !finding.is_divided() => undivided(finding, &start),
         "other" => format!("{start} is other anonymous memory: {}.", owner(finding)),
         _ => {
-            let before = finding.rss.before.map_or(String::new(), |before| before.to_string());
-            let phrase = phrase.replace("PID", &finding.pid.to_string());
-            format!("{start} {}.", phrase.replace("ATTACH", &before))
+            format!("{start} {}.", phrase.replace("PID", &finding.pid.to_string()))
         }
     };
     (bytes.value > 0.0).then_some(Cause { cause, bytes, sentence })

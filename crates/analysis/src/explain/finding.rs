@@ -29,6 +29,8 @@ pub struct Finding {
     pub ended_function: Option<String>,
     /// The owner of anonymous memory that is not malloc's, where that is a part worth a word and the owner is known.
     pub owner: Option<String>,
+    /// Who mapped the memory outside malloc that the profile has, as a phrase.
+    pub extents_owner: Option<String>,
     /// Causes of the resident memory, in a sentence each, the largest first; never empty.
     pub causes: Vec<Cause>,
     /// Which allocators it has.

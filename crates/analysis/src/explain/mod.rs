@@ -22,6 +22,7 @@ use crate::attachment;
 use crate::early_ends;
 use crate::extents;
 use crate::members::{Each, Row};
+use crate::owners;
 use crate::question::Question;
 use crate::rss::Rss;
 use ramson_leaks::Slope;
@@ -123,6 +124,10 @@ fn look_at(
     let is_worth_it =
         |part| reading.explained.part(part).max(0) as u64 >= causes::least(reading.explained.rss);
     let owner = is_worth_it(Part::Anonymous).then(|| executable::heap_owner(target.pid)).flatten();
+    let extents_owner = snapshot.filter(|_| is_worth_it(Part::Extents)).map(|snapshot| {
+        let bytes = reading.explained.part(Part::Extents).max(0) as u64;
+        owners::text(&owners::owners(target.pid, snapshot, bytes))
+    });
     let mut finding = Finding {
         pid: target.pid,
         name: target.name.clone(),
@@ -131,6 +136,7 @@ fn look_at(
         variables,
         ended_function,
         owner,
+        extents_owner,
         causes: Vec::new(),
         allocators,
         statistics: reading.statistics,

@@ -20,6 +20,11 @@ pub fn phrase(finding: &Finding, cause: &str) -> Option<String> {
             listed(&finding.details.files)
         ),
         "shared" => shared(finding),
+        "unseen" => unseen(finding),
+        "mmap" => format!(
+            "is memory outside malloc: {} (ramson report PID --kind mmap)",
+            finding.extents_owner.as_ref()?
+        ),
         "ended_stacks" => ended(finding),
         _ => return None,
     })
@@ -69,6 +74,15 @@ fn shared(finding: &Finding) -> String {
         format!("is shared memory that no other process has mapped{names}")
     } else {
         format!("is {SHARED}{names}")
+    }
+}
+
+fn unseen(finding: &Finding) -> String {
+    match finding.rss.before {
+        Some(before) => {
+            format!("is live, and was allocated before {before} or is not seen: no stack is known")
+        }
+        None => "is live, and the samples do not have it: no stack is known".into(),
     }
 }
 

@@ -43,6 +43,7 @@ fn finding(leaks: Option<Leaks>, limit: Option<Limit>) -> Finding {
         variables: Vec::new(),
         ended_function: None,
         owner: None,
+        extents_owner: None,
         causes: Vec::new(),
         allocators: allocators("jemalloc 5.3.0", AllocatorKind::Jemalloc),
         statistics: Err(Missing::Unreadable(AllocatorKind::Jemalloc)),

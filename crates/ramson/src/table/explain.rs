@@ -87,8 +87,12 @@ fn title(finding: &Finding) -> String {
     if let Some(found) = known.filter(|_| is_known) {
         let _ = write!(title, "; {}", found.name);
     }
+    let hugetlb = finding.rss.explained.hugetlb;
+    if hugetlb > 0 {
+        let _ = write!(title, "; {} of huge pages (hugetlbfs) beside RSS", size(hugetlb));
+    }
     if let Some(limit) = &finding.limit {
-        let left = limit.limit_bytes.saturating_sub(limit.used_bytes);
+        let left = limit.left_bytes();
         let _ = write!(
             title,
             "; {} ({}) left of the limit of {} of cgroup {}",
@@ -99,7 +103,7 @@ fn title(finding: &Finding) -> String {
         );
         let others = [
             (limit.shared_memory_bytes, "shared memory and tmpfs"),
-            (limit.page_cache_bytes, "page cache"),
+            (limit.page_cache_bytes, "page cache, which the kernel takes back"),
         ];
         for (bytes, what) in others {
             if bytes as f64 >= OTHERS_SHARE * limit.used_bytes as f64 && bytes > 0 {

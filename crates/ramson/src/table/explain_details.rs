@@ -50,7 +50,7 @@ const TERMS: [(&str, &str); 7] = [
 /// Number of terms, from the first on, that do not belong to glibc's arenas.
 const TERMS_OF_ALL: usize = 1;
 
-const NAMES: [(Part, &str); 22] = [
+const NAMES: [(Part, &str); 26] = [
     (Part::Live, "live, by the allocator's statistics"),
     (Part::Unseen, "live, and not in the profile of an attached process"),
     (Part::Top, "free at the end of the heap"),
@@ -61,8 +61,12 @@ const NAMES: [(Part, &str); 22] = [
     (Part::Metadata, "allocator metadata"),
     (Part::Held, "in the allocator's areas, beyond live blocks: free, metadata, or rounding"),
     (Part::Inherited, "its parent's memory, shared copy on write"),
+    (Part::Copied, "its parent's memory, copied since the fork"),
+    (Part::LazyFree, "freed lazily (MADV_FREE): the kernel takes it back"),
     (Part::Extents, "mmap: what the program mapped itself"),
     (Part::Stacks, "stacks"),
+    (Part::EndedStacks, "stacks of threads that ended and were not joined"),
+    (Part::ThreadLocals, "thread-local variables"),
     (Part::Code, "code of binaries"),
     (Part::Data, "variables of binaries (.data, .bss)"),
     (Part::Files, "files"),
@@ -267,5 +271,17 @@ fn push_terms(out: &mut String, finding: &Finding) {
     out.push('\n');
     for (term, meaning) in &TERMS[..shown] {
         push_prose(out, &format!("{term}: "), meaning);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_has_a_row() {
+        for (part, name, _) in Part::ALL {
+            assert!(NAMES.iter().any(|(named, _)| *named == part), "{name}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::{Table, blocks, command, explain, pins, push_prose, push_terms, size}
 use ramson_analysis::explain::Findings;
 use ramson_analysis::members::Row;
 use ramson_analysis::rss::Rss;
-use ramson_process::Term;
+use ramson_process::{Part, Term};
 use ramson_profile::format::format_bytes;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -56,13 +56,20 @@ fn heading(findings: &Findings) -> String {
     let causes = findings.processes.iter().filter_map(|each| {
         // What they share is not theirs alone.
         let mut causes = each.answer.causes.iter();
-        let own = causes.find(|cause| !matches!(cause.cause, "shared" | "files"));
+        let own = causes.find(|cause| !matches!(cause.cause, "shared" | "files" | "inherited"));
         Some((format!("{} (pid {}): ", each.answer.name, each.answer.pid), own?))
     });
     let mut causes: Vec<_> = causes.collect();
     let pss = findings.rss.as_ref().map_or(0, |rss| rss.pss) as f64;
     causes.retain(|(_, cause)| cause.bytes.value >= LEAST_SHARE * pss);
     causes.sort_by(|a, b| b.1.bytes.value.total_cmp(&a.1.bytes.value));
+    let copies = copied(findings).map(|(bytes, count)| {
+        format!(
+            "{} are copies of the parent's memory since the fork, in {count} of them",
+            size(bytes)
+        )
+    });
+    let shared = shared.chain(copies);
     let own = causes.iter().take(MOST_SENTENCES);
     let own = own.map(|(place, cause)| place.clone() + &cause.sentence);
     out.push('\n');
@@ -71,6 +78,15 @@ fn heading(findings: &Findings) -> String {
         push_prose(&mut out, "not examined: ", &refusal.reason);
     }
     out
+}
+
+/// What forked processes have copied of their parents' memory, and how many did, if that is worth a word.
+fn copied(findings: &Findings) -> Option<(u64, usize)> {
+    let rss = findings.rss.as_ref()?;
+    let of = |rss: &Rss| rss.explained.part(Part::Copied).max(0) as u64;
+    let least = (LEAST_SHARE * rss.pss as f64) as u64;
+    let has_copies = findings.processes.iter().filter(|each| of(&each.answer.rss) > 0).count();
+    Some((of(rss), has_copies)).filter(|&(bytes, count)| bytes > least && count > 1)
 }
 
 /// Shared memory that several processes have mapped.

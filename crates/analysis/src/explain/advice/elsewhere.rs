@@ -7,7 +7,7 @@ use crate::explain::leaks::Leaks;
 use crate::explain::named;
 use crate::explain::words::size;
 use crate::owners;
-use ramson_process::Part;
+use ramson_process::{Part, text};
 use ramson_profile::format::format_percent;
 
 /// A part with this share of RSS or more is the main part of the process's memory.
@@ -26,17 +26,27 @@ pub fn padding(finding: &Finding) -> Option<Advice> {
     (bytes > 0).then(|| Advice {
         cause: "thp",
         needs: Needs::Restart,
-        action:
+        action: if are_asked_for() {
+            "no huge pages there: the program asks for them itself (madvise). Switch that off in it (Java: without \
+             -XX:+UseTransparentHugePages; jemalloc: thp:never), or start it with prctl(PR_SET_THP_DISABLE)"
+        } else {
             "no huge pages there: \"madvise\" in /sys/kernel/mm/transparent_hugepage/enabled, or MADV_NOHUGEPAGE or \
-                 prctl(PR_SET_THP_DISABLE) in the program"
-                .into(),
+             prctl(PR_SET_THP_DISABLE) in the program"
+        }
+        .into(),
         evidence: format!(
-            "{huge} in transparent huge pages, of which {zeros} are zeros: most likely never touched"
+            "{huge} in transparent huge pages, of which {zeros} are zeros: never touched, or cleared in advance"
         ),
         risk: "more page faults and more misses of the TLB",
         // The program may have written zeros.
         saving: Saving::at_most(finding.part_estimate(Part::Padding)),
     })
+}
+
+/// Whether only programs that ask for huge pages get them.
+fn are_asked_for() -> bool {
+    let enabled = text::read("/sys/kernel/mm/transparent_hugepage/enabled");
+    !enabled.unwrap_or_default().contains("[always]")
 }
 
 pub fn ended_threads(finding: &Finding) -> Option<Advice> {
@@ -77,6 +87,12 @@ fn mapped(finding: &Finding, elsewhere: u64) -> (Needs, String) {
             "to see what maps it, start the program under ramson: ramson run -- COMMAND, later ramson report PID --kind mmap".into(),
         )
     }
+}
+
+/// Whether most of RSS is the parent's memory, shared or copied.
+pub fn is_of_parent(finding: &Finding) -> bool {
+    let bytes = finding.part(Part::Inherited) + finding.part(Part::Copied);
+    bytes as f64 >= MAIN_SHARE * finding.rss.bytes as f64
 }
 
 /// The parent's profile has the stacks.

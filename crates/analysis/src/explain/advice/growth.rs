@@ -42,7 +42,7 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
             format!("restart it before its memory limit is reached, {time}"),
             format!(
                 "{} is left of the limit of {} of control group {}",
-                size(limit.limit_bytes.saturating_sub(limit.used_bytes)),
+                size(limit.left_bytes()),
                 size(limit.limit_bytes),
                 limit.group
             ),
@@ -92,7 +92,7 @@ fn rates(finding: &Finding, leaks: &Leaks) -> Vec<(&'static str, Estimate)> {
 fn is_near(finding: &Finding, per_hour: Estimate) -> bool {
     let window_ns = finding.group_growth.map_or(0, |slope| slope.window_ns) as f64;
     let left_ns = |limit: &Limit| {
-        let left = limit.limit_bytes.saturating_sub(limit.used_bytes) as f64;
+        let left = limit.left_bytes() as f64;
         left / per_hour.value * NS_PER_HOUR
     };
     finding.limit.as_ref().is_some_and(|limit| left_ns(limit) <= MOST_AHEAD * window_ns)
@@ -118,8 +118,7 @@ fn another_gib(per_hour: Estimate) -> String {
 fn filled_limit(finding: &Finding) -> Option<Advice> {
     let limit = finding.limit.as_ref()?;
     let shared = limit.shared_memory_bytes;
-    let is_near = limit.limit_bytes.saturating_sub(limit.used_bytes) as f64
-        <= LITTLE * limit.limit_bytes as f64;
+    let is_near = limit.left_bytes() as f64 <= LITTLE * limit.limit_bytes as f64;
     let is_most = shared as f64 >= MAIN_SHARE * limit.used_bytes as f64;
     (is_near && is_most).then(|| Advice {
         cause: "limit",
@@ -144,7 +143,7 @@ pub fn is_limit_filled(finding: &Finding) -> bool {
 /// Advises to raise the memory limit if the kernel is about to kill the process.
 fn raise_limit(finding: &Finding) -> Option<Advice> {
     let limit = finding.limit.as_ref()?;
-    let left = limit.limit_bytes.saturating_sub(limit.used_bytes);
+    let left = limit.left_bytes();
     let of_limit = |bytes: u64| bytes as f64 / limit.limit_bytes.max(1) as f64;
     (of_limit(left) < LITTLE && of_limit(finding.rss.bytes) >= MAIN_SHARE).then(|| Advice {
         cause: "limit",
@@ -166,7 +165,7 @@ fn raise_limit(finding: &Finding) -> Option<Advice> {
 
 /// `in 3.1 h (2.4 h to 4.4 h)`: until the limit is met if it grows on like this.
 fn time_left(limit: &Limit, per_hour: Estimate) -> Option<String> {
-    let left = limit.limit_bytes.saturating_sub(limit.used_bytes) as f64;
+    let left = limit.left_bytes() as f64;
     let hours = |rate: f64| Some(left / rate).filter(|hours| rate > 0.0 && *hours < MOST_HOURS);
     let text = |hours: f64| format_duration((hours * NS_PER_HOUR) as u64);
     let half_width = Some(per_hour.half_width_95()).filter(|it| it.is_finite())?;

@@ -32,6 +32,10 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
         [elsewhere::padding(finding), elsewhere::ended_threads(finding)].into_iter().flatten(),
     );
     all.retain(|advice| advice.saving.is_none_or(|saving| saving.bytes >= least));
+    if elsewhere::is_of_parent(finding) {
+        // It goes with this process, whatever its allocator does.
+        all.retain(|advice| !matches!(advice.cause, "other_lever" | "ask" | "unknown"));
+    }
     all.sort_by_key(|advice| Reverse(advice.rank()));
     put_causes_before_trim(&mut all);
     all.splice(0..0, growth::advice(finding));
