@@ -62,7 +62,7 @@ impl Line {
     /// Whether `text`, below it, goes on with it: it is indented, and has no columns.
     fn goes_on(&self, text: &str) -> bool {
         let is_prose = !text.trim().is_empty() && !text.trim().contains("  ");
-        let is_sum = self.text.starts_with("RSS ") && text.contains(" + ");
+        let is_sum = self.text.contains("RSS ") && text.contains(" + ");
         !self.is_cut && !self.words.is_empty() && is_prose && (text.starts_with("  ") || is_sum)
     }
 
@@ -74,9 +74,12 @@ impl Line {
     }
 
     fn is_like(&self, now: &Self) -> bool {
-        if let (Some(written), Some(now)) = (terms(&self.text), terms(&now.text)) {
+        if let (Some((whose, written)), Some((now_whose, now))) =
+            (terms(&self.text), terms(&now.text))
+        {
             let is_there = |name: &String| now.iter().any(|(other, _)| other == name);
-            return written.iter().all(|(name, share)| *share < LARGE_SHARE || is_there(name));
+            let has_large = written.iter().all(|(name, share)| *share < LARGE_SHARE || is_there(name));
+            return has_large && numbers_masked(whose) == numbers_masked(now_whose);
         }
         let mut words = (self.words.clone(), now.words.clone());
         // Numbers in a row count as one: both of `2 min 5 s`, also if `min` and `s` are in two lines.
@@ -106,9 +109,11 @@ fn lines(output: &str) -> Vec<Line> {
     lines
 }
 
-/// Names of the terms, and their shares of the whole, from a line like `RSS 132 MiB = live 119 MiB (±12%) + stacks 60.0 KiB`.
-fn terms(line: &str) -> Option<Vec<(String, f64)>> {
-    let (whole, parts) = line.strip_prefix("RSS ")?.split_once(" = ")?;
+/// What comes before a sum, and names of its terms with their shares of the whole, from a line like `server (pid 7): RSS 132 MiB = live 119 MiB
+/// (±12%) + stacks 60.0 KiB`.
+fn terms(line: &str) -> Option<(&str, Vec<(String, f64)>)> {
+    let (whose, sum) = line.split_once("RSS ")?;
+    let (whole, parts) = sum.split_once(" = ")?;
     let whole = bytes(whole)?;
     let parts = parts.split(" + ").flat_map(|part| part.split(" − "));
     let of_part = |part: &str| {
@@ -116,7 +121,7 @@ fn terms(line: &str) -> Option<Vec<(String, f64)>> {
         let at = part.find(|letter: char| letter.is_ascii_digit())?;
         Some((part[..at].trim().to_owned(), bytes(&part[at..])? / whole))
     };
-    Some(parts.filter_map(of_part).collect())
+    Some((whose, parts.filter_map(of_part).collect()))
 }
 
 fn bytes(text: &str) -> Option<f64> {

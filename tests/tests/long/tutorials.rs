@@ -155,7 +155,7 @@ fn comparison_masks_numbers_not_words() {
             "RSS 9 MiB at last check, limit 9 MiB",
         ),
         ("JS:~serve app.js:3:1", "JS:*serve app.js:3:1"),
-        ("• 1 MiB is live: it is\n  too early", "• 100 MiB is live:\n  it is too early"),
+        ("Why   1 MiB is live: it is\n      too early", "Why   100 MiB is live:\n      it is too early"),
         ("for 2 min 59 s longer", "for 3 s longer"),
         (
             "RSS 9 MiB = live 8 MiB + code\nand data 1 MiB + kernel 4 KiB",
@@ -187,5 +187,7 @@ fn only_large_rss_terms_are_compared() {
     let now = "RSS 90.0 MiB = live 70.0 MiB (±1%) + free in malloc 1.0 MiB\n";
     assert!(is_same(written, now));
     assert!(!is_same(written, "RSS 100 MiB = live 99.0 MiB\n"));
+    let whose = |name: &str| format!("{name} (pid 7), recorded for 2 s: {now}");
+    assert!(is_same(&whose("server"), &whose("server")) && !is_same(&whose("server"), &whose("other")));
     assert!(!is_same(written, "RSS 100 MiB\n"));
 }
