@@ -1,4 +1,4 @@
-"""The six rows of the README: what profiling adds, ramson's beside that of jemalloc, tcmalloc and heaptrack.
+"""The first six rows of docs/cost.md: what profiling adds, ramson's beside that of jemalloc, tcmalloc and heaptrack.
 
 Each profiler is compared with the same program over the same allocator without it, in interleaved rounds; the first three at
 512 KiB. heaptrack records every allocation, and its cost is that of all processes it starts.

@@ -3,7 +3,6 @@
 import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-README = ROOT / "README.md"
 COST = ROOT / "docs/cost.md"
 WEB = ROOT / "docs/web.md"
 COMMAND = "bench/run --markdown"
@@ -11,13 +10,13 @@ END = "<!-- end -->"
 
 
 def begin(names):
-    """The mark before the table of these benchmarks; of none: before the README's."""
+    """The mark before the table of these benchmarks; of none: before those of every profiler."""
     return f"<!-- {' '.join([COMMAND, *names])} -->"
 
 
 def of(names):
     """The document that shows these benchmarks."""
-    return WEB if names == ["web"] else COST if names else README
+    return WEB if names == ["web"] else COST
 
 
 def shown(document, names):
