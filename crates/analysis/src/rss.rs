@@ -16,7 +16,9 @@ use ramson_source::{Opened, Recording};
 use serde::{Serialize, Serializer};
 use std::ops::Add;
 
-/// Terms of a short line.
+/// A smaller share of RSS is no term of a short line …
+const LEAST_SHARE: f64 = 0.01;
+/// … and no more than these are, the sum of the others included.
 const MOST_TERMS: usize = 4;
 /// A peak that exceeds RSS by this part of it is worth a word.
 const HIGHER_PART: u64 = 10;
@@ -344,17 +346,20 @@ impl Rss {
     /// The same with the live bytes, the largest other terms, and the sum of the rest as `other`.
     pub fn short_line(&self) -> String {
         let shown = self.shown();
-        if shown.len() <= MOST_TERMS {
-            return self.line_of(&shown);
-        }
         let size = |&(term, bytes): &(Term, Estimate)| match term {
             Term::Live => f64::INFINITY,
             _ => bytes.value.abs(),
         };
         let mut sizes: Vec<f64> = shown.iter().map(size).collect();
         sizes.sort_by(|a, b| b.total_cmp(a));
+        // Besides the live bytes and the rest.
+        let last = sizes.get(MOST_TERMS - 2).copied().unwrap_or(0.0);
+        let least = last.max(LEAST_SHARE * self.bytes as f64);
         let (large, small): (Vec<_>, Vec<_>) =
-            shown.into_iter().partition(|one| size(one) >= sizes[MOST_TERMS - 2]);
+            shown.into_iter().partition(|one| size(one) >= least);
+        if small.is_empty() {
+            return self.line_of(&large);
+        }
         let rest: f64 = small.iter().map(|(_, bytes)| bytes.value).sum();
         let sign = if rest < 0.0 { '−' } else { '+' };
         format!("{} {sign} other {}", self.line_of(&large), format_bytes(rest.abs()))

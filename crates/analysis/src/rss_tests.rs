@@ -273,3 +273,27 @@ fn higher_peak_stands_beside_rss() {
     let sum = Rss::sum(&[&with(300), &with(200)]).unwrap();
     assert_eq!(sum.peak_bytes, None, "they need not have peaked together");
 }
+
+#[test]
+fn short_line_has_the_largest_terms() {
+    let of = |parts: &[(Part, i64)]| {
+        let text = "10000000-50000000 rw-p 0 00:00 0 [heap]\nRss: 81920 kB\n\
+            7f1000000000-7f1100000000 rw-p 0 00:00 0 \nRss: 20480 kB\n";
+        let mut explained = explained_of(text, &[0x1000_0000]);
+        for &(part, kib) in parts {
+            explained.transfer(Part::Anonymous, part, kib << 10);
+        }
+        let live = Some((estimate(80.0, 0.0), false));
+        Rss::divided(explained, None, live, &|| None, None).short_line()
+    };
+    let many =
+        [(Part::Stacks, 8192), (Part::Files, 6144), (Part::Metadata, 4096), (Part::Kernel, 4)];
+    assert_eq!(
+        of(&many),
+        "RSS 100 MiB = live 80.0 MiB + stacks 8.00 MiB + files 6.00 MiB + other 6.00 MiB"
+    );
+    // Less than a hundredth is no term of its own.
+    let small = of(&[(Part::Stacks, 20_000), (Part::Kernel, 4)]);
+    assert_eq!(small, "RSS 100 MiB = live 80.0 MiB + stacks 19.5 MiB + other 480 KiB");
+    assert_eq!(of(&[(Part::Stacks, 20_480)]), "RSS 100 MiB = live 80.0 MiB + stacks 20.0 MiB");
+}

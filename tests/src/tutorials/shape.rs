@@ -78,7 +78,8 @@ impl Line {
             (terms(&self.text), terms(&now.text))
         {
             let is_there = |name: &String| now.iter().any(|(other, _)| other == name);
-            let has_large = written.iter().all(|(name, share)| *share < LARGE_SHARE || is_there(name));
+            let has_large =
+                written.iter().all(|(name, share)| *share < LARGE_SHARE || is_there(name));
             return has_large && numbers_masked(whose) == numbers_masked(now_whose);
         }
         let mut words = (self.words.clone(), now.words.clone());

@@ -60,7 +60,11 @@ fn cxx_tutorial_and_readme_match_output() {
     if is_to_write() {
         fs::write(&path, page(&shown)).unwrap();
     } else {
-        assert_eq!(page(&shown), readme, "README.md shows what docs/tutorials/cxx-server.md does not");
+        assert_eq!(
+            page(&shown),
+            readme,
+            "README.md shows what docs/tutorials/cxx-server.md does not"
+        );
     }
 }
 
@@ -155,7 +159,10 @@ fn comparison_masks_numbers_not_words() {
             "RSS 9 MiB at last check, limit 9 MiB",
         ),
         ("JS:~serve app.js:3:1", "JS:*serve app.js:3:1"),
-        ("Why   1 MiB is live: it is\n      too early", "Why   100 MiB is live:\n      it is too early"),
+        (
+            "Why   1 MiB is live: it is\n      too early",
+            "Why   100 MiB is live:\n      it is too early",
+        ),
         ("for 2 min 59 s longer", "for 3 s longer"),
         (
             "RSS 9 MiB = live 8 MiB + code\nand data 1 MiB + kernel 4 KiB",
@@ -188,6 +195,8 @@ fn only_large_rss_terms_are_compared() {
     assert!(is_same(written, now));
     assert!(!is_same(written, "RSS 100 MiB = live 99.0 MiB\n"));
     let whose = |name: &str| format!("{name} (pid 7), recorded for 2 s: {now}");
-    assert!(is_same(&whose("server"), &whose("server")) && !is_same(&whose("server"), &whose("other")));
+    assert!(
+        is_same(&whose("server"), &whose("server")) && !is_same(&whose("server"), &whose("other"))
+    );
     assert!(!is_same(written, "RSS 100 MiB\n"));
 }

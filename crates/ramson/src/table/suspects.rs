@@ -20,8 +20,9 @@ const MAX_CALLERS: usize = 6;
 const MOST_SHARE: f64 = 0.5;
 /// Functions shown then.
 const LARGEST: usize = 2;
-/// Functions that are no suspects and are named.
+/// Functions that are no suspects and are named, if they have this share of what is live.
 const OTHERS: usize = 3;
+const LEAST_SHARE: f64 = 0.01;
 /// Lines shown of a function.
 const MAX_LINES: usize = 6;
 
@@ -246,7 +247,8 @@ fn push_short(out: &mut String, found: &Suspects, rows: usize) {
         out.push('\n');
     }
     push_rest(out, suspects.len(), most(rows), " suspects");
-    let named = others.iter().take(most(rows).min(OTHERS)).map(|other| {
+    let large = others.iter().filter(|other| other.share >= LEAST_SHARE);
+    let named = large.take(most(rows).min(OTHERS)).map(|other| {
         let finding = &other.finding;
         let live = format_amount(finding.inuse_space, SampleUnit::Bytes);
         format!("{} {live}, {}", short_name(&other.function.name), finding.verdict)
