@@ -87,7 +87,7 @@ pub fn none_of(selector: &Selector) -> Failure {
     let what = &selector.text;
     Failure::not_found(match &selector.base {
         Base::Name(_) if !what.starts_with("name:") => format!(
-            "{what}: neither a file nor a process of that name. \"ramson list\" shows what there is, \"ramson help src\" what SRC may be"
+            "{what}: no file, process or profile has that name. See \"ramson list\" and \"ramson help src\""
         ),
         Base::Name(_) => format!(
             "{what}: no process has that name. Pass a process ID; \"ps -e\" shows what there is"

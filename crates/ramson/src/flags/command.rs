@@ -130,13 +130,13 @@ pub fn line_of(error: &clap::Error, words: &[OsString]) -> String {
         return "--view peek: an expression comes before SRC, as in --view peek setCommand redis-server".into();
     }
     let unknown = named(ContextKind::InvalidSubcommand)
-        .map(|word| (format!("no command \"{word}\""), ContextKind::SuggestedSubcommand));
+        .map(|word| (format!("unknown command \"{word}\""), ContextKind::SuggestedSubcommand));
     let unknown = unknown.or_else(|| {
         let is_unknown = error.kind() == ErrorKind::UnknownArgument;
         let flag = named(ContextKind::InvalidArg).filter(|_| is_unknown)?;
-        Some((format!("no flag {flag}"), ContextKind::SuggestedArg))
+        Some((format!("unknown option {flag}"), ContextKind::SuggestedArg))
     });
-    if let Some((what, suggested)) = unknown.filter(|(what, _)| !what.ends_with("flag ")) {
+    if let Some((what, suggested)) = unknown.filter(|(what, _)| !what.ends_with("option ")) {
         let alike = suggestion(error, suggested, &what);
         return alike
             .map_or_else(|| what.clone(), |alike| format!("{what}: did you mean {alike}?"));

@@ -53,7 +53,7 @@ pub struct LeaksFlags {
     pub filters: FilterFlags,
     #[command(flatten)]
     pub frames: FrameFlags,
-    /// Show what each finding rests on, also of functions that are no suspects
+    /// Show the evidence for each finding, also for functions that are not suspects
     #[arg(short, long)]
     pub verbose: bool,
     /// For several processes, judge each by itself instead of all together

@@ -40,8 +40,8 @@ use ramson_apart::Budget;
 use std::path::PathBuf;
 use values::parse_budget;
 
-/// An always-on heap profiler for native Linux programs: shows what is using their memory, while
-/// they run and after they have died
+/// An always-on heap profiler for native Linux programs: shows what uses a program's memory, live or
+/// after it died
 #[derive(Parser)]
 #[command(name = "ramson", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(after_help = "\
@@ -71,7 +71,7 @@ pub struct Cli {
 pub enum Command {
     /// Start a program under ramson
     Run(RunFlags),
-    /// Check what works here, or what can be recorded of a process
+    /// Check what works on this machine, or for one process
     Check(CheckFlags),
     /// List profiles: running processes and dead ones
     List(ListFlags),
@@ -83,11 +83,11 @@ pub enum Command {
     Leaks(LeaksFlags),
     /// Show what changed between two profiles
     Diff(DiffFlags),
-    /// Keep a history, to ask later what the heap was an hour ago (SRC@-1h)
+    /// Keep past profiles, to look back (SRC@-1h)
     History(HistoryFlags),
     /// Show RSS and live bytes over time, from the history
     Timeline(TimelineFlags),
-    /// Save the profile of this moment, for later comparison
+    /// Save a snapshot to compare with later
     Mark(MarkFlags),
     /// Explain where RSS goes, and why freed memory isn't returned
     #[command(alias = "doctor")]

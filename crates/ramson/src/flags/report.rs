@@ -52,7 +52,7 @@ pub struct ReportFlags {
     /// Order of the rows of --view top and lines: flat (the default), cum or name
     #[arg(long, value_parser = one_of(SORTS), hide_possible_values = true)]
     pub sort: Option<Sort>,
-    /// Also show every term of RSS, the sampling interval and the samples, and what rows are of
+    /// Also show every term of RSS, the sampling interval, sample counts, and what a row represents
     #[arg(long)]
     pub details: bool,
     /// For several processes, print a block for each instead of their sum

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub const PROCESSES: &str =
     "Process ID, name (redis-server), tree:PID, unit:NAME, cgroup:PATH, or a profile's file";
 /// All forms.
-const SOURCES: &str = "Process ID, name (redis-server), tree:PID, unit:NAME, cgroup:PATH, file, address or -; with a history also SRC@-1h";
+const SOURCES: &str = "Process ID, name (redis-server), tree:PID, unit:NAME, cgroup:PATH, file, address or - (stdin); with a history also SRC@-1h";
 
 /// The source of one profile.
 #[derive(Args)]

@@ -11,20 +11,20 @@ SRC: which process or profile
   redis-server            all processes of that name, unless there is such a file; also name:redis-server
   tree:4711               a process and its descendants
   unit:redis.service      the processes of a systemd unit
-  cgroup:/system.slice    those of a control group and of the groups below it
+  cgroup:/system.slice    the processes of a control group and of its children
   crash.ramson            a file: ramson's, pprof, jemalloc, gperftools, heaptrack, memleak, Seastar, collapsed
   http://host/debug/pprof/heap
                           a pprof endpoint
   -                       standard input
 
-A process that died is named as before: its profile is still there. Values of several SRCs, and of a SRC that names
-several processes, are added up. \"ramson list\" shows what there is.
+Dead processes go by the same names: their profiles are still there. Several SRCs, or several matching processes, are
+summed. \"ramson list\" shows what there is.
 
 With a history (\"ramson history\"), a moment or a range may follow:
 
   4711@-1h                an hour ago
   4711@2026-11-20T17:00   at this local time
-  4711@peak               when most was live
+  4711@peak               at the peak of live memory
   4711@mark:deploy        when it was marked (\"ramson mark\")
   4711@-2h..-1h           what was allocated in this time, and was live at its end
 ";
