@@ -72,9 +72,9 @@ impl Coverage {
     pub fn line(&self) -> Option<String> {
         let reason = self.reason.as_ref()?;
         Some(format!(
-            "live is {} of the anonymous memory ({} of {}); {reason}",
-            format_percent(self.live_bytes as f64, self.anonymous_bytes as f64),
+            "live is {} ({}) of the {} that malloc and other mappings take; {reason}",
             format_bytes(self.live_bytes as f64),
+            format_percent(self.live_bytes as f64, self.anonymous_bytes as f64),
             format_bytes(self.anonymous_bytes as f64),
         ))
     }
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn memory_outside_malloc_names_its_owners() {
         let line = coverage(10, 5, 90, &[("the Go heap", 90)]).line().unwrap();
-        let start = "live is 5.00% of the anonymous memory (5.00 MiB of 100 MiB); 90.0 MiB is outside malloc: ";
+        let start = "live is 5.00 MiB (5.00%) of the 100 MiB that malloc and other mappings take; 90.0 MiB is outside malloc: ";
         assert_eq!(line, format!("{start}the Go heap"));
         let two = [("jemalloc inside polars.abi3.so", 82), ("mapped by other.so", 8)];
         let line = coverage(10, 5, 90, &two).line().unwrap();

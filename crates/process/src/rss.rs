@@ -17,12 +17,15 @@ use crate::{clock, forked, rights, stat, text, their_rss, watched};
 use borsh::{BorshDeserialize, BorshSerialize};
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
+use std::time::{Duration, Instant};
 use std::{iter, ops};
 
 /// Times that everything is read again because it changed meanwhile.
 const MOST_TRIES: u32 = 3;
-/// CPU time, in ns, after which no other try begins.
+/// CPU time, in ns, after which no other try begins …
 const MOST_READING_NS: u64 = 1_000_000_000;
+/// … nor after this time, which passes sooner on a machine with more to do than processors.
+const MOST_READING_TIME: Duration = Duration::from_millis(500);
 /// Share of RSS, or number of bytes, that may change without another try.
 const STILL_SHARE: f64 = 0.01;
 const STILL_BYTES: i64 = 256 << 10;
@@ -378,7 +381,7 @@ pub fn read(
     }
     let memory = ProcessMemory::open(pid).map_err(|error| denied(pid, &error));
     let parent = forked::parent(pid);
-    let begin_ns = clock::thread_cpu_ns();
+    let (begin_ns, begin) = (clock::thread_cpu_ns(), Instant::now());
     let mut tries = 0;
     loop {
         tries += 1;
@@ -412,7 +415,8 @@ pub fn read(
         let mut explained = explain(&areas, &known);
         let is_good = is_still_and_narrow(&explained, statistics.as_ref().ok());
         explained.settle(rss, is_settled);
-        let has_taken_long = clock::thread_cpu_ns() - begin_ns > MOST_READING_NS;
+        let has_taken_long = clock::thread_cpu_ns() - begin_ns > MOST_READING_NS
+            || begin.elapsed() > MOST_READING_TIME;
         let is_last = request.is_one_of_many || tries == MOST_TRIES || has_taken_long;
         if is_good || !is_settled || is_last {
             let details = Details { parent, ..Details::of(&areas, &known) };

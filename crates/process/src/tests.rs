@@ -336,6 +336,20 @@ fn lookalike_mapped_blocks_are_ignored() {
 }
 
 #[test]
+fn page_search_reads_many_at_once() {
+    let reads = |pages: u64| {
+        let (mut memory, areas) = process_with_mapped_chunk(pages);
+        let start = areas[2].start;
+        // Behind memory of the program's: page after page is searched.
+        memory.set(start + 8, 0);
+        memory.set(start + (pages - 2) * PAGE_BYTES + 8, (2 * PAGE_BYTES) | 2);
+        assert!(read(&memory, &areas).unwrap().has_all_mapped);
+        memory.reads.get()
+    };
+    assert_eq!(reads(16 * 20) - reads(16), 19);
+}
+
+#[test]
 fn smaps_names_contain_anything() {
     let text = "\
 7f00-8f00 r--s 00001000 08:01 5                          /a b/Rss: 3 (deleted)

@@ -82,7 +82,9 @@ fn rss_counts_resident_extents() {
     let shown = say(&scratch, &["report", &pid]);
     assert!(shown.lines().next().unwrap().contains(" + mmap 40."), "{shown}");
     assert!(shown.contains("mmap 72.0 MiB in 2 extents, not part of live: --kind mmap"), "{shown}");
-    assert!(shown.contains("plus 16.0 GiB reserved but unused (PROT_NONE)"), "{shown}");
+    assert!(shown.contains("plus 16.0 GiB reserved (mapped PROT_NONE)"), "{shown}");
+    let rows = say(&scratch, &["report", &pid, "--kind", "mmap"]);
+    assert!(rows.contains("\nmapped, total 72.0 MiB"), "{rows}");
 }
 
 /// `extents.c` maps 7 and 16 MiB; of these it unmaps 2, and maps a file over 1.

@@ -66,7 +66,7 @@ fn shared(finding: &Finding) -> String {
             2 => ", mapped twice here".into(),
             times => format!(", mapped {times} times here"),
         };
-        format!("{} {}{times}", one.path, size(one.distinct_bytes))
+        format!("{} {}{times}", shared_name(&one.path), size(one.distinct_bytes))
     };
     let all: Vec<String> = large(&finding.details.shared_memory).map(of).collect();
     let names = if all.is_empty() { String::new() } else { format!(" ({})", all.join("; ")) };
@@ -74,6 +74,14 @@ fn shared(finding: &Finding) -> String {
         format!("is shared memory that no other process has mapped{names}")
     } else {
         format!("is {SHARED}{names}")
+    }
+}
+
+/// The kernel names shared memory without a file by the way in which it was made.
+fn shared_name(path: &str) -> &str {
+    match path.strip_suffix(" (deleted)").unwrap_or(path) {
+        "/dev/zero" => "MAP_SHARED without a file",
+        name => name,
     }
 }
 

@@ -4,7 +4,7 @@ use super::heaps::{Segment, presence_of};
 use super::layout::chunk;
 use super::statistics::{Range, Space};
 use crate::areas::{Area, Backing};
-use crate::memory::{Memory, PAGE_BYTES, Presence, page_of};
+use crate::memory::{Memory, PAGE_BYTES, Presence, page_of, word_at};
 use std::sync::Arc;
 
 /// In the word before the size of a chunk whose size leaves its header out: it was mapped with huge pages.
@@ -12,6 +12,8 @@ const HUGE_PAGES: u64 = 1;
 
 /// Pages of areas searched beyond their first chunks.
 const MOST_SEARCHED_PAGES: u32 = 1 << 18;
+/// Pages read at once where every page is tried.
+const WINDOW_PAGES: u64 = 16;
 /// Most bytes of all areas that are searched, whether touched or not: the presence that is kept of each takes memory.
 const MOST_AREA_BYTES: u64 = 1 << 40;
 
@@ -69,17 +71,18 @@ pub fn find(
             let Some(presence) = presence_of(memory, areas, start, end).map(Arc::new) else {
                 continue;
             };
+            let window_pages = if is_thorough { WINDOW_PAGES } else { 1 };
+            let mut headers =
+                Headers { memory, presence: &presence, end, window_pages, window: (0, Vec::new()) };
             let mut at = start;
             for part in run.iter().filter(|part| part.may_begin_a_chunk) {
                 at = at.max(part.start);
                 let mut is_chained = true;
                 while at < part.end && searched < MOST_SEARCHED_PAGES {
-                    let chunk_at = |head| chunk_at(memory, &presence, head, end, expected);
-                    let chunk = chunk_at(at)
-                        .or_else(|| {
-                            let head = at + PAGE_BYTES - 2 * chunk::OVERHEAD_BYTES;
-                            chunk_at(head).filter(|_| is_thorough)
-                        })
+                    let last = at + PAGE_BYTES - 2 * chunk::OVERHEAD_BYTES;
+                    let chunk = headers
+                        .chunk_at(at, expected)
+                        .or_else(|| headers.chunk_at(last, expected).filter(|_| is_thorough))
                         .filter(|&(from, _)| from >= part.start);
                     searched += u32::from(chunk.is_none());
                     match chunk {
@@ -183,22 +186,44 @@ impl MappedChunks {
     }
 }
 
-/// Start and end of the area whose chunk's header is at `head`, which may be behind its start (alignment).
-fn chunk_at(
-    memory: &impl Memory,
-    presence: &Presence,
-    head: u64,
+/// Headers of chunks in one run of areas, read by whole pages.
+struct Headers<'a, M> {
+    memory: &'a M,
+    presence: &'a Presence,
     end: u64,
-    expected: Expected,
-) -> Option<(u64, u64)> {
-    let (below, size) = presence.words(memory, head)?;
-    let range = range_of(head, below, size, expected.header_bytes)?;
-    let is_chunk = size & chunk::FLAGS == chunk::IS_MMAPPED
-        && range.0.is_multiple_of(PAGE_BYTES)
-        && range.1.is_multiple_of(PAGE_BYTES)
-        && size + expected.header_bytes > PAGE_BYTES
-        && range.1 <= end;
-    is_chunk.then_some(range)
+    /// Pages of the window at most.
+    window_pages: u64,
+    /// The pages that were read last, and their address.
+    window: (u64, Vec<u8>),
+}
+
+impl<M: Memory> Headers<'_, M> {
+    /// Start and end of the area whose chunk's header is at `head`, which may be behind its start (alignment).
+    fn chunk_at(&mut self, head: u64, expected: Expected) -> Option<(u64, u64)> {
+        let (below, size) = self.words(head)?;
+        let range = range_of(head, below, size, expected.header_bytes)?;
+        let is_chunk = size & chunk::FLAGS == chunk::IS_MMAPPED
+            && range.0.is_multiple_of(PAGE_BYTES)
+            && range.1.is_multiple_of(PAGE_BYTES)
+            && size + expected.header_bytes > PAGE_BYTES
+            && range.1 <= self.end;
+        is_chunk.then_some(range)
+    }
+
+    /// The two words at `at`, which lie on one page.
+    fn words(&mut self, at: u64) -> Option<(u64, u64)> {
+        let (start, bytes) = &mut self.window;
+        if !(*start..*start + bytes.len() as u64).contains(&at) {
+            *start = page_of(at);
+            let pages = self.presence.present_run(*start, self.end, self.window_pages);
+            bytes.resize((pages * PAGE_BYTES) as usize, 0);
+            if !self.memory.read(*start, bytes) {
+                bytes.clear();
+            }
+        }
+        let offset = (at - *start) as usize;
+        word_at(bytes, offset).zip(word_at(bytes, offset + 8))
+    }
 }
 
 /// Start and end of the area of the chunk at `at`, by the two words of its header.

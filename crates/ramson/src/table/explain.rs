@@ -119,20 +119,23 @@ fn title(finding: &Finding) -> String {
     title
 }
 
-/// One character a share: live, free in the allocator, the program's mmaps, everything else.
+/// One character a share: live, free in the allocator, the program's mmaps, the largest other term, everything else.
 fn bar(finding: &Finding) -> String {
     let columns = columns().unwrap_or(USUAL_COLUMNS).min(USUAL_COLUMNS);
     let is_held =
         finding.rss.term(Term::Free).value == 0.0 && finding.rss.term(Term::Held).value > 0.0;
     let free = if is_held { Term::Held } else { Term::Free };
-    let kinds = [('█', Term::Live), ('░', free), ('▒', Term::Mmap)];
+    let mut kinds = vec![('█', Term::Live), ('░', free), ('▒', Term::Mmap)];
+    let bytes = |term| finding.rss.term(term).value;
+    let others = Term::ALL.map(|(term, _)| term);
+    let others = others.into_iter().filter(|term| kinds.iter().all(|(_, kind)| kind != term));
+    kinds.extend(others.max_by(|&a, &b| bytes(a).total_cmp(&bytes(b))).map(|term| ('▓', term)));
     let rss = finding.rss.bytes.max(1) as f64;
     let cells =
         |term| (finding.rss.term(term).value.max(0.0) / rss * columns as f64).round() as usize;
     let shares = kinds.iter().flat_map(|&(c, term)| vec![c; cells(term)]);
     let bar: String = shares.chain(std::iter::repeat('·')).take(columns).collect();
     let shown = kinds.iter().filter(|&&(_, term)| cells(term) > 0);
-    let bytes = |term| finding.rss.term(term).value;
     let text = |&(c, term): &(char, Term)| {
         format!("{c} {} {}", finding.rss.word(term), format_bytes(bytes(term)))
     };

@@ -77,7 +77,8 @@ pub fn push_title(
     how: &str,
     has_details: bool,
 ) {
-    let is_all_live = report.sample_type == SampleType::InuseSpace
+    let is_all_live = !report.is_of_mmap
+        && report.sample_type == SampleType::InuseSpace
         && (shown.value - report.whole.value).abs() <= 1e-9 * report.whole.value.abs()
         && report.magnitude - report.whole.value <= 1e-3 * report.magnitude;
     if has_details {
@@ -90,7 +91,6 @@ pub fn push_title(
 /// `live, total 4.05 GiB`, or how much of it passed the filters. Where values are negative, as in a difference, the sum of all changes that
 /// shares are of.
 pub fn title(report: &Report, shown: Estimate) -> String {
-    let sample_type = report.sample_type;
     let unit = report.sample_type.unit();
     let total = format_estimate(report.whole, unit);
     let mut shown_part = String::new();
@@ -104,7 +104,15 @@ pub fn title(report: &Report, shown: Estimate) -> String {
     if report.magnitude - report.whole.value > 1e-3 * report.magnitude {
         changes = format!("; shares are of {} of changes", format_value(report.magnitude, unit));
     }
-    format!("{}, {shown_part}total {total}{changes}", sample_type.word())
+    format!("{}, {shown_part}total {total}{changes}", what(report))
+}
+
+/// What the values are: of memory that the program mapped itself, all addresses, whether resident or not.
+pub fn what(report: &Report) -> &'static str {
+    match report.sample_type {
+        SampleType::InuseSpace if report.is_of_mmap => "mapped",
+        sample_type => sample_type.word(),
+    }
 }
 
 fn push_functions(out: &mut String, report: &Report, table: &TopTable, has_details: bool) {

@@ -1,6 +1,6 @@
 //! The largest stacks as text, and what points on to other commands.
 
-use super::report::push_title;
+use super::report::{push_title, what};
 use super::subject::nothing_sampled;
 use super::{Table, name_and_place, or_dash, percent, push_prose, push_terms};
 use ramson_analysis::explain::Finding;
@@ -29,10 +29,9 @@ pub fn table(out: &mut String, report: &Report, of: &StackTable, has_details: bo
     let inlines = |frame: &FrameName| frame.language.is_some_and(Language::has_inlining_compiler);
     let inlined = if frames().any(inlines) { INLINED } else { "" };
     push_title(out, report, of.total, &format!("{folded}{inlined}"), has_details);
-    let what = report.sample_type.word();
     let has_ages = of.rows.iter().any(|stack| stack.ages.is_some());
     let has_growth = of.rows.iter().any(|stack| stack.growth.is_some());
-    let mut lines = Table::new(out, &heads(what, has_ages, has_growth));
+    let mut lines = Table::new(out, &heads(what(report), has_ages, has_growth));
     let room = lines.room();
     let (sure, unsure): (Vec<&StackRow>, Vec<&StackRow>) =
         of.rows.iter().partition(|row| of.has_all || row.value.is_significant());

@@ -185,7 +185,7 @@ fn push_mmap(out: &mut String, mmap: &MmapSums) {
     let reserved = format_bytes(mmap.reserved.value);
     let mut line = match mmap.extents {
         // The mmap part of RSS is smaller mappings, or memory that was reserved and used since.
-        0 => format!("no extents of 1 MiB or more; {reserved} reserved but unused (PROT_NONE)"),
+        0 => format!("no extents of 1 MiB or more; {reserved} reserved (mapped PROT_NONE)"),
         extents => format!(
             "mmap {} in {} extent{}, not part of live: --kind mmap",
             format_bytes(mmap.mapped.value),
@@ -194,7 +194,7 @@ fn push_mmap(out: &mut String, mmap: &MmapSums) {
         ),
     };
     if mmap.extents > 0 && mmap.reserved.value > 0.0 {
-        line += &format!("; plus {reserved} reserved but unused (PROT_NONE)");
+        line += &format!("; plus {reserved} reserved (mapped PROT_NONE)");
     }
     if !mmap.without_holes {
         line += "; holes that the program unmapped inside an extent still count";
