@@ -56,7 +56,7 @@ export function commandOf(): string {
     case "flame":
       return `ramson report ${at} --view ${param("dir") === "callers" ? "callers" : "tree"}${filters}${param("lib", "own") === "own" ? "" : " --all-frames"}`;
     case "table":
-      return `ramson report ${at} --view top${filters}`;
+      return `ramson report ${at} --view functions${filters}`;
     case "timeline":
       return `ramson timeline ${of}`;
     case "diff":

@@ -26,7 +26,7 @@ after(() => place?.end());
 test("a file opens in Firefox, too, which finds nothing wrong and asks for nothing", async () => {
   const file = place.path("firefox.html");
   await place.ramson("export", String(shop), "-f", "html", "-o", file);
-  const top = await place.json("report", String(shop), "--view", "top");
+  const top = await place.json("report", String(shop), "--view", "functions");
   const firefox = await Firefox.open();
   try {
     for (const screen of SCREENS) {

@@ -112,7 +112,7 @@ test("the token leaves the address, and a wrong one is asked for", async () => {
 test("the figures of all screens are those of the command line", async () => {
   const of = String(shop);
   const [top, explained, leaks, flame] = await Promise.all([
-    place.json("report", of, "--view", "top"),
+    place.json("report", of, "--view", "functions"),
     place.json("explain", of),
     place.json("leaks", of),
     ask(`p/${ids.live}/flame?width=1200`),
@@ -253,7 +253,7 @@ test("[ and ] lead through the moments of the history, and back to now", async (
   await page.waitForURL((url) => Date.parse(url.searchParams.get("t")) < at);
   await page.keyboard.press("2");
   await settled(page);
-  const past = await place.json("report", `${shop}@${new URL(page.url()).searchParams.get("t")}`, "--view", "top");
+  const past = await place.json("report", `${shop}@${new URL(page.url()).searchParams.get("t")}`, "--view", "functions");
   assert.ok((await text(page)).includes(bytes(past.total)), await text(page));
   await page.keyboard.press("]");
   await page.keyboard.press("]");
@@ -320,7 +320,7 @@ test("an expression that is none is searched for as a text, and markup in a name
 test("a file is the same application, asks for nothing, and has the command line's figures", async () => {
   const file = place.path("shop.html");
   await place.ramson("export", String(shop), "-f", "html", "-o", file);
-  const top = await place.json("report", String(shop), "--view", "top");
+  const top = await place.json("report", String(shop), "--view", "functions");
   const page = await browser.page(`file://${file}`);
   for (const screen of SCREENS) {
     await page.goto(`file://${file}#/${screen}`);

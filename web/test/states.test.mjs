@@ -163,7 +163,7 @@ test("a program that the OOM killer ended says so, with its limit, and what it h
 
 test("a Rust server is shown by its own functions, with the command line's figures", async () => {
   const found = await shown(idOf("kv"), ["overview", "flame", "table"]);
-  const top = await place.json("report", String(await place.pid("kv")), "--view", "top");
+  const top = await place.json("report", String(await place.pid("kv")), "--view", "functions");
   const [set, note] = ["kv::Store::set", "kv::Store::note"].map((name) => top.rows.find((row) => row.function === name));
   assert.ok(set.flat.value > 3e6 && note.flat.value > 3e5, JSON.stringify(top.rows.slice(0, 5)));
   assert.match(found.overview, /kv::Store::set holds [\d.]+ MiB/);

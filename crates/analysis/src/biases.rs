@@ -45,6 +45,7 @@ pub fn place_in(profile: &mut Profile, binary: &Path) {
         bias: 0,
         path,
         build_id: String::new(),
+        ..Mapping::default()
     });
 }
 
@@ -66,6 +67,7 @@ mod tests {
             bias: 0,
             path: path.into(),
             build_id: String::new(),
+            ..Mapping::default()
         };
         let location = |index| Location {
             mapping: Some(index),

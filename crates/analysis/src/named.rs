@@ -206,7 +206,7 @@ pub fn name(
     let Excess { frames, names: cut_names } = cut_excess(&mut profile);
     let is_cut = frames > 0 || cut_names > 0;
     missing_symbols.extend(is_cut.then_some(SymbolDefect::Excess { frames, names: cut_names }));
-    put_executable_first(&mut profile, &recording.snapshot.header.exe);
+    put_executable_first(&mut profile, recording);
     drop_allocator_frames(&mut profile);
     names.show(&mut profile);
     Named { profile, missing_symbols }
@@ -333,8 +333,11 @@ pub fn short_frames<'a>(
 }
 
 /// Readers of pprof files take the first mapping for the program itself.
-fn put_executable_first(profile: &mut Profile, executable: &str) {
-    let is_own = |mapping: &Mapping| mapping.path == executable;
+fn put_executable_first(profile: &mut Profile, recording: &Recording) {
+    let is_own = |mapping: &Mapping| mapping.path == recording.snapshot.header.exe;
+    for own in profile.mappings.iter_mut().filter(|mapping| is_own(mapping)) {
+        own.started_as = recording.name().to_owned();
+    }
     let Some(own) = profile.mappings.iter().position(is_own) else { return };
     profile.mappings.swap(0, own);
     for mapping in profile.locations.iter_mut().filter_map(|location| location.mapping.as_mut()) {
@@ -354,6 +357,7 @@ pub(crate) fn mapping(mapping: &ramson_reader::Mapping) -> Mapping {
         bias: mapping.bias,
         path: mapping.path.clone(),
         build_id: mapping.build_id.iter().map(|byte| format!("{byte:02x}")).collect(),
+        ..Mapping::default()
     }
 }
 

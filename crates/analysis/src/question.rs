@@ -40,7 +40,7 @@ pub enum Shown {
     /// Stacks, the largest first.
     Stacks,
     /// Functions.
-    Top,
+    Functions,
     /// Lines of functions.
     Lines,
     /// Callers to callees.
@@ -62,7 +62,16 @@ pub enum Shown {
 impl Shown {
     /// Words that name them.
     pub const WORDS: [&str; 10] = [
-        "stacks", "top", "tree", "peek", "callers", "lines", "sizes", "threads", "frees", "health",
+        "stacks",
+        "functions",
+        "tree",
+        "peek",
+        "callers",
+        "lines",
+        "sizes",
+        "threads",
+        "frees",
+        "health",
     ];
 
     /// Returns the form of this name; `peek` has a regular expression behind it.
@@ -72,7 +81,7 @@ impl Shown {
         }
         Ok(match text {
             "stacks" => Self::Stacks,
-            "top" => Self::Top,
+            "functions" => Self::Functions,
             "lines" => Self::Lines,
             "tree" => Self::Tree,
             "callers" => Self::Callers,
@@ -300,7 +309,7 @@ pub const GRANULARITIES: [(&str, Granularity); 6] = [
 
 /// Orders of a table's rows, by their names.
 pub const SORTS: [(&str, Sort); 3] =
-    [("flat", Sort::Flat), ("cum", Sort::Cum), ("name", Sort::Name)];
+    [("own", Sort::Flat), ("total", Sort::Cum), ("name", Sort::Name)];
 
 /// Returns the value of this name.
 pub fn choice<T: Copy>(choices: &[(&str, T)], text: &str) -> Result<T, String> {
@@ -324,7 +333,7 @@ mod tests {
         let asked = parse(&[
             ("view", "peek a"),
             ("rows", "3"),
-            ("sort", "cum"),
+            ("sort", "total"),
             ("count", "allocated"),
             ("granularity", "lines"),
             ("focus", "x"),
@@ -346,7 +355,7 @@ mod tests {
             ("rows", "all", "rows=all: invalid digit"),
             ("rows", "-1", "rows=-1: invalid digit"),
             ("count", "cum", "count=cum: one of live"),
-            ("sort", "up", "sort=up: one of flat, cum, name"),
+            ("sort", "up", "sort=up: one of own, total, name"),
             ("kind", "none", "kind=none: one of heap, mmap, all"),
             ("min-age", "5", "min-age=5: not a time"),
             ("address", "0xg", "address=0xg: not a hexadecimal address"),

@@ -275,7 +275,7 @@ fn named(opened: &mut Opened, question: &Question) -> Result<Named, Failure> {
 
 fn rows(opened: Option<&Opened>, profile: &Profile, question: &Question, of: SampleType) -> View {
     match (&question.view, opened) {
-        (Shown::Top | Shown::Lines, _) => View::Report(functions(profile, question, of)),
+        (Shown::Functions | Shown::Lines, _) => View::Report(functions(profile, question, of)),
         (Shown::Tree, _) => View::Tree(view::tree(profile, of, MIN_TREE_SHARE)),
         (Shown::Callers, _) => View::Callers(view::callers(profile, of, MIN_TREE_SHARE)),
         (Shown::Peek(pattern), _) => View::Peek(view::peek(profile, of, pattern)),

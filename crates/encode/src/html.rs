@@ -15,7 +15,7 @@ const SCRIPT: &str = include_str!("../../../web/dist/app.js");
 /// Contents of the application's page.
 #[derive(Default)]
 pub struct Page {
-    /// JSON documents by what is asked for: `report?view=top`, parameters in the order of their names.
+    /// JSON documents by what is asked for: `report?view=functions`, parameters in the order of their names.
     pub documents: Vec<(String, Vec<u8>)>,
     /// Note on what was merged or left out.
     pub note: String,
@@ -81,7 +81,10 @@ mod tests {
     #[test]
     fn profile_text_is_never_markup() {
         let page = Page {
-            documents: vec![("report?view=top".into(), b"{\"name\":\"</script><b>\"}\n".to_vec())],
+            documents: vec![(
+                "report?view=functions".into(),
+                b"{\"name\":\"</script><b>\"}\n".to_vec(),
+            )],
             note: "<i>".into(),
             lines: vec!["<u>".into()],
         };
@@ -92,7 +95,7 @@ mod tests {
             assert!(!text.contains(markup), "{markup}");
         }
         assert_eq!(text.matches("</script>").count(), 2, "the data, and the application");
-        assert!(text.contains("\"report?view=top\":{\"name\":\"\\u003c/script>"), "{text}");
+        assert!(text.contains("\"report?view=functions\":{\"name\":\"\\u003c/script>"), "{text}");
         assert_eq!(text.matches("sha256-").count(), 2);
     }
 }

@@ -48,6 +48,7 @@ fn parse(line: &str) -> Option<Mapping> {
         bias: start.wrapping_sub(file_offset),
         path: path.to_owned(),
         build_id: String::new(),
+        ..Mapping::default()
     })
 }
 

@@ -41,6 +41,7 @@ impl Places {
                     bias: 0,
                     path: object.to_owned(),
                     build_id: String::new(),
+                    ..Mapping::default()
                 });
                 profile.mappings.len() - 1
             })

@@ -184,6 +184,7 @@ mod tests {
             bias: 9,
             path: "/bin/a".into(),
             build_id: "ab".into(),
+            ..Mapping::default()
         };
         let lines = vec![Line { function: 0, line: 3 }];
         let location =

@@ -16,6 +16,7 @@ fn process(start: u64, build_id: &str, shift: u32, stacks: &[(&[u32], f64)]) -> 
             bias: start,
             path: "/bin/prog".into(),
             build_id: build_id.into(),
+            ..Mapping::default()
         }],
         functions: ["a", "b", "main"].map(function).to_vec(),
         locations: (0..4)

@@ -21,6 +21,7 @@ fn profile(stacks: &[(&[u32], f64)]) -> Profile {
         bias: 0,
         path: path.into(),
         build_id: String::new(),
+        ..Mapping::default()
     };
     let line = |function| Line { function, line: 1 };
     let location = |mapping, lines: &[usize]| Location {

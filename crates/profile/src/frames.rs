@@ -316,7 +316,7 @@ fn visible(name: Arc<str>) -> Arc<str> {
 fn mapping_name(profile: &Profile, location: &Location) -> FrameName {
     match location.mapping.map(|mapping| &profile.mappings[mapping]) {
         Some(mapping) => {
-            named(&format!("[{}]", mapping.basename()).into(), mapping.path.as_str().into(), 0)
+            named(&format!("[{}]", mapping.shown_name()).into(), mapping.path.as_str().into(), 0)
         }
         None => FrameName { name: NO_MAPPING.into(), ..FrameName::default() },
     }
@@ -326,7 +326,7 @@ fn address_name(profile: &Profile, location: &Location) -> String {
     match location.mapping.map(|mapping| &profile.mappings[mapping]) {
         Some(mapping) => {
             let file_address = location.address.0.wrapping_sub(mapping.bias);
-            format!("{}+{file_address:#x}", mapping.basename())
+            format!("{}+{file_address:#x}", mapping.shown_name())
         }
         None => format!("{:#x}", location.address.0),
     }

@@ -14,6 +14,7 @@ fn profile(start: u64, build_id: &str, bytes: f64) -> Profile {
             bias: start,
             path: "/lib/libx.so".into(),
             build_id: build_id.into(),
+            ..Mapping::default()
         }],
         functions: vec![Function { name: "f".into(), system_name: "f".into(), file: "x.c".into() }],
         locations: vec![Location {

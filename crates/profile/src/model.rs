@@ -28,7 +28,7 @@ pub enum SampleType {
 }
 
 /// A file-backed executable range of the process.
-#[derive(Clone, Debug, PartialEq, BorshSerialize, BorshDeserialize)]
+#[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct Mapping {
     /// First runtime address.
     pub start: u64,
@@ -42,6 +42,8 @@ pub struct Mapping {
     pub path: String,
     /// Lower-case hex of the GNU build ID; empty if the binary has none.
     pub build_id: String,
+    /// What the program was started as, through a link with another name; else empty.
+    pub started_as: String,
 }
 
 /// One code address, and the source lines it stands for once it is symbolized.
@@ -196,7 +198,12 @@ impl fmt::Display for SampleType {
 }
 
 impl Mapping {
-    /// Last component of `path`: what a table shows.
+    /// What a table shows: the name that the program was started as, or the file's.
+    pub fn shown_name(&self) -> &str {
+        if self.started_as.is_empty() { self.basename() } else { &self.started_as }
+    }
+
+    /// Last component of `path`.
     pub fn basename(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }

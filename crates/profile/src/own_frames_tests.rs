@@ -136,6 +136,7 @@ fn mapping() -> Mapping {
         bias: 0,
         path: "/bin/prog".into(),
         build_id: String::new(),
+        ..Mapping::default()
     }
 }
 

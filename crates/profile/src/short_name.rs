@@ -51,9 +51,39 @@ fn is_argument_list(name: &mut String, opening: char) -> bool {
     !name.ends_with(['.', ' ', ':'])
 }
 
+/// A stack's short names, in which two or more neighbouring addresses of stripped code are one `2 frames without names`.
+pub fn fold_addresses(names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut folded: Vec<String> = Vec::new();
+    let mut addresses = 0;
+    for name in names {
+        addresses = if is_address(&name) { addresses + 1 } else { 0 };
+        if addresses > 1 {
+            folded.pop();
+            folded.push(format!("{addresses} frames without names"));
+        } else {
+            folded.push(name);
+        }
+    }
+    folded
+}
+
+/// `libfoo.so+0x1234` or `0x7f…`.
+fn is_address(name: &str) -> bool {
+    let digits = name.strip_prefix("0x").or_else(|| Some(name.rsplit_once("+0x")?.1));
+    digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn neighbouring_addresses_are_one_frame() {
+        let folded = |names: &[&str]| fold_addresses(names.iter().map(|&name| name.into()));
+        let stack = ["new", "a+0x1f", "0x7f00", "libb.so+0x2", "main", "a+0x3"];
+        assert_eq!(folded(&stack), ["new", "3 frames without names", "main", "a+0x3"]);
+        assert_eq!(folded(&["a+0xg", "f+0x1:12"]), ["a+0xg", "f+0x1:12"]);
+    }
 
     #[test]
     fn short_names_have_no_arguments() {

@@ -45,6 +45,7 @@ fn profile(stacks: &[(&[u32], f64)]) -> Profile {
             bias: 0x800,
             path: "/lib/libx.so".into(),
             build_id: String::new(),
+            ..Mapping::default()
         }],
         locations,
         functions: ["a", "b", "c", "d", "e"].map(function).to_vec(),

@@ -207,7 +207,8 @@ impl Saving<'_> {
             let table = self.table(&own, of, most_rows, page, word.is_empty());
             let all = self.table(self.profile, of, most_rows, page, false);
             for (all_frames, table) in [("", &table), ("1", &all)] {
-                let parameters = [("all-frames", all_frames), ("count", word), ("view", "top")];
+                let parameters =
+                    [("all-frames", all_frames), ("count", word), ("view", "functions")];
                 let key = key("report", &parameters);
                 put(page, &key, Some("report"), &self.rows(table, of))?;
             }
@@ -218,7 +219,12 @@ impl Saving<'_> {
             by_line.granularity = Granularity::Lines;
             let lines = self.table(&by_line, of, most_rows, page, false);
             put(page, "report?view=lines", Some("report"), &self.rows(&lines, of))?;
-            put(page, "report?granularity=lines&view=top", Some("report"), &self.rows(&lines, of))?;
+            put(
+                page,
+                "report?granularity=lines&view=functions",
+                Some("report"),
+                &self.rows(&lines, of),
+            )?;
             let frames = FrameTable::new(&own);
             let row = |stack: ramson_profile::view::LargestStack| StackRow {
                 value: stack.value,

@@ -50,7 +50,17 @@ pub fn open(selector: &Selector) -> Result<Option<Vec<Recording>>, Failure> {
         (Err(failure), Span::Moment(When::Mark(name))) => {
             // It may have been made while nothing was recorded.
             let kept = marks::of(&selector.base, name);
-            return if kept.is_empty() { Err(failure) } else { Ok(Some(kept)) };
+            if !kept.is_empty() {
+                return Ok(Some(kept));
+            }
+            let base = &selector.base_text;
+            return Err(if place().is_ok_and(|history| history.exists()) {
+                failure
+            } else {
+                Failure::not_found(format!(
+                    "{base}: no mark {name}, and no history. \"ramson mark {base} {name}\" makes a mark of the present moment"
+                ))
+            });
         }
         (found, _) => found?,
     };

@@ -60,7 +60,7 @@ fn line_of(source: &str, comment: &str) -> f64 {
 }
 
 fn report(scratch: &Scratch, source: &str, more: &[&str]) -> Json {
-    let top = ["report", source, "--json", "-n", "0", "--view", "top", "--all-frames"];
+    let top = ["report", source, "--json", "-n", "0", "--view", "functions", "--all-frames"];
     Json::parse(&say(scratch, &[&top[..], more].concat()).good().text())
 }
 
@@ -483,7 +483,7 @@ fn names_and_lines_match_source() {
     expect(&[("hold", "in hold")], 100_000.0);
     expect(&[("inlined", "in inlined"), ("caller_of_inlined", "in caller_of_inlined")], 25_000.0);
     let file = scratch.path("of-holds.ramson");
-    let table = say(&scratch, &["report", text(&file), "--view", "top"]).good().text();
+    let table = say(&scratch, &["report", text(&file), "--view", "functions"]).good().text();
     let place = format!("holds.c:{}", line_of("holds.c", "in hold"));
     assert!(table.lines().any(|line| line.contains(" hold ") && line.ends_with(&place)), "{table}");
 }
@@ -495,7 +495,8 @@ fn cxx_names_are_readable() {
     let path = scratch.path("names.ramson");
     let arguments = ["run", "--interval", "1", "-o", text(&path), "--", text(&program)];
     say(&scratch, &arguments).good();
-    let arguments = ["report", text(&path), "--count", "alloc_space", "-n", "0", "--view", "top"];
+    let arguments =
+        ["report", text(&path), "--count", "alloc_space", "-n", "0", "--view", "functions"];
     let table = say(&scratch, &arguments).good().text();
     assert!(table.contains("storage::Shelf<std::"), "{table}");
     assert!(table.contains(">::put"), "{table}");

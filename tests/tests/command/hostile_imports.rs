@@ -175,7 +175,7 @@ fn names_of_files_forge_no_line() {
     let makes = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/forged_lines.py");
     finish(clean(python()).arg(makes).arg(&file)).good();
     let file = file.to_str().unwrap();
-    for view in ["stacks", "top", "lines", "tree", "callers", "sizes", "threads", "health"] {
+    for view in ["stacks", "functions", "lines", "tree", "callers", "sizes", "threads", "health"] {
         says_nothing_forged(&scratch, &["report", "--view", view, file]);
     }
     for format in ["csv", "collapsed", "svg", "json", "speedscope"] {

@@ -23,7 +23,7 @@ fn holds() -> PathBuf {
 fn report(scratch: &Scratch, source: &str, more: &[&str]) -> Json {
     let mut command = ramson(scratch);
     command.args(["report", source, "--json", "-n", "0", "--granularity", "functions"]);
-    command.args(["--view", "top", "--all-frames"]).args(more);
+    command.args(["--view", "functions", "--all-frames"]).args(more);
     Json::parse(&finish(&mut command).good().text())
 }
 
@@ -356,7 +356,7 @@ fn own_exports_round_trip() {
     for (file, expected) in [(scratch.path("again"), requested), (own.clone(), own_rows)] {
         let mut command = ramson(&scratch);
         command.args(["report", "-", "--json", "-n", "0", "--granularity", "functions"]);
-        command.args(["--view", "top", "--all-frames"]);
+        command.args(["--view", "functions", "--all-frames"]);
         let piped = finish_with(&mut command, &fs::read(file).unwrap()).good().text();
         assert_eq!(rows(&Json::parse(&piped)), expected);
     }

@@ -51,7 +51,7 @@ fn rust_names_have_no_hashes() {
 fn jemalloc_s_profiler_is_no_caller() {
     let scratch = Scratch::new();
     let file = golden("jemalloc_pprof.pb.gz");
-    let top = shown(&scratch, &["report", text(&file), "--view", "top", "--all-frames"]);
+    let top = shown(&scratch, &["report", text(&file), "--view", "functions", "--all-frames"]);
     let row = |name: &str| top.lines().find(|line| line.contains(name)).map(str::to_owned);
     assert!(row("shop::orders::load").is_some_and(|row| row.contains("8.00 MiB")), "{top}");
     assert!(row("shop::images::decode").is_some_and(|row| row.contains("4.00 MiB")), "{top}");
@@ -62,7 +62,7 @@ fn jemalloc_s_profiler_is_no_caller() {
 fn shares_of_a_delta_say_of_what() {
     let scratch = Scratch::new();
     let file = golden("delta.pb.gz");
-    for view in ["stacks", "top", "tree"] {
+    for view in ["stacks", "functions", "tree"] {
         let report = shown(&scratch, &["report", text(&file), "--view", view]);
         assert!(report.contains("shares are of 30.0 MiB of changes"), "{report}");
     }

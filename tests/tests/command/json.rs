@@ -117,8 +117,17 @@ fn every_answer_matches_its_schema() {
     let scratch = Scratch::new();
     let running = waiting(&scratch);
     let pid = running.0.id().to_string();
-    let views =
-        ["top", "lines", "tree", "callers", "peek main", "sizes", "threads", "frees", "health"];
+    let views = [
+        "functions",
+        "lines",
+        "tree",
+        "callers",
+        "peek main",
+        "sizes",
+        "threads",
+        "frees",
+        "health",
+    ];
     let mut checked = 0;
     let mut check_all = |command: &str, arguments: &str| {
         let words: Vec<&str> = [command].into_iter().chain(arguments.split(' ')).collect();

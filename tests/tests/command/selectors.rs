@@ -13,7 +13,7 @@ fn name_sums_servers_on_every_surface() {
     let redises = Redises::start();
     let scratch = &redises.scratch;
     let source = redises.source.as_str();
-    let report = redises.json(&["report", source, "-n", "0", "--view", "top"]);
+    let report = redises.json(&["report", source, "-n", "0", "--view", "functions"]);
     assert_eq!(pids(&report), redises.profiled);
     assert_eq!(report.number("unprofiled"), 1.0);
     let paths = ["whole.value", "live.value", "live_requested.value", "rss.bytes"];
@@ -28,18 +28,24 @@ fn name_sums_servers_on_every_surface() {
 
     // By their IDs, once more, and by their parent's they are the same.
     let [one, other] = [redises.profiled[0], redises.profiled[1]].map(|pid| pid.to_string());
-    let by_id = redises.json(&["report", &one, &other, &one, "-n", "0", "--view", "top"]);
+    let by_id = redises.json(&["report", &one, &other, &one, "-n", "0", "--view", "functions"]);
     assert_eq!(by_id.at("whole"), report.at("whole"));
     assert_eq!(by_id.at("rows"), report.at("rows"));
     assert_eq!(by_id.number("unprofiled"), 0.0);
 
     // A name alone means the same, where there is no such file.
-    let bare =
-        redises.json(&["report", source.trim_start_matches("name:"), "-n", "0", "--view", "top"]);
+    let bare = redises.json(&[
+        "report",
+        source.trim_start_matches("name:"),
+        "-n",
+        "0",
+        "--view",
+        "functions",
+    ]);
     assert_eq!(bare.at("rows"), report.at("rows"));
 
     // One of them by itself is as the same one in the sum.
-    let alone = redises.json(&["report", &one, "-n", "0", "--view", "top"]);
+    let alone = redises.json(&["report", &one, "-n", "0", "--view", "functions"]);
     let is_it = |process: &&Json| process.number("pid") == alone.number("pid");
     let in_sum = by_id.list("processes").iter().find(is_it).unwrap();
     assert_eq!((alone.at("rows"), alone.at("whole")), (in_sum.at("rows"), in_sum.at("whole")));

@@ -25,7 +25,7 @@ fn ramson_with_cache(scratch: &Scratch, cache: &str, arguments: &[&str]) -> Outc
 
 /// A report without the lines that name the file.
 fn report(scratch: &Scratch, cache: &str, arguments: &[&str]) -> String {
-    let view: &[&str] = if arguments.contains(&"--view") { &[] } else { &["--view", "top"] };
+    let view: &[&str] = if arguments.contains(&"--view") { &[] } else { &["--view", "functions"] };
     let text =
         ramson_with_cache(scratch, cache, &[&["report", "--all-frames"], arguments, view].concat())
             .good()

@@ -42,7 +42,7 @@ fn dead_program_tables_fit_width() {
     assert_eq!(finish(ramson(&scratch).args(run)).status, 137);
     let empty = scratch.file("empty.collapsed", "main;load 0\n");
     let path = text(&path);
-    let diff = ["Δ ± new function file:line", "Δ ± Δ cum old new function file:line"];
+    let diff = ["Δ ± new function file:line", "Δ ± Δ total old new function file:line"];
     let [report, top, list] = [
         ["live share ± age allocated by", "live share ± objects age allocated by"],
         [
@@ -60,7 +60,7 @@ fn dead_program_tables_fit_width() {
         };
         let report = check(&["report", path], "allocated by", report);
         assert!(report.contains("open_session  widths.cc:"), "{report}");
-        for view in ["top", "lines"] {
+        for view in ["functions", "lines"] {
             let shown = check(&["report", path, "--view", view], "file:line", top);
             assert!(shown.contains(OWN_NAME), "{shown}");
         }

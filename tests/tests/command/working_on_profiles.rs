@@ -70,7 +70,7 @@ fn filters_keep_percentages_of_all() {
     let report = |more: &[&str]| {
         json(
             &scratch,
-            &[&["report", &path, "-n", "0", "--view", "top", "--all-frames"], more].concat(),
+            &[&["report", &path, "-n", "0", "--view", "functions", "--all-frames"], more].concat(),
         )
     };
     let whole = report(&[]).number("total.value");
@@ -287,7 +287,8 @@ fn exports_match_pprof_under_filters() {
         (vec!["--show-from", "large", "--ignore", "zzz"], vec!["-show_from=large", "-ignore=zzz"]),
     ] {
         for count in COUNTS {
-            let arguments = ["report", &*new, "-n", "0", "--view", "top", "--all-frames", count];
+            let arguments =
+                ["report", &*new, "-n", "0", "--view", "functions", "--all-frames", count];
             let report = json(&scratch, &[&arguments, &ours[..]].concat());
             let index = count.replace("--count", "-sample_index");
             let pprof = pprof_top(&scratch, &[&[&*index], &theirs[..], &[&*files[1]]].concat());

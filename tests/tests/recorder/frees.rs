@@ -81,8 +81,9 @@ fn freed_block_names_both_stacks() {
     let blocks: f64 = all.list("pairs").iter().map(|pair| pair.number("blocks")).sum();
     assert_eq!(blocks, all.list("frees").len() as f64);
     // Who only frees holds nothing.
-    let top =
-        finish(ramson(&scratch).args(["report", path, "-n", "0", "--view", "top"])).good().text();
+    let top = finish(ramson(&scratch).args(["report", path, "-n", "0", "--view", "functions"]))
+        .good()
+        .text();
     assert!(!top.contains("drop_session"), "{top}");
 }
 

@@ -29,7 +29,7 @@ fn growing_child_moves_to_a_file() {
     assert_eq!(before.defects, []);
     assert_eq!(live_of_size(&before, 6003), 5);
     assert_eq!(live_of_size(&before, 6001), 0, "the parent's");
-    let of_child = json(&scratch, &["report", &child.to_string(), "--view", "top"]);
+    let of_child = json(&scratch, &["report", &child.to_string(), "--view", "functions"]);
     assert!(of_child.list("rows").iter().any(|row| row.text("function") == "site_few"));
     let tree = json(&scratch, &["report", &format!("tree:{}", parent.id())]);
     assert_eq!(pids(&tree), [parent.id(), child]);

@@ -16,7 +16,10 @@ fn dead_process_documents_match_the_command() {
     let serving = Serving::start(&scratch, &[]);
     for (path, words) in [
         ("report", "report PID --json"),
-        ("report?view=top&rows=2&sort=cum", "report PID --json --view top --rows 2 --sort cum"),
+        (
+            "report?view=functions&rows=2&sort=total",
+            "report PID --json --view functions --rows 2 --sort total",
+        ),
         ("report?view=peek+hold&all-frames=1", "report PID --json --view=peek@hold --all-frames"),
         ("report?view=tree&kind=all", "report PID --json --view tree --kind all"),
         (
@@ -164,8 +167,8 @@ fn foreign_files_are_served() {
     let sources = Json::parse(&serving.get("/api/v1/sources").good().text());
     let [one] = sources.list("sources") else { panic!("{sources:?}") };
     assert_eq!((one.text("id"), one.text("name")), ("f1", file));
-    let served = serving.get("/api/v1/p/f1/report?view=top").good().text();
-    let printed = say(&scratch, &["report", file, "--json", "--view", "top"]).good().text();
+    let served = serving.get("/api/v1/p/f1/report?view=functions").good().text();
+    let printed = say(&scratch, &["report", file, "--json", "--view", "functions"]).good().text();
     assert_eq!(served, printed);
     assert!(!serving.get("/p/f1/debug/pprof/heap").good().body.is_empty());
     // The answer names a file that cannot be read any more, and why.
@@ -192,12 +195,12 @@ fn several_processes_are_served_summed() {
     let ids: Vec<&str> = entries.iter().map(|entry| entry.text("id")).collect();
     assert_eq!((ids.len(), ids[0]), (3, "f1"));
     assert_eq!((entries[0].number("processes"), entries[0].text("source")), (2.0, source));
-    let printed = say(&scratch, &["report", source, "--json", "--view", "top"]).good().text();
+    let printed = say(&scratch, &["report", source, "--json", "--view", "functions"]).good().text();
     let printed: serde_json::Value = serde_json::from_str(&printed).unwrap();
     let read = |path: &str| -> serde_json::Value {
         serde_json::from_slice(&serving.get(&format!("/api/v1/p/f1/{path}")).good().body).unwrap()
     };
-    let (table, flame) = (read("report?view=top"), read("flame"));
+    let (table, flame) = (read("report?view=functions"), read("flame"));
     // Nothing is allocated meanwhile.
     for (served, said) in [
         (&table["rows"], &printed["rows"]),

@@ -40,12 +40,12 @@ fn view_obeys_keys_and_restores_terminal() {
     terminal.press("\r");
     terminal.wait_until("the frames of a stack", shows_frames);
     terminal.press("2");
-    terminal.wait_for("[2 own]");
+    terminal.wait_for("[2 functions]");
     terminal.press("\r");
     terminal.wait_for("↑ ");
     terminal.press("3");
     terminal
-        .wait_until("cumulated rows", |text| text.contains("[3 cum]") && text.contains(" main"));
+        .wait_until("cumulated rows", |text| text.contains("[3 total]") && text.contains(" main"));
     terminal.press("/processCommand\r");
     terminal.wait_until("the filter", |text| {
         text.contains("filter processCommand: ") && !text.contains(" aeMain")
@@ -195,7 +195,7 @@ fn last_picture_survives_the_process() {
     // It still obeys.
     terminal.press("3");
     terminal
-        .wait_until("cumulated rows", |text| text.contains("[3 cum]") && text.contains(" main"));
+        .wait_until("cumulated rows", |text| text.contains("[3 total]") && text.contains(" main"));
     terminal.press("q");
     assert_eq!(terminal.wait().code(), Some(0));
 }
@@ -263,10 +263,11 @@ fn once_matches_the_report() {
     assert!(lines[0].starts_with(&format!("holds (pid {pid}), running")), "{text}");
     assert!(lines[1].starts_with("RSS ") && lines[1].contains(" = live "), "{text}");
     assert!(text.contains("  hold ← ") && text.contains("real/holds.c:"), "{text}");
-    let of_functions = [&pid, "--once", "--json", "--every", "100ms", "-n", "0", "--view", "own"];
+    let of_functions =
+        [&pid, "--once", "--json", "--every", "100ms", "-n", "0", "--view", "functions"];
     let json = finish(&mut top(&scratch, &of_functions)).good().text();
     let top = Json::parse(&json);
-    let of_report = ["report", &pid, "--json", "-n", "0", "--view", "top"];
+    let of_report = ["report", &pid, "--json", "-n", "0", "--view", "functions"];
     let report = finish(ramson(&scratch).args(of_report)).good();
     let report = Json::parse(&report.text());
     assert_eq!(top.number("ramson"), 1.0);

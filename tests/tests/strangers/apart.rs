@@ -51,15 +51,16 @@ fn foreign_files_give_the_same_reports() {
     }
     let reports = || {
         let report = |file: &String| {
-            ["top", "lines", "tree"]
+            ["functions", "lines", "tree"]
                 .map(|view| text_of(&scratch, &["report", file, "--view", view]))
         };
         files.iter().map(report).collect::<Vec<_>>()
     };
     let before = reports();
     assert!(before[0][1].contains("names.cc:"), "{}", before[0][1]);
-    let budget =
-        |file: &String| text_of(&scratch, &["report", file, "--view", "top", "--budget", "2G,60s"]);
+    let budget = |file: &String| {
+        text_of(&scratch, &["report", file, "--view", "functions", "--budget", "2G,60s"])
+    };
     assert_eq!(
         files.iter().map(budget).collect::<Vec<_>>(),
         before.iter().map(|it| it[0].clone()).collect::<Vec<_>>()

@@ -41,7 +41,7 @@ export function entryPath(entry: SourceEntry, screen: Screen): string | null {
     case "allocator":
       return entry.is_running && entry.pid !== null ? pathOf(entry, "explain") : null;
     case "table":
-      return pathOf(entry, "report", { view: "top", rows: 0, "count": sample(), at });
+      return pathOf(entry, "report", { view: "functions", rows: 0, "count": sample(), at });
     case "timeline":
       return entry.pid === null ? null : pathOf(entry, "timeline");
     default:

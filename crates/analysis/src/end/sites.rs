@@ -7,7 +7,7 @@ use crate::naming;
 use ramson_profile::format::{format_bytes, format_estimate, format_percent};
 use ramson_profile::{
     FrameTable, Location, OwnFrames, Profile, SampleType, SampleUnit, StackSample,
-    drop_allocator_frames,
+    drop_allocator_frames, fold_addresses,
 };
 use ramson_source::Recording;
 use ramson_source::places;
@@ -101,7 +101,7 @@ fn sample_of_failure(profile: &Profile, source: &Recording, number: usize) -> St
 
 /// Names the frames up to main, because the callers of main are the same in every program.
 fn stack_text(frames: &FrameTable, sample: &StackSample) -> String {
-    let mut shown: Vec<String> = short_frames(frames, sample).take(MAX_FRAMES).collect();
+    let mut shown = fold_addresses(short_frames(frames, sample).take(MAX_FRAMES));
     let is_main = |frame: &String| frame == "main" || frame.starts_with("main:");
     if let Some(main) = shown.iter().position(is_main) {
         shown.truncate(main + 1);

@@ -3,7 +3,7 @@
 use crate::question::Question;
 use crate::suspects::{Course, DatedRecording, Suspect, Totals, suspects};
 use ramson_leaks::{DetectionLimit, Verdict};
-use ramson_profile::Estimate;
+use ramson_profile::{Estimate, FrameName, fold_addresses};
 use ramson_source::{Failure, Recording};
 use serde::Serialize;
 
@@ -71,7 +71,7 @@ impl Growing {
         let finding = &suspect.finding;
         let frames = suspect.frames.iter();
         Self {
-            frames: frames.take(MOST_FRAMES).map(|frame| frame.short()).collect(),
+            frames: fold_addresses(frames.take(MOST_FRAMES).map(FrameName::short)),
             live: finding.inuse_space,
             bytes_per_hour: finding.growth.as_ref().map(|growth| growth.per_hour),
             reason: finding.reason.clone(),

@@ -7,7 +7,7 @@ use ramson_format::Kind;
 use ramson_process::clock::monotonic_ns;
 use ramson_process::glibc::Statistics;
 use ramson_process::{ProcessMemory, beside};
-use ramson_profile::{Estimate, FrameTable, OwnFrames, SampleUnit};
+use ramson_profile::{Estimate, FrameTable, OwnFrames, SampleUnit, fold_addresses};
 use ramson_source::{Failure, Recording};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -64,7 +64,7 @@ pub fn pins(
     let mut frames_of: HashMap<usize, Vec<String>> = HashMap::new();
     for sample in &named.profile.samples {
         let Some(number) = stack_number(sample) else { continue };
-        frames_of.insert(number, short_frames(&table, sample).take(MOST_FRAMES).collect());
+        frames_of.insert(number, fold_addresses(short_frames(&table, sample).take(MOST_FRAMES)));
     }
     let now_ns = monotonic_ns();
     let mut sites: HashMap<&[String], Site> = HashMap::new();

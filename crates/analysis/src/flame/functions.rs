@@ -24,7 +24,7 @@ impl Functions {
         let mut of_frames = vec![(None, true); frames.len()];
         let mut libraries: Vec<String> = Vec::new();
         let place = |mapping: usize| {
-            let name = profile.mappings[mapping].basename();
+            let name = profile.mappings[mapping].shown_name();
             libraries.iter().position(|known| known == name).unwrap_or_else(|| {
                 libraries.push(name.to_owned());
                 libraries.len() - 1

@@ -10,9 +10,9 @@ use std::sync::Arc;
 pub enum View {
     /// Whole stacks
     Stacks,
-    /// Functions, by their own allocations
+    /// Functions, by what they allocate themselves
     Own,
-    /// Functions, with what they call
+    /// Functions, together with what they call
     Cum,
     /// Allocating threads
     Threads,
@@ -24,7 +24,7 @@ impl View {
 
     /// Its name on the command line and in `--json`.
     pub fn name(self) -> &'static str {
-        ["stacks", "own", "cum", "threads"][self as usize]
+        ["stacks", "functions", "total", "threads"][self as usize]
     }
 }
 

@@ -4,7 +4,7 @@
 use super::row::{Direction, Key, Root, Row, Sort, View};
 use super::shape::Shape;
 use super::sums::{Moments, Sums};
-use ramson_profile::{FrameName, Pattern};
+use ramson_profile::{FrameName, Pattern, fold_addresses};
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
@@ -200,7 +200,7 @@ impl Material<'_> {
                 name.to_string()
             }
         });
-        frames.collect::<Vec<_>>().join(" ← ")
+        fold_addresses(frames).join(" ← ")
     }
 
     fn threads(&self, shown: &[bool]) -> Vec<Row> {

@@ -210,7 +210,7 @@ fn own_mapping(address: u64) -> Mapping {
         if (start..end).contains(&address) {
             let path = std::env::current_exe().unwrap().to_str().unwrap().to_string();
             let file_offset = hex(words[2]);
-            return Mapping { start, end, file_offset, bias: 0, path, build_id: String::new() };
+            return Mapping { start, end, file_offset, bias: 0, path, ..Mapping::default() };
         }
     }
     panic!("{address:#x} is in no mapping");

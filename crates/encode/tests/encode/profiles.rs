@@ -65,6 +65,7 @@ pub fn by_hand() -> Profile {
             bias: 0x10_0000,
             path: "/nowhere/parse".into(),
             build_id: "00ff".into(),
+            ..Mapping::default()
         }],
         locations,
         functions: vec![
@@ -174,6 +175,7 @@ fn random_mapping(index: usize) -> Mapping {
         bias: start,
         path: format!("/nowhere/lib{index}.so"),
         build_id: format!("{index:02x}"),
+        ..Mapping::default()
     }
 }
 

@@ -188,6 +188,7 @@ fn mappings(raw: &Raw, texts: &mut Texts, input: &mut Input) -> Vec<Mapping> {
         bias: mapping.memory_start.wrapping_sub(mapping.file_offset),
         path: text(mapping.filename),
         build_id: text(mapping.build_id).to_lowercase(),
+        ..Mapping::default()
     });
     mappings.collect()
 }

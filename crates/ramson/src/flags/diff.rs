@@ -12,7 +12,7 @@ use ramson_profile::{DiffTable, SampleType};
 
 #[derive(Args)]
 #[command(after_help = "\
-Columns: Δ is the change of the function's own allocations, new − old; ± is its 95% interval (that of Δ cum where Δ is 0). A row marked ~ is not significant. Functions are matched by name, so the profiles may come from different processes, machines or builds. Two snapshots of one process are compared more precisely: samples that are live in both cancel out.
+Columns: Δ is the change of the function's own allocations, new − old; ± is its 95% interval (that of Δ total where Δ is 0). A row marked ~ is not significant. Functions are matched by name, so the profiles may come from different processes, machines or builds. Two snapshots of one process are compared more precisely: samples that are live in both cancel out.
 
 Exit status: 3 if --fail-above tripped.
 
@@ -44,7 +44,7 @@ pub struct DiffFlags {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub rows: usize,
     /// Order of the rows
-    #[arg(long, default_value = "flat", value_parser = one_of(SORTS))]
+    #[arg(long, default_value = "own", value_parser = one_of(SORTS))]
     pub sort: Sort,
     /// Leave out rows that shrank
     #[arg(long)]

@@ -11,7 +11,7 @@ use ramson_profile::view::Sort;
 
 #[derive(Args)]
 #[command(after_help = "\
-Columns of stacks: live bytes, ± their 95% interval, objects, mean age of these bytes, growth per hour of leak suspects, then the program's innermost function and its callers. In --view top, flat is what the function allocated itself, and cum includes the functions it called. A large ± means few samples. Narrow terminals show fewer columns; 120 columns show all.
+Columns of stacks: live bytes, ± their 95% interval, objects, mean age of these bytes, growth per hour of leak suspects, then the program's innermost function and its callers. In --view functions, own is what the function allocated itself; total includes the functions that it called. A large ± means few samples. Narrow terminals show fewer columns; 120 columns show all.
 
 Examples:
   ramson report redis-server
@@ -21,7 +21,7 @@ Examples:
   ramson report 4711 --view callers --focus networking.c
   ramson report 4711 --view sizes --tagfocus thread=bio_
   ramson report crashed.ramson --view frees --address 0x55d0c3a2f2a0
-  ramson report old.ramson --count allocated --view top --sort cum -n 40")]
+  ramson report old.ramson --count allocated --view functions --sort total -n 40")]
 pub struct ReportFlags {
     #[command(flatten)]
     pub source: SourcesFlags,
@@ -33,7 +33,7 @@ pub struct ReportFlags {
     /// Default: live, or the pprof file's own. pprof's names, such as inuse_space, work too
     #[arg(long, value_name = "TYPE", value_parser = question::sample_type)]
     pub count: Option<SampleType>,
-    /// stacks, top (functions), lines, tree, callers, peek RE, sizes, threads, frees or health. stacks: the largest, each with its age and growth;
+    /// stacks, functions, lines, tree, callers, peek RE, sizes, threads, frees or health. stacks: the largest, each with its age and growth;
     /// lines: lines of functions; tree: callers to callees; callers: callees to callers; peek RE: callers and callees of functions that match RE;
     /// sizes, threads: live blocks by size, by thread; frees: sampled blocks freed recently, with the stacks of allocation and free; health: what
     /// recording cost, and what it lost
@@ -49,7 +49,7 @@ pub struct ReportFlags {
     /// Rows of the table to show (a tree shows five times as many); 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub rows: usize,
-    /// Order of the rows of --view top and lines: flat (the default), cum or name
+    /// Order of the rows of --view functions and lines: own (the default), total or name
     #[arg(long, value_parser = one_of(SORTS), hide_possible_values = true)]
     pub sort: Option<Sort>,
     /// Also show every term of RSS, the sampling interval, sample counts, and what a row represents

@@ -10,6 +10,20 @@ use ramson_analysis::named::Kinds;
 use ramson_analysis::question::{self, KINDS};
 use std::time::Duration;
 
+const VIEWS: [(&str, View); 3] =
+    [("stacks", View::Stacks), ("functions", View::Own), ("threads", View::Threads)];
+
+/// Each with what it makes of the view of functions.
+const SORTS: [(&str, (Sort, View)); 7] = [
+    ("live", (Sort::Live, View::Own)),
+    ("own", (Sort::Live, View::Own)),
+    ("total", (Sort::Live, View::Cum)),
+    ("change", (Sort::Change, View::Own)),
+    ("rate", (Sort::Rate, View::Own)),
+    ("age", (Sort::Age, View::Own)),
+    ("name", (Sort::Name, View::Own)),
+];
+
 #[derive(Args)]
 #[command(after_help = "\
 Without SRC: all profiled processes; Enter opens one. The program is not affected: only its profile and /proc are read.
@@ -22,7 +36,7 @@ Examples:
   ramson top
   ramson top redis-server
   ramson top unit:postgresql.service
-  ramson top 4711 --view cum --sort change
+  ramson top 4711 --view functions --sort total
   ramson top 4711 --once --focus networking.c
   ramson top 4711 --json --every 10s > growth.ndjson")]
 pub struct TopFlags {
@@ -36,11 +50,11 @@ pub struct TopFlags {
     #[arg(long, default_value = "heap", value_parser = one_of(KINDS), hide_possible_values = true)]
     pub kind: Kinds,
     /// The view to begin with: what a row stands for
-    #[arg(long, default_value = "stacks", value_parser = one_of(View::ALL.map(|view| (view.name(), view))))]
-    pub view: View,
-    /// The order to begin with
-    #[arg(long, default_value = "live", value_parser = one_of(Sort::ALL.map(|sort| (sort.name(), sort))))]
-    pub sort: Sort,
+    #[arg(long, default_value = "stacks", value_parser = one_of(VIEWS))]
+    view: View,
+    /// The order to begin with; own and total are for --view functions: what functions allocate themselves, or together with what they call
+    #[arg(long, default_value = "live", value_parser = one_of(SORTS))]
+    sort: (Sort, View),
     /// Print one table after one interval (which rates need), instead of the live view
     #[arg(long)]
     pub once: bool,
@@ -61,6 +75,16 @@ pub struct TopFlags {
 }
 
 impl TopFlags {
+    /// What a row stands for.
+    pub fn view(&self) -> View {
+        if self.view == View::Own { self.sort.1 } else { self.view }
+    }
+
+    /// The order of the rows.
+    pub fn sort(&self) -> Sort {
+        self.sort.0
+    }
+
     /// Between two looks.
     pub fn pause(&self) -> Duration {
         let usual_ms = if self.once || self.json { 1000 } else { 250 };

@@ -60,7 +60,7 @@ const fn optional(name: &'static str, form: Form, help: &'static str) -> Paramet
 }
 
 const ROWS: Parameter = optional("rows", Form::Number, "Rows; 0 for all that fit");
-const VIEWS: [&str; 7] = ["stacks", "top", "lines", "tree", "callers", "sizes", "threads"];
+const VIEWS: [&str; 7] = ["stacks", "functions", "lines", "tree", "callers", "sizes", "threads"];
 
 /// All of them, in the order in which they are used.
 pub const ALL: [Tool; 7] = [
@@ -327,10 +327,10 @@ mod tests {
 
     #[test]
     fn a_call_asks_a_question() {
-        let values = json!({ "source": "-x", "view": "top", "rows": 3, "max_bytes": 9000 });
+        let values = json!({ "source": "-x", "view": "functions", "rows": 3, "max_bytes": 9000 });
         let asked = question("report", values).unwrap();
         assert_eq!((asked.sources, asked.rows), (vec!["-x".to_owned()], 3));
-        assert!(matches!(asked.view, Shown::Top));
+        assert!(matches!(asked.view, Shown::Functions));
         let values = json!({ "words": ["redis", "--prune"], "running": true, "user": null });
         let wanted = question("list", values).unwrap().wanted;
         assert_eq!(wanted.words, ["redis", "--prune"]);

@@ -55,7 +55,7 @@ fn push_rows(out: &mut String, table: &DiffTable, all_rows: usize) {
         return;
     }
     let value = |estimate: Estimate| format_amount(estimate, table.sample_type.unit());
-    let heads = ":>1|Δ:>11|±:>10|Δ cum:>11@110|old:>10@90|new:>10@70|function  file:line";
+    let heads = ":>1|Δ:>11|±:>10|Δ total:>11@110|old:>10@90|new:>10@70|function  file:line";
     let mut lines = Table::new(out, heads);
     let room = lines.room();
     for row in &table.rows {

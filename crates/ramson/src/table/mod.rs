@@ -25,7 +25,7 @@ pub use lines::{columns, cut, cut_all, fitted, push_prose, push_terms, words, wr
 use crate::output::{DIM, NOT_DIM, hint};
 use ramson_analysis::members::{Each, Row};
 use ramson_profile::format::{format_bytes, format_percent};
-use ramson_profile::{FrameName, printable, short_name};
+use ramson_profile::{FrameName, fold_addresses, printable, short_name};
 use ramson_symbols::SymbolDefect;
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
@@ -199,8 +199,12 @@ pub fn name_and_place(name: &str, file: &str, line: u32, room: Option<usize>) ->
 
 /// `leaf:12 ← caller:34 ← …`: short names, at most so many.
 pub fn stack(frames: &[FrameName], most: usize) -> String {
-    let names = frames.iter().take(most).map(FrameName::short).collect::<Vec<_>>().join(" ← ");
-    if frames.len() > most { names + " ← …" } else { names }
+    let mut names = fold_addresses(frames.iter().map(FrameName::short));
+    if names.len() > most {
+        names.truncate(most);
+        names.push("…".into());
+    }
+    names.join(" ← ")
 }
 
 pub fn say_what_is_missing<'a>(defects: impl IntoIterator<Item = &'a SymbolDefect>) {

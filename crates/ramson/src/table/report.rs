@@ -123,7 +123,7 @@ fn push_functions(out: &mut String, report: &Report, table: &TopTable, has_detai
     }
     let folded = if report.is_folded { stacks::FOLDED } else { "" };
     push_title(out, report, table.total, folded, has_details);
-    let heads = "flat:>10|flat%:>7@70|sum%:>7@110|cum:>10|cum%:>7@90|±:>8@60|objects:>13@120|\
+    let heads = "own:>10|own%:>7@70|sum%:>7@110|total:>10|total%:>7@90|±:>8@60|objects:>13@120|\
                  function  file:line";
     let mut lines = Table::new(out, heads);
     let room = lines.room();

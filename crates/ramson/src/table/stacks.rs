@@ -2,7 +2,7 @@
 
 use super::report::{push_title, what};
 use super::subject::nothing_sampled;
-use super::{Table, name_and_place, or_dash, percent, push_prose, push_terms};
+use super::{Table, name_and_place, or_dash, percent, push_prose, push_terms, stack};
 use ramson_analysis::explain::Finding;
 use ramson_analysis::report::Report;
 use ramson_analysis::stack_table::{Pointers, StackRow, StackTable};
@@ -12,7 +12,6 @@ use ramson_profile::format::{
     format_term, format_value,
 };
 use ramson_profile::{Estimate, FrameName, Language, SampleUnit, short_name};
-use std::fmt::Write;
 
 /// Callers shown behind the first function.
 const MAX_CALLERS: usize = 8;
@@ -119,11 +118,9 @@ fn names(frames: &[FrameName], room: Option<usize>) -> String {
     let Some((own, callers)) = frames.split_first() else { return String::new() };
     let file = own.file.rsplit('/').next().unwrap_or("");
     let mut names = name_and_place(&short_name(&own.name), file, own.line, room);
-    for caller in callers.iter().take(MAX_CALLERS) {
-        let _ = write!(names, " ← {}", caller.short());
-    }
-    if callers.len() > MAX_CALLERS {
-        names.push_str(" ← …");
+    if !callers.is_empty() {
+        names.push_str(" ← ");
+        names.push_str(&stack(callers, MAX_CALLERS));
     }
     names
 }

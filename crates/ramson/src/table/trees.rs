@@ -14,7 +14,7 @@ const MAX_NEIGHBOURS: usize = 12;
 pub fn tree(out: &mut String, report: &Report, tree: &Tree, rows: usize, order: &str) {
     let unit = tree.sample_type.unit();
     let _ = writeln!(out, "{}; {order}", title(report, tree.total));
-    let mut lines = Table::new(out, "cum:>10|cum%:>7|flat:>10@100|±:>8@60|function");
+    let mut lines = Table::new(out, "total:>10|total%:>7|own:>10@100|±:>8@60|function");
     // A tree needs more rows than a table to say as much.
     let most = most(rows).saturating_mul(5);
     for row in tree.rows.iter().take(most) {
@@ -59,7 +59,7 @@ pub fn peek(out: &mut String, report: &Report, table: &PeekTable) {
         }
         neighbours(out, &peek.callers, "called by");
         let line = format!(
-            "{}  {}  (flat {}, cum {})",
+            "{}  {}  (own {}, total {})",
             value(peek.cum),
             peek.function.name,
             format_amount(peek.flat, unit),

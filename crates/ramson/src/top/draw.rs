@@ -144,7 +144,7 @@ fn key_line(model: &Model, width: usize) -> String {
     let digit = View::ALL.iter().position(|&view| view == model.view).map_or(1, |at| at + 1);
     let own = format!("{paused}[{digit} {}]  ? help", model.view.name());
     let mut line = if all.chars().count() <= width { all } else { own };
-    for key in ["Enter opens", "/ filter", "m mark", "q quit", "r reverses", "e callees"] {
+    for key in ["q quit", "Enter opens", "/ filter", "m mark", "r reverses", "e callees"] {
         if line.chars().count() + 2 + key.len() <= width {
             line = format!("{line}  {key}");
         }

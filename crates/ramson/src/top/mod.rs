@@ -77,7 +77,7 @@ fn stream(flags: &TopFlags, recording: Recording) -> Result<(), Failure> {
         if flags.json {
             print_json(
                 "top",
-                &Live::of(&watch.watched, picture, flags.view, flags.sort, flags.most_rows()),
+                &Live::of(&watch.watched, picture, flags.view(), flags.sort(), flags.most_rows()),
             )?;
         } else {
             print(&text(&watch, flags))?;
@@ -127,7 +127,7 @@ impl Watch {
             kind,
         };
         let namer = Namer::start(&watched.followed.recording, wanted, flags.once || flags.json)?;
-        Ok(Self { watched, namer, model: Model::new(kind, flags.view, flags.sort) })
+        Ok(Self { watched, namer, model: Model::new(kind, flags.view(), flags.sort()) })
     }
 
     /// Reads all that there is.

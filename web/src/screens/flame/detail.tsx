@@ -33,8 +33,8 @@ export function Detail({ cell, flame, name }: { cell: Cell; flame: Flame; name: 
         </p>
       </div>
       <dl class="facts">
-        <Fact name="flat" is={amount(cell.flat, flame.unit)} isWide />
-        <Fact name="cum" is={amount(cell.cum, flame.unit)} />
+        <Fact name="own" is={amount(cell.flat, flame.unit)} isWide />
+        <Fact name="total" is={amount(cell.cum, flame.unit)} />
         <Fact name="±" is={cell.half === null ? "–" : relative(of) || "exact"} />
         <Fact name="of total" is={share(Math.abs(cell.cum), Math.abs(flame.total.value.value ?? 0))} isWide />
         {isBytes ? <Fact name="objects" is={count(cell.objects)} isWide /> : null}

@@ -18,7 +18,7 @@ export function InGraph({ flame, isStale }: { flame: Flame; isStale: boolean }) 
             <tr>
               <th scope="col">function</th>
               <th scope="col" class="n" style={{ width: "90px" }}>
-                flat
+                own
               </th>
               <th scope="col" class="n" style={{ width: "80px" }}>
                 of total

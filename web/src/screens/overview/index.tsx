@@ -21,7 +21,7 @@ import { TopSuspect } from "./topsuspect";
 export function Overview({ entry }: { entry: SourceEntry }) {
   const at = moment();
   const isProcess = entry.pid !== null;
-  const top = useDocument<Top>(pathOf(entry, "report", { view: "top", rows: 10, at }), "top");
+  const top = useDocument<Top>(pathOf(entry, "report", { view: "functions", rows: 10, at }), "top");
   const leaks = useDocument<Leaks>(isProcess ? pathOf(entry, "leaks", { at }) : null, "leaks");
   const isExamined = isProcess && entry.is_running && !at;
   const explained = useDocument<Explained>(isExamined ? pathOf(entry, "explain") : null, isExamined ? "explain" : null);

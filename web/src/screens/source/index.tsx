@@ -56,7 +56,7 @@ function File({ entry, file, top }: { entry: SourceEntry; file: string; top: Top
                 line
               </th>
               <th scope="col" class="n" style={{ width: "90px" }}>
-                flat
+                own
               </th>
               <th scope="col" class="n" style={{ width: "70px" }}>
                 ±
@@ -102,10 +102,10 @@ function Text({ of, unit }: { of: SourceFile; unit: Unit }) {
               line
             </th>
             <th scope="col" class="n">
-              flat
+              own
             </th>
             <th scope="col" class="n hide-m">
-              cum
+              total
             </th>
             <th scope="col">text</th>
           </tr>

@@ -30,7 +30,7 @@ const ORDERS: Record<Order, (row: TopRow) => number | string> = {
 export function TableScreen({ entry }: { entry: SourceEntry }) {
   const isLines = param("g") === "lines";
   const isAll = param("lib") === "all";
-  const words = { view: "top", rows: 0, "count": sample(), at: moment(), granularity: isLines ? "lines" : undefined, "all-frames": isAll ? "1" : undefined };
+  const words = { view: "functions", rows: 0, "count": sample(), at: moment(), granularity: isLines ? "lines" : undefined, "all-frames": isAll ? "1" : undefined };
   const loaded = useDocument<Top>(pathOf(entry, "report", words), "table");
   const leaks = useDocument<Leaks>(entry.pid === null || isLines || isAll ? null : pathOf(entry, "leaks", { at: moment() }), "leaks");
   const top = loaded.value;
@@ -134,16 +134,16 @@ function Rows({ rows, top, known, selected, entry }: RowsOf) {
         <thead>
           <tr>
             <Sort by="name" title="function" />
-            <Sort by="flat" title="flat" width={90} isNumber />
+            <Sort by="flat" title="own" width={90} isNumber />
             <th scope="col" class="n hide-s" style={{ width: "72px" }}>
-              flat %
+              own %
             </th>
             <th scope="col" class="n" style={{ width: "66px" }}>
               ±
             </th>
-            <Sort by="cum" title="cum" width={90} isNumber isFirstToGo />
+            <Sort by="cum" title="total" width={90} isNumber isFirstToGo />
             <th scope="col" class="n hide-m" style={{ width: "72px" }}>
-              cum %
+              total %
             </th>
             <Sort by="objects" title="objects" width={80} isNumber isFirstToGo />
             <th scope="col" class="n hide-m" style={{ width: "76px" }}>

@@ -43,13 +43,13 @@ export function Side({ entry, row, unit, total, ages }: { entry: SourceEntry; ro
             <b>{estimated(row.cum, unit)}</b>
           </span>
           <span>
-            cum, {share(row.cum.value, total.value)} <span class="pm">{relative(row.cum)}</span>
+            total, {share(row.cum.value, total.value)} <span class="pm">{relative(row.cum)}</span>
           </span>
         </li>
         {found === undefined ? null : (
           <li>
             <span>{estimated(found.flat, unit)}</span>
-            <span>flat, without library frames attributed to it</span>
+            <span>own, without library frames attributed to it</span>
           </li>
         )}
       </ul>

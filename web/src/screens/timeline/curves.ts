@@ -30,7 +30,7 @@ export function useCurves(entry: SourceEntry, from: number, to: number): Curves 
       const all: Curves = [];
       for (const ns of chosen(from, to)) {
         const at = new Date(Math.ceil(ns / 1e6)).toISOString();
-        const asked = ask<Top>(pathOf(entry, "report", { view: "top", rows: 100, "count": sample(), at }), stop.signal);
+        const asked = ask<Top>(pathOf(entry, "report", { view: "functions", rows: 100, "count": sample(), at }), stop.signal);
         // A moment may be thinned out of the history meanwhile.
         const top = await asked.catch(() => null);
         if (stop.signal.aborted) return;
