@@ -23,7 +23,7 @@ help:
 	@echo 'make model  check the recorder in every order of its threads with two switches at most (part of make test)'
 	@echo 'make dist   the command as one file for glibc 2.17 and newer, with libramson.so in it: target/dist/ramson'
 	@echo 'make wheel  the same as a Python wheel, for pip install: target/dist/ramson-*.whl'
-	@echo 'make distros  real programs in the root directories of Debian 11, 12, 13 and unstable (3 GB, as root), and docs/platforms.md'
+	@echo 'make distros  real programs in the root directories of Debian 11, 12, 13 and unstable (3 GB, as root), and the table in docs/reference/limits.md'
 	@echo 'make surveys  survey 1,000 heaps, and count how often the intervals have the truth in them'
 	@echo 'make sanitize  the library under ThreadSanitizer and AddressSanitizer (needs a nightly toolchain)'
 	@echo 'make soak   redis, PostgreSQL and an allocator torture under load, SOAK_MINUTES=30 each, and whether anything grows or drifts'
@@ -154,7 +154,7 @@ web-dev: web/node_modules/.locked
 	cd web && node build.mjs --watch
 web-check: web/node_modules/.locked
 	web/check
-# The pictures of docs/web.md.
+# The pictures in docs/web.
 web-pictures: web/node_modules/.locked
 	cd web && node test/pictures.mjs
 web/node_modules/.locked: web/package-lock.json web/.npmrc

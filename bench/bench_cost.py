@@ -1,4 +1,4 @@
-"""The first six rows of docs/cost.md: what profiling adds, ramson's beside that of jemalloc, tcmalloc and heaptrack.
+"""The first six rows of docs/internals/cost.md: what profiling adds, ramson's beside that of jemalloc, tcmalloc and heaptrack.
 
 Each profiler is compared with the same program over the same allocator without it, in interleaved rounds; the first three at
 512 KiB. heaptrack records every allocation, and its cost is that of all processes it starts.
@@ -77,11 +77,11 @@ def builds(plan):
 # Name of each row, how it is measured, how the plain program's figure and what is added are printed.
 ROWS = [
     ("malloc + free, 100 B", lambda plan: pairs(plan, 100, 0, 5_000_000, False), ("ns", 1, 1), None),
-    ("worst: malloc + free, 1 MiB; 86 of 100 are samples", lambda plan: pairs(plan, 1 << 20, 0, 200_000, False), ("ns", 1, 0), None),
-    ("worst: `--interval 1`, malloc + free of 100 B at a depth of 30", lambda plan: pairs(plan, 100, 30, 400_000, True), ("ns", 1, 0), None),
+    ("malloc + free, 1 MiB; 86 of 100 are samples", lambda plan: pairs(plan, 1 << 20, 0, 200_000, False), ("ns", 1, 0), None),
+    ("`--interval 1`, malloc + free of 100 B at a depth of 30", lambda plan: pairs(plan, 100, 30, 400_000, True), ("ns", 1, 0), None),
     ("RSS, 10 million live blocks of 100 B", resident, ("MiB", 1 / MIB, 1), None),
     ("redis-server, instructions for a SET", redis_requests, ("", 1, 0), 2),
-    ("worst: short processes, CPU of `make -j2` of C files", builds, ("s", 1, 2), 1),
+    ("short processes, CPU of `make -j2` of C files", builds, ("s", 1, 2), 1),
 ]
 
 

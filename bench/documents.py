@@ -3,8 +3,8 @@
 import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-COST = ROOT / "docs/cost.md"
-WEB = ROOT / "docs/web.md"
+COST = ROOT / "docs/internals/cost.md"
+WEB = ROOT / "docs/internals/web.md"
 COMMAND = "bench/run --markdown"
 END = "<!-- end -->"
 

@@ -34,7 +34,7 @@ class Table:
         return "\n".join([f"## {self.title}", note, HEAD, *(row.markdown() for row in self.rows), ""])
 
     def document(self):
-        """As docs/cost.md has it: what was found, without the targets, and without columns that are empty."""
+        """As docs/internals/cost.md has it: what was found, without the targets, and without columns that are empty."""
         columns = [name for name in ("what", "plain", "ramson", "peers", "ratio")
                    if any(getattr(row, name) != EMPTY for row in self.rows)]
         lines = [f"| {' | '.join(getattr(row, name) for name in columns)} |" for row in self.rows]

@@ -1,4 +1,4 @@
-//! Settings that the user asked for, by variables of the environment that the program was started with (docs/commands.md has them). A value that does
+//! Settings that the user asked for, by variables of the environment that the program was started with (docs/reference/commands.md has them). A value that does
 //! not parse turns ramson off: recording something else than was asked for would be worse.
 
 use crate::sampler::DEFAULT_INTERVAL_BYTES;

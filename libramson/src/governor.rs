@@ -5,7 +5,7 @@
 //! on T, is summed over the latest second, and the wanted T is the configured interval times demand over bound. If allocations are larger
 //! than T, a larger T lowers the cost by less than that: the demand then looks larger under the larger T, and the next window goes on.
 //!
-//! The interval follows from the past alone, so estimates stay unbiased (docs/sampling.md).
+//! The interval follows from the past alone, so estimates stay unbiased (docs/internals/sampling.md).
 
 /// Shortest time between two decisions.
 pub const WINDOW_NS: u64 = 20_000_000;

@@ -1,4 +1,4 @@
-"""Costs: the table of every profiler in docs/cost.md is one that `bench/run --markdown` prints, as are the tables of docs/cost.md that say so."""
+"""Costs: the table of every profiler in docs/internals/cost.md is one that `bench/run --markdown` prints, as are the tables of docs/internals/cost.md that say so."""
 
 import pathlib
 import re
@@ -61,13 +61,13 @@ def main():
     offences = []
     text = documents.shown(documents.COST, [])
     if text is None:
-        offences.append(f"docs/cost.md: no {documents.begin([])} … {documents.END}")
+        offences.append(f"docs/internals/cost.md: no {documents.begin([])} … {documents.END}")
     else:
-        offences += [f"docs/cost.md: {what}" for what in wrong_in(text)]
+        offences += [f"docs/internals/cost.md: {what}" for what in wrong_in(text)]
     for names in SECTION.findall(documents.COST.read_text()):
         measured = SENTENCE.match(documents.shown(documents.COST, names.split()) or "")
         if not measured or measured.group(1).strip() != names:
-            offences.append(f"docs/cost.md: {documents.begin(names.split())}: not what that command prints")
+            offences.append(f"docs/internals/cost.md: {documents.begin(names.split())}: not what that command prints")
     if offences:
         sys.exit("costs: \"bench/run --markdown --write\" measures, and writes the table\n  " + "\n  ".join(offences))
 

@@ -1,4 +1,4 @@
-// The pictures of docs/web.md: a server that grows for some minutes, as a history has it. "make web-pictures" writes them.
+// The pictures in docs/web: a server that grows for some minutes, as a history has it. "make web-pictures" writes them.
 import { join } from "node:path";
 import { Browser, Place, root, settled } from "./serving.mjs";
 

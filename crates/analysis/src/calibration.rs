@@ -1,5 +1,5 @@
 //! Live bytes by two witnesses: the profile, which estimates them call path by call path, and glibc, which knows their total
-//! (docs/sampling.md#calibration).
+//! (docs/internals/sampling.md#calibration).
 
 use crate::extents::{self, lost};
 use crate::rss::Rss;

@@ -84,7 +84,7 @@ fn taken_under(sample: &LiveSample) -> Option<u64> {
 }
 
 /// See `Intervals::widening`. Each sample stands for 1/p allocations of its size; at the configured interval each of them would add
-/// s²·(1 − p)/p to the variance (docs/sampling.md), with the p of that interval.
+/// s²·(1 − p)/p to the variance (docs/internals/sampling.md), with the p of that interval.
 fn widening(live: &[LiveSample], configured_bytes: u64) -> f64 {
     let variances = live.iter().map(|sample| {
         let &LiveSample { size, inverse_probability: inverse, .. } = sample;

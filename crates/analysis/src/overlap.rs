@@ -1,5 +1,5 @@
 //! Overlap of two snapshots of one process. A sample that is live in both was taken once and cancels in the difference, value and error.
-//! Allocations before the earlier snapshot are part of those that the later one counts (docs/sampling.md).
+//! Allocations before the earlier snapshot are part of those that the later one counts (docs/internals/sampling.md).
 
 use ramson_format::Kind;
 use ramson_reader::{LiveSample, LookupAddress, Snapshot, Stack};

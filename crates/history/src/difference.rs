@@ -1,5 +1,5 @@
 //! A chain of moments, each as its difference from the one before: what the moment before makes probable takes few bits.
-//! docs/history.md has the layout.
+//! docs/internals/history-format.md has the layout.
 //!
 //! Whole numbers come back as they were. The weighted counters of a stack grow with its samples: what n samples of their mean size add at the
 //! sampling interval of that moment is predicted, and the rest is kept in steps of 1/96 (values) or 1/24 (variances) of what one sample adds. A

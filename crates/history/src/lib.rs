@@ -1,4 +1,4 @@
-//! The history: snapshots of many processes over a month in one SQLite database (docs/history.md has its tables).
+//! The history: snapshots of many processes over a month in one SQLite database (docs/internals/history-format.md has its tables).
 //!
 //! `state` is what of a snapshot changes, `difference` one state as its difference from another, in `columns` of numbers.
 //! `intern` keeps once what does not change, `writer` appends, `thinning` removes, `levels` says what is kept how long, `trigger` when a

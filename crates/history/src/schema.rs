@@ -1,4 +1,4 @@
-//! The tables (docs/history.md explains them), and how a database is opened.
+//! The tables (docs/internals/history-format.md explains them), and how a database is opened.
 
 use crate::guard::{
     MOST_HEAP_BYTES, MOST_INSTRUCTIONS, MOST_ROW_BYTES, Work, check_schema, confine, row_bytes,

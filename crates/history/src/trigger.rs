@@ -3,7 +3,7 @@
 use std::fmt;
 
 bitflags::bitflags! {
-    /// Reasons, as a set; docs/history.md has them.
+    /// Reasons, as a set; docs/internals/history-format.md has them.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Triggers: u32 {
         /// The first snapshot of a process.

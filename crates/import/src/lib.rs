@@ -3,7 +3,7 @@
 //! `recognize` tells formats apart by their content, `input` bounds what a file may cost, `packing` and (on a
 //! thread of its own, for a large file) `read_ahead` unpack it. `weight` says what sampled numbers stand for,
 //! `build` joins names and stacks; `pprof`, `heap_text` (with `heap_symbols` and `maps`), `heaptrack`, `seastar`, `tables` (with `places`) and
-//! `collapsed` read formats and return an `import`; `malloc_info` reads what is no profile. docs/formats.md says what each keeps and loses.
+//! `collapsed` read formats and return an `import`; `malloc_info` reads what is no profile. docs/reference/formats.md says what each keeps and loses.
 //!
 //! A reader returns what it could read and the list of defects. Sample values that a format does
 //! not have are NaN in the profile, never 0; so is the variance where a format does not say how it

@@ -3,7 +3,7 @@
 //! **Promises.** Only that thread stops. It has its registers, processor state, blocked signals and
 //! errno again afterwards, and its system call is begun again by the kernel's own rules. If the tracer
 //! dies in the middle, the thread finds its way back by itself (frame.rs); its system call is then
-//! begun anew, time-outs included. See docs/trim.md.
+//! begun anew, time-outs included. See docs/internals/trim.md.
 
 #![deny(unsafe_code)]
 

@@ -1,5 +1,5 @@
 //! Which stacks are suspects, and why: ages, survival, growth, and a verdict in words. The maths and its sources are in
-//! docs/leaks.md.
+//! docs/internals/leaks.md.
 //!
 //! `history` is what is known of one stack, `bursts` what of it came in one go, `survival` how long its memory lives, `persistence`
 //! whether what grew old is ever freed, `growth` how fast it becomes more, `verdict` what follows, `limit` which leak would not show yet,

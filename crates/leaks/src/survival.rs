@@ -1,5 +1,5 @@
 //! The survival curve: which share of a stack's samples is still live at an age. A life table over the log2 buckets of the
-//! profile file; the living are censored at their age (docs/leaks.md).
+//! profile file; the living are censored at their age (docs/internals/leaks.md).
 
 use crate::history::{StackHistory, bucket_start_ns};
 use ramson_format::{LIFETIME_BUCKETS, lifetime_bucket};

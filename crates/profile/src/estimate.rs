@@ -49,12 +49,12 @@ pub struct Estimate {
     /// does not say how it sampled, infinite where records were lost: `value` is then of those that are left, and no sum with
     /// it is more certain.
     pub variance: f64,
-    /// What a calibration has taken out of the error (docs/sampling.md), as the root of the variance: the error's variance is
+    /// What a calibration has taken out of the error (docs/internals/sampling.md), as the root of the variance: the error's variance is
     /// `variance` − `known`². 0 without a calibration. Adds up as values do over parts of one calibrated profile.
     pub known: f64,
 }
 
-/// How the estimates of a profile are corrected by a total that is known better than their sum (docs/sampling.md).
+/// How the estimates of a profile are corrected by a total that is known better than their sum (docs/internals/sampling.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Calibration {
     /// What is added to an estimate for each unit of its variance: (B − E)/(V + V_B).

@@ -180,7 +180,7 @@ pub enum Counting {
     Usable,
     /// As the program asked for them.
     Requested,
-    /// Usable bytes, corrected by the allocator's own total (docs/sampling.md). Of samples until then.
+    /// Usable bytes, corrected by the allocator's own total (docs/internals/sampling.md). Of samples until then.
     Calibrated {
         /// What is added for each unit of a sample's variance.
         slope: f64,

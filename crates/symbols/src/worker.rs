@@ -1,4 +1,7 @@
 //! One thread's look-ups: the functions at an address from DWARF, their names from there or the symbol table.
+//!
+//! Parsed structures borrow the sections, exist for one question, and belong to one thread: shared ones would count references, and threads would
+//! wait for each other at that counter.
 
 use hashbrown::HashMap;
 use std::num::NonZero;

@@ -5,7 +5,10 @@
 //!   under it, so that is safe; the profile then lives in private memory.
 //! - Nothing: the program has a filter installed, or system calls of some code turned into signals (`filters`). Space is reserved before.
 //!
-//! Every call goes through `call`; none is left to remember. See docs/decisions/0003.
+//! Every call goes through `call`; none is left to remember.
+//!
+//! A process cannot read a filter's rules, and asking (`PR_GET_SECCOMP`, a trial call, a handler for SIGSYS) is itself a call that may kill.
+//! Filters are only ever added, so an equal number of filters in a descendant means the same filters.
 
 use super::flags::*;
 use crate::arch::{nr, syscall};

@@ -3,6 +3,8 @@
 //! Objects that were there at the start are never unloaded, and neither are their entries of the list. The others follow them, and another thread
 //! may free any of these at any moment, so the kernel copies them: it stops at memory that is gone, where a load would fault. If the kernel must
 //! not be asked (`sys::permit`), these objects are not found.
+//!
+//! `dl_iterate_phdr` would take the loader's lock, for which a sample must not wait, and `/proc/self/maps` takes ten times as long.
 
 use super::elf::Elf;
 use crate::resolve::{self, FoundObject, LinkMap};

@@ -107,7 +107,7 @@ impl Sum for Sums {
 }
 
 impl Sums {
-    /// Live bytes now − at the mark. Blocks that are live at both moments cancel, value and error (docs/sampling.md).
+    /// Live bytes now − at the mark. Blocks that are live at both moments cancel, value and error (docs/internals/sampling.md).
     pub fn change(&self) -> Estimate {
         let variance = self.sampled.variance + self.marked.variance - 2.0 * self.kept_variance;
         // Infinite minus infinite: what was lost is in neither.

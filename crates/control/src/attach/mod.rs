@@ -1,4 +1,4 @@
-//! A running program is recorded from now on, and left as it was found (docs/attach.md).
+//! A running program is recorded from now on, and left as it was found (docs/internals/attach.md).
 
 mod act;
 mod bounded;

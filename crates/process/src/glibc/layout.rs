@@ -1,7 +1,7 @@
 //! Layout of the data of the C library's allocator, by version, on x86-64.
 //!
 //! Source: `struct malloc_state`, `struct malloc_par` and `tcache_perthread_struct` in malloc/malloc.c, `struct _heap_info` in
-//! malloc/arena.c, of each version of the tables, as compiled. docs/explain.md says which of them were run.
+//! malloc/arena.c, of each version of the tables, as compiled. docs/internals/explain.md says which of them were run.
 
 use std::ops::Range;
 

@@ -63,7 +63,7 @@ impl FilterFlags {
     }
 }
 
-/// Which frames are the program's own. docs/own-frames.md has the rules.
+/// Which frames are the program's own. docs/reference/report-and-top.md has the rules.
 #[derive(Args, Clone)]
 pub struct FrameFlags {
     /// Also show the frames of libraries and of wrappers around malloc. Otherwise what the C, C++ and Rust libraries and wrappers such as

@@ -14,7 +14,7 @@ const MAX_SIZE: &str = "not a size from 1M to 4096G, as in 4G";
 #[command(after_help = "\
 Takes a snapshot of each process every 10 s, and another when the process reaches a new peak of live bytes or RSS, is marked (ramson mark), ends, or its cgroup is short of memory. Older snapshots are thinned out: every 10 s for an hour, every minute for a day, every 10 minutes until --keep. Runs until it is interrupted, or until every process that was named by its ID has ended; for a name, unit or control group it waits for further processes.
 
-Every reading command then takes moments and ranges: SRC@-1h, SRC@2026-11-20T17:00, SRC@peak, SRC@mark:NAME, SRC@-2h..-1h. They read the history in RAMSON_HISTORY, or the one that this command writes without -o: /var/lib/ramson/history.db for root, else history.db in $XDG_STATE_HOME/ramson (~/.local/state/ramson). docs/history.md has the tables.
+Every reading command then takes moments and ranges: SRC@-1h, SRC@2026-11-20T17:00, SRC@peak, SRC@mark:NAME, SRC@-2h..-1h. They read the history in RAMSON_HISTORY, or the one that this command writes without -o: /var/lib/ramson/history.db for root, else history.db in $XDG_STATE_HOME/ramson (~/.local/state/ramson). docs/internals/history-format.md has the tables.
 
 Examples:
   ramson history --all

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(after_help = "\
-Each function of the program is one finding: leak suspect (old memory is kept, and more keeps coming), cache or pool, built once, short-lived, or not enough data yet. A suspect is evidence, not proof: a cache that is still filling looks like a leak. docs/leaks.md has the method, and how often it is right.
+Each function of the program is one finding: leak suspect (old memory is kept, and more keeps coming), cache or pool, built once, short-lived, or not enough data yet. A suspect is evidence, not proof: a cache that is still filling looks like a leak. docs/explanation/leaks.md has the method, and how often it is right.
 
 If RSS or live memory as a whole grows faster than the suspects, a line before the answer says so. To measure the growth of RSS, pass --window, or keep a history (ramson history). If there is no leak suspect, the answer says how small a leak would not show yet.
 

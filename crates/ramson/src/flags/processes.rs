@@ -87,7 +87,7 @@ pub struct TrimFlags {
 
 #[derive(Args)]
 #[command(after_help = "\
-ramson stops one of the process's threads a few times, for about a millisecond each, and has it load libramson.so from memory; the pointers through which the program's binaries call malloc then lead to libramson.so. Earlier allocations are not attributed. \"ramson detach\" restores the pointers. Libraries that the program loads later are seen from the next sample on. docs/attach.md explains each step.
+ramson stops one of the process's threads a few times, for about a millisecond each, and has it load libramson.so from memory; the pointers through which the program's binaries call malloc then lead to libramson.so. Earlier allocations are not attributed. \"ramson detach\" restores the pointers. Libraries that the program loads later are seen from the next sample on. docs/internals/attach.md explains each step.
 
 ramson attaches only where that is safe. It refuses static, 32-bit and musl programs, which it cannot record at all. Where something traces the process, or a seccomp filter might forbid the attach, start the program with \"ramson run\".
 

@@ -11,7 +11,7 @@ Prints one address with a token, and serves until Ctrl-C. The token gives access
 
 Profiles: /debug/pprof/ as in Go programs (heap, allocs, cmdline, symbol; ?seconds=N, ?debug=1, ?memory=1) if there is one SRC, and /p/PID/debug/pprof/ for each of several.
 
-JSON: /api/v1/sources lists what is served. /api/v1/list and, below /api/v1/p/PID/, report, leaks, explain and timeline are what --json prints, with flags as parameters (?view=functions&rows=5). Further paths are moments (what this server has seen), events (the same as a stream) and source?file=FILE. docs/serve.md describes them all.
+JSON: /api/v1/sources lists what is served. /api/v1/list and, below /api/v1/p/PID/, report, leaks, explain and timeline are what --json prints, with flags as parameters (?view=functions&rows=5). Further paths are moments (what this server has seen), events (the same as a stream) and source?file=FILE. docs/reference/formats.md lists them all.
 
 Authentication: \"Authorization: Bearer TOKEN\", or the user ramson with the token as password.
 

@@ -30,7 +30,7 @@ Without SRC: all profiled processes; Enter opens one. The program is not affecte
 
 Columns: live bytes, ± their 95% interval, Δ since the mark (~: not significant), allocations per second of the last 10 s, mean age of the live bytes, function and line. Keys: 1-4 views, Enter callers, e callees, s sort, / filter, m mark, Space pause, ? help, q quit.
 
---json writes one object per line, {\"ramson\": 1, \"kind\": \"top\" (without SRC: \"processes\"), …}, until the process ends or the output is closed; with --once, one. docs/top.md has the fields.
+--json writes one object per line, {\"ramson\": 1, \"kind\": \"top\" (without SRC: \"processes\"), …}, until the process ends or the output is closed; with --once, one. \"ramson schema top\" prints the fields.
 
 Examples:
   ramson top

@@ -83,7 +83,7 @@ fn time(cost: &Cost, (samples, extents): (u64, u64), per_second: f64) -> String 
         return text + ", no target";
     }
     let _ = write!(text, ", target {}", percent(cost.max_overhead_ppm as f64 / 1e6));
-    // docs/sampling.md, "An interval that changes".
+    // docs/internals/sampling.md, "An interval that changes".
     if per_second < FREE_PER_SECOND {
         let _ = write!(
             text,

@@ -2,6 +2,9 @@
 //! value that the memory orders let them see (`make model`).
 //!
 //! loom runs the real code on a real profile file. Each model names a fault that it finds: put into the code, it fails.
+//!
+//! Threads of the program see what the declared memory orders allow. A reader outside sees stores one after the other (`Seen::AtOnce`), as the
+//! kernel copies on x86-64: a wrong order between writer and reader is found as a wrong sequence of stores only.
 
 use super::frees::{entry_of, is_whole};
 use super::stacks::{frames_in, intern};
