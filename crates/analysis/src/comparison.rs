@@ -24,9 +24,6 @@ pub struct Comparison {
     pub new: Side,
     /// Both are moments of one process: samples that are live in both cancel.
     pub is_same_process: bool,
-    /// How many of these there are.
-    #[serde(skip)]
-    pub shared_live: usize,
     /// Rows before some were left out.
     #[serde(skip)]
     pub all_rows: usize,
@@ -87,7 +84,7 @@ pub fn compare_opened(
 ) -> Result<Comparison, Failure> {
     let counted = common_sample_type(&old.opened, question.sample_type)?;
     common_sample_type(&new.opened, Some(counted))?;
-    let (diff, shared_live) = read(&mut old.opened, &mut new.opened, question, counted)?;
+    let (diff, is_same_process) = read(&mut old.opened, &mut new.opened, question, counted)?;
     let mut table = diff.table(counted, question.sort);
     if question.drop_negative {
         table.rows.retain(|row| row.change.shown().value >= 0.0);
@@ -101,32 +98,31 @@ pub fn compare_opened(
         unit: unit(counted),
         old: Side::of(old),
         new: Side::of(new),
-        is_same_process: shared_live.is_some(),
-        shared_live: shared_live.unwrap_or(0),
+        is_same_process,
         all_rows,
     })
 }
 
-/// Also how many samples are live in both; `None` for different processes.
+/// Also whether both are moments of one process.
 fn read(
     old: &mut [Opened],
     new: &mut [Opened],
     question: &Question,
     sample_type: SampleType,
-) -> Result<(Diff, Option<usize>), Failure> {
+) -> Result<(Diff, bool), Failure> {
     let detail = if question.selection.uses_labels() { Detail::Labels } else { Detail::Stacks };
-    let (mut diff, shared_live) = parts(old, new, &question.names, detail)?;
+    let (mut diff, is_same_process) = parts(old, new, &question.names, detail)?;
     select(&mut diff, question, sample_type)?;
-    Ok((diff, shared_live))
+    Ok((diff, is_same_process))
 }
 
-/// Two sources without what both hold, and that. Also how many samples are live in both; `None` for different processes.
+/// Two sources without what both hold, and that. Also whether both are moments of one process.
 pub(crate) fn parts(
     old: &mut [Opened],
     new: &mut [Opened],
     names: &Names,
     detail: Detail,
-) -> Result<(Diff, Option<usize>), Failure> {
+) -> Result<(Diff, bool), Failure> {
     let parts = match (&*old, &*new) {
         ([Opened::Recording(old)], [Opened::Recording(new)]) => {
             let parts = overlap::split(&old.snapshot, &new.snapshot);
@@ -149,7 +145,7 @@ pub(crate) fn parts(
             Diff { old: profile(old)?, new: profile(new)?, shared: profile(shared)? }
         }
     };
-    Ok((diff, parts.map(|[.., shared]| shared.snapshot.live.len())))
+    Ok((diff, parts.is_some()))
 }
 
 /// Applies the filters to all parts. One that leaves nothing of all of them is a mistake, of one of them is not.

@@ -6,6 +6,7 @@ use crate::table;
 use ramson_analysis::comparison::compare;
 use ramson_analysis::question::Question;
 use ramson_profile::SampleUnit;
+use ramson_profile::view::Sort;
 use ramson_source::Failure;
 
 pub fn diff(flags: &DiffFlags) -> Result<u8, Failure> {
@@ -21,7 +22,8 @@ pub fn diff(flags: &DiffFlags) -> Result<u8, Failure> {
     if flags.json {
         print_json("diff", &comparison)?;
     } else {
-        print(&table::comparison::text(&comparison))?;
+        let has_all = flags.rows == 0 || flags.sort != Sort::Flat;
+        print(&table::comparison::text(&comparison, has_all))?;
     }
     Ok(gate(flags.fail_above.as_ref().and_then(|limit| limit.finding(&comparison.table))))
 }

@@ -42,12 +42,12 @@ fn dead_program_tables_fit_width() {
     assert_eq!(finish(ramson(&scratch).args(run)).status, 137);
     let empty = scratch.file("empty.collapsed", "main;load 0\n");
     let path = text(&path);
-    let diff = ["Δ ± new function file:line", "Δ ± Δ total old new function file:line"];
+    let diff = ["Δ ± new function", "Δ ± Δ total old new function"];
     let [report, top, list] = [
         ["live share ± age allocated by", "live share ± objects age allocated by"],
         [
-            "flat flat% cum ± function file:line",
-            "flat flat% sum% cum cum% ± objects function file:line",
+            "own own% total ± function file:line",
+            "own own% sum% total total% ± objects function file:line",
         ],
         ["pid state when live RSS command", "pid state when live ± RSS command"],
     ];
@@ -64,7 +64,7 @@ fn dead_program_tables_fit_width() {
             let shown = check(&["report", path, "--view", view], "file:line", top);
             assert!(shown.contains(OWN_NAME), "{shown}");
         }
-        let diff = check(&["diff", text(&empty), path], "file:line", diff);
+        let diff = check(&["diff", text(&empty), path], "function", diff);
         assert!(diff.contains(OWN_NAME), "{diff}");
         let leaks = shown(&["leaks", path, "--min-age", "1ms", "-v"]);
         assert!(leaks.contains(" acme::networking::SessionManager::open_session  "), "{leaks}");

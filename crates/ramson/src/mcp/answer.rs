@@ -142,7 +142,7 @@ fn of_diff(comparison: &mut Comparison, call: &Call) -> Said {
         None => next("report", &[("source", new)], "what uses the memory now"),
     };
     quote(&mut [&mut comparison.old.name, &mut comparison.new.name]);
-    (paragraph(&table::comparison::text(comparison)), vec![call])
+    (paragraph(&table::comparison::text(comparison, false)), vec![call])
 }
 
 fn of_list(listing: &Listing) -> Said {

@@ -1,26 +1,30 @@
 //! A comparison as text.
 
-use super::{Table, name_and_place, percent, push_rest};
+use super::{Table, name_and_place, percent, push_prose, push_rest};
 use ramson_analysis::comparison::{Comparison, is_noise};
-use ramson_profile::format::{format_amount, format_error, format_half_width, format_objects};
-use ramson_profile::{DiffTable, Estimate, printable};
+use ramson_profile::format::{format_amount, format_error, format_half_width};
+use ramson_profile::{DiffRow, DiffTable, Estimate, printable, short_name};
 use std::fmt::Write;
 
-pub fn text(comparison: &Comparison) -> String {
+/// A function with less of the whole change is not named in the first line.
+const LEAST_SHARE: f64 = 0.2;
+
+/// What changed most, then both sides, then the rows. Those without a change of their own are left out of a table that is sorted by it.
+pub fn text(comparison: &Comparison, has_all: bool) -> String {
     let mut out = String::new();
     push_heading(&mut out, comparison);
-    push_rows(&mut out, &comparison.table, comparison.all_rows);
+    push_rows(&mut out, &comparison.table, comparison.all_rows, has_all);
     out
 }
 
 fn push_heading(out: &mut String, comparison: &Comparison) {
     let table = &comparison.table;
-    let unit = table.sample_type.unit();
+    push_prose(out, "", &answer(table));
     let sides =
         [("old", &comparison.old, table.old_total), ("new", &comparison.new, table.new_total)];
     for (word, side, total) in sides {
-        let value = format_amount(total, unit);
-        let error = format_error(total, unit);
+        let value = format_amount(total, table.sample_type.unit());
+        let error = format_error(total, table.sample_type.unit());
         let _ = write!(out, "{word} {value:>10} {error:>8}  {}", printable(&side.name));
         let _ = match (side.pid, side.processes.len()) {
             (Some(pid), _) => write!(out, " (pid {pid})"),
@@ -32,33 +36,62 @@ fn push_heading(out: &mut String, comparison: &Comparison) {
         }
         out.push('\n');
     }
-    let change = table.change;
-    let _ = write!(
-        out,
-        "{} {:>9} {:>8}  {}, {}",
-        table.sample_type.word(),
-        with_plus(change.value, format_amount(change, unit)),
-        format_half_width(change, unit),
-        with_plus(change.value, percent(change.value, table.old_total.value)),
-        verdict(change),
-    );
-    if comparison.is_same_process {
-        let shared = format_objects(comparison.shared_live as f64);
-        let _ = write!(out, "; one process, {shared} samples live in both cancel");
-    }
-    out.push_str("\n\n");
+    out.push('\n');
 }
 
-fn push_rows(out: &mut String, table: &DiffTable, all_rows: usize) {
-    if table.rows.is_empty() {
+/// `live grew by 140 MiB (±18.5 MiB), +556%; 64.3% of it in lpInsert`.
+fn answer(table: &DiffTable) -> String {
+    let (change, what) = (table.change, table.sample_type.word());
+    if change.value == 0.0 {
+        return format!("{what}: no change");
+    }
+    let unit = table.sample_type.unit();
+    let ratio = with_plus(change.value, percent(change.value, table.old_total.value));
+    let is_certain = !change.variance.is_nan() && !is_noise(change);
+    if !is_certain {
+        let size = with_plus(change.value, format_amount(change, unit));
+        let start = if change.variance.is_nan() {
+            format!("{what} changed by {size}, {ratio}: interval unknown")
+        } else {
+            let error = format_half_width(change, unit);
+            format!("{what}: no significant change ({size}, {error}; {ratio})")
+        };
+        return start;
+    }
+    let verb = if change.value > 0.0 { "grew" } else { "shrank" };
+    let size = Estimate::new(change.value.abs(), change.variance);
+    let most = table.rows.iter().max_by(|a, b| share(a, change).total_cmp(&share(b, change)));
+    let most = most.filter(|row| share(row, change) >= LEAST_SHARE && !is_noise(row.change.flat));
+    let most = most.map_or(String::new(), |row| {
+        let share = percent(row.change.flat.value, change.value);
+        format!("; {share} of it in {}", short_name(&row.change.name))
+    });
+    format!(
+        "{what} {verb} by {} ({}), {ratio}{most}",
+        format_amount(size, unit),
+        format_half_width(change, unit)
+    )
+}
+
+/// The part of the whole change that is a function's own.
+fn share(row: &DiffRow, change: Estimate) -> f64 {
+    row.change.flat.value / change.value
+}
+
+fn push_rows(out: &mut String, table: &DiffTable, all_rows: usize, has_all: bool) {
+    let is_shown = |row: &&DiffRow| has_all || row.change.flat.value != 0.0;
+    let rows: Vec<&DiffRow> = table.rows.iter().filter(is_shown).collect();
+    if rows.is_empty() {
         out.push_str("nothing changed\n");
         return;
     }
     let value = |estimate: Estimate| format_amount(estimate, table.sample_type.unit());
-    let heads = ":>1|Δ:>11|±:>10|Δ total:>11@110|old:>10@90|new:>10@70|function  file:line";
-    let mut lines = Table::new(out, heads);
+    let heads = ":>1|Δ:>11|±:>10|Δ total:>11@110|old:>10@90|new:>10@70|function";
+    let has_files = rows.iter().any(|row| !row.change.file.is_empty());
+    let heads = if has_files { format!("{heads}  file:line") } else { heads.to_owned() };
+    let mut lines = Table::new(out, &heads);
     let room = lines.room();
-    for row in &table.rows {
+    for row in &rows {
         let change = &row.change;
         let is_noise = is_noise(change.shown());
         let cells = [
@@ -72,19 +105,7 @@ fn push_rows(out: &mut String, table: &DiffTable, all_rows: usize) {
         ];
         if is_noise { lines.dim_row(cells) } else { lines.row(cells) }
     }
-    push_rest(out, all_rows, table.rows.len(), " rows");
-}
-
-fn verdict(change: Estimate) -> &'static str {
-    if change.value == 0.0 {
-        "no change"
-    } else if change.variance.is_nan() {
-        "interval unknown"
-    } else if is_noise(change) {
-        "not significant"
-    } else {
-        "significant"
-    }
+    push_rest(out, all_rows, rows.len(), " rows");
 }
 
 fn with_plus(value: f64, text: String) -> String {
@@ -94,17 +115,27 @@ fn with_plus(value: f64, text: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ramson_profile::SampleType;
 
     #[test]
     fn significance_needs_a_known_interval() {
         for (value, variance, expected) in [
-            (0.0, 100.0, "no change"),
-            (0.0, f64::NAN, "no change"),
-            (495.0, f64::NAN, "interval unknown"),
-            (10.0, 100.0, "not significant"),
-            (-30.0, 100.0, "significant"),
+            (0.0, 100.0, "live: no change"),
+            (0.0, f64::NAN, "live: no change"),
+            (495.0, f64::NAN, "live changed by +495 B, +50.0%: interval unknown"),
+            (10.0, 100.0, "live: no significant change (+10 B, ±20 B; +1.01%)"),
+            (-30.0, 100.0, "live shrank by 30 B (±20 B), -3.03%"),
+            (300.0, 100.0, "live grew by 300 B (±20 B), +30.3%"),
         ] {
-            assert_eq!(verdict(Estimate::new(value, variance)), expected, "{value} {variance}");
+            let table = DiffTable {
+                sample_type: SampleType::InuseSpace,
+                old_total: Estimate::new(990.0, 0.0),
+                new_total: Estimate::new(990.0 + value, 0.0),
+                change: Estimate::new(value, variance),
+                is_significant: !is_noise(Estimate::new(value, variance)),
+                rows: Vec::new(),
+            };
+            assert_eq!(answer(&table), expected);
         }
     }
 }
