@@ -16,7 +16,7 @@ help:
 	@echo 'make demo   profile a real redis-server under load and show the result'
 	@echo 'make test   run every test that may run beside other work'
 	@echo 'make test-long  the others: other releases, hostile programs, distributions of draws, the tutorials, what needs an idle machine'
-	@echo 'make tutorials  run the commands of docs/tutorials, and write what they print into the pages (make test-long compares)'
+	@echo 'make tutorials  run the commands of docs/tutorial.md and docs/how-to, and write what they print into the pages (make test-long compares)'
 	@echo 'make hostile  run hostile programs plain and under ramson over four allocators, and compare'
 	@echo 'make hostile-attached  the same programs, attached to and detached from while they run'
 	@echo 'make hostile-sources  the malloc tests of glibc, jemalloc and mimalloc, plain and under ramson'

@@ -1,8 +1,8 @@
-//! Tutorials: pages whose commands are run as they stand, and whose output is what the commands print.
+//! The tutorial and how-to pages: their commands are run as they stand, and their output is what the commands print.
 //!
 //! A block marked `console` has commands, on lines that begin with `$ `, and below each what it prints. All commands of a
 //! page run in one shell, in namespaces of their own: no other process has a name or a profile there, and what is left
-//! running ends with the page. How pages are compared is in `shape`; docs/tutorials/README.md says it to readers.
+//! running ends with the page. How pages are compared is in `shape`.
 
 mod shape;
 
@@ -240,14 +240,29 @@ impl Stage {
     }
 }
 
-/// `docs/tutorials`.
+/// `docs`.
 pub fn directory() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/tutorials"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs"))
 }
 
-/// The files beside the pages.
+/// Names of the pages in `directory` that show commands.
+pub fn pages() -> Vec<String> {
+    let of = |folder: &str| {
+        let entries = fs::read_dir(directory().join(folder)).unwrap().flatten();
+        let names = entries.map(|entry| format!("{folder}{}", entry.file_name().display()));
+        names.filter(|name| name.ends_with(".md")).collect::<Vec<String>>()
+    };
+    let mut pages = [of(""), of("how-to/")].concat();
+    pages.retain(|name| {
+        let page = fs::read_to_string(directory().join(name)).unwrap();
+        page.lines().any(|line| line == OPENING)
+    });
+    pages
+}
+
+/// The programs that the pages run.
 pub fn programs() -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory()).unwrap().flatten().map(|entry| entry.path());
-    let is_program = |path: &PathBuf| path.extension().is_some_and(|extension| extension != "md");
-    entries.filter(is_program).collect()
+    let of = |folder: &str| fs::read_dir(directory().join(folder)).unwrap().flatten();
+    let entries = of("tutorial").chain(of("how-to/programs"));
+    entries.map(|entry| entry.path()).collect()
 }

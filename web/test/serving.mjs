@@ -101,7 +101,7 @@ export class Place {
 
   /** The same in a control group with a limit. */
   diedOfLimit(limit, ...words) {
-    return this.diedBelow([join(root, "docs/tutorials/limited.sh"), limit], ...words);
+    return this.diedBelow([join(root, "docs/how-to/programs/limited.sh"), limit], ...words);
   }
 
   async diedBelow(before, ...words) {

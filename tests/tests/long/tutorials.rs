@@ -1,4 +1,5 @@
-//! The pages of docs/tutorials show what ramson prints: their commands are run on the real programs, and compared.
+//! docs/tutorial.md and the pages of docs/how-to show what ramson prints: their commands are run on the real programs, and
+//! compared.
 //!
 //! `make tutorials` (RAMSON_TUTORIALS=write) writes what they print now into the pages instead.
 
@@ -31,7 +32,7 @@ fn check(name: &str) {
     let wrong: Vec<String> = wrong.map(|(written, now)| difference(written, now)).collect();
     assert!(
         wrong.is_empty(),
-        "docs/tutorials/{name} does not show what its commands print; \"make tutorials\" writes it anew\n{}",
+        "docs/{name} does not show what its commands print; \"make tutorials\" writes it anew\n{}",
         wrong.join("\n")
     );
 }
@@ -42,15 +43,10 @@ fn difference(written: &Step, now: &Step) -> String {
 }
 
 #[test]
-fn redis_tutorial_matches_output() {
-    check("redis.md");
-}
-
-#[test]
-fn cxx_tutorial_and_readme_match_output() {
-    check("cxx-server.md");
-    let tutorial = pieces(&fs::read_to_string(directory().join("cxx-server.md")).unwrap());
-    let path = directory().join("../../README.md");
+fn tutorial_and_readme_match_output() {
+    check("tutorial.md");
+    let tutorial = pieces(&fs::read_to_string(directory().join("tutorial.md")).unwrap());
+    let path = directory().join("../README.md");
     let readme = fs::read_to_string(&path).unwrap();
     let mut shown = pieces(&readme);
     for step in shown.iter_mut().filter_map(Piece::steps_mut).flatten() {
@@ -60,44 +56,30 @@ fn cxx_tutorial_and_readme_match_output() {
     if is_to_write() {
         fs::write(&path, page(&shown)).unwrap();
     } else {
-        assert_eq!(
-            page(&shown),
-            readme,
-            "README.md shows what docs/tutorials/cxx-server.md does not"
-        );
+        assert_eq!(page(&shown), readme, "README.md shows what docs/tutorial.md does not");
     }
 }
 
 #[test]
-fn rust_tutorial_matches_output() {
-    check("rust.md");
+fn page_on_rss_matches_output() {
+    check("how-to/rss.md");
 }
 
 #[test]
-fn python_tutorial_matches_output() {
-    check("python.md");
+fn page_on_memory_limits_matches_output() {
+    check("how-to/oom.md");
 }
 
 #[test]
-fn node_tutorial_matches_output() {
-    check("node.md");
+fn page_on_languages_matches_output() {
+    check("how-to/languages.md");
 }
 
 #[test]
-fn memory_limit_tutorial_matches_output() {
-    check("memory-limit.md");
-}
-
-#[test]
-fn every_tutorial_page_is_checked() {
+fn every_page_with_commands_is_checked() {
     let source = include_str!("tutorials.rs");
-    for entry in fs::read_dir(directory()).unwrap().flatten() {
-        let name = entry.file_name().into_string().unwrap();
-        let is_checked = source.contains(&format!("check(\"{name}\")"));
-        assert!(
-            is_checked || name == "README.md" || !name.ends_with(".md"),
-            "{name} is not checked"
-        );
+    for name in pages() {
+        assert!(source.contains(&format!("check(\"{name}\")")), "{name} is not checked");
     }
 }
 
