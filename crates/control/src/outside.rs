@@ -43,8 +43,10 @@ impl<'a> Callee<'a> {
         // Its files cannot be read either, if this may not.
         let memory =
             ProcessMemory::open(target.pid).map_err(|error| failure(target, error.into()))?;
-        let libc = library(target, &areas, identify::is_libc)
-            .ok_or_else(|| refused(target, &without_libc(target, &areas), NOTHING))?;
+        let libc = library(target, &areas, identify::is_libc).ok_or_else(|| {
+            let next = format!("\"ramson explain {}\" explains its RSS from outside", target.pid);
+            refused(target, &without_libc(target, &areas), &next)
+        })?;
         let code = code_in(target, libc)?;
         Ok(Self { target, areas, allocators, memory, process, suspends_seccomp: false, code })
     }
@@ -246,7 +248,7 @@ fn without_libc(target: &Target, areas: &[Area]) -> String {
         return "linked with musl: ramson makes calls only in programs with glibc".into();
     }
     match program::obstacle_of_running(target.pid) {
-        Some(_) => "statically linked: no function of its allocator can be found in it".into(),
+        Some(_) => "statically linked, so that no function of its allocator can be found".into(),
         None => "no C library is mapped in it".into(),
     }
 }

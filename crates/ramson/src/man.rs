@@ -14,6 +14,7 @@ pub fn man(flags: &ManFlags) -> Result<(), Failure> {
     command.build();
     let is_shown = |command: &&Command| !command.is_hide_set();
     if let Some(directory) = &flags.dir {
+        fs::create_dir_all(directory).map_err(|error| cannot_write(directory, &error))?;
         for of in [&command].into_iter().chain(command.get_subcommands().filter(is_shown)) {
             let path = directory.join(page(of).get_filename());
             fs::write(&path, text(of)?).map_err(|error| cannot_write(&path, &error))?;

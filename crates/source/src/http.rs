@@ -13,8 +13,18 @@ pub fn is_address(source: &str) -> bool {
     source.starts_with("http://") || source.starts_with("https://")
 }
 
+/// The address without the name and password in it.
+pub fn shown(address: &str) -> String {
+    let Some((scheme, rest)) = address.split_once("//") else { return address.to_owned() };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let start = rest[..end].rfind('@').map_or(0, |at| at + 1);
+    format!("{scheme}//{}", &rest[start..])
+}
+
 /// Asks for a profile; what the server answers is to be read.
 pub fn fetch(address: &str) -> Result<impl Read, Failure> {
+    let called = address;
+    let address = &shown(address);
     let seconds = seconds(address);
     let config = ureq::Agent::config_builder()
         .timeout_connect(Some(Duration::from_secs(10)))
@@ -23,7 +33,7 @@ pub fn fetch(address: &str) -> Result<impl Read, Failure> {
         .http_status_as_error(false)
         .proxy(None)
         .user_agent(concat!("ramson/", env!("CARGO_PKG_VERSION")));
-    let response = config.build().new_agent().get(address).call();
+    let response = config.build().new_agent().get(called).call();
     let mut response = response.map_err(|error| unreachable(address, &error))?;
     if response.status() != 200 {
         let status = response.status();
@@ -79,6 +89,12 @@ fn seconds(address: &str) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        assert_eq!(shown("http://ramson:t@k@host:1/p/7?x=@#@"), "http://host:1/p/7?x=@#@");
+        assert_eq!(shown("https://host?a@b"), "https://host?a@b");
+    }
 
     #[test]
     fn delta_profile_gets_its_time() {

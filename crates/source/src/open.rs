@@ -111,16 +111,30 @@ fn open_each(selector: &Selector) -> Result<Members, Failure> {
             InuseAt::End,
         )?,
         Base::Address(address) => {
-            open_stream(address, http::fetch(address)?, NOBODY, InuseAt::End)?
+            let shown = http::shown(address);
+            open_stream(&shown, http::fetch(address)?, NOBODY, InuseAt::End)?
         }
         // The only moment that is left here is a heaptrack file's own peak.
         Base::File(path) if selector.span.is_some() => open_any_file(path, InuseAt::Peak)?,
-        Base::File(path) => open_any_file(path, InuseAt::End)?,
+        Base::File(path) => {
+            open_any_file(path, InuseAt::End).map_err(|failure| of_name(&selector.text, failure))?
+        }
         Base::Name(_) | Base::Tree(_) | Base::Unit(_) | Base::Group(_) => {
             return open_group(selector);
         }
     };
     Ok(Members { opened: vec![opened], unprofiled: 0 })
+}
+
+/// A name of a process may be one of a file, too: most often of its program.
+fn of_name(text: &str, failure: Failure) -> Failure {
+    match failure {
+        Failure::NoProfile { object, finding, .. } if !text.contains('/') => {
+            let next = format!("For the processes of that name: name:{text}");
+            Failure::NoProfile { object, finding, next }
+        }
+        other => other,
+    }
 }
 
 /// The profiles of a group's processes.

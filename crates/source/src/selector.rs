@@ -1,7 +1,7 @@
 //! One SRC as the user typed it: what it names, and which moment of that.
 
 use crate::failure::Failure;
-use crate::{http, marks};
+use crate::http;
 use jiff::tz::TimeZone;
 use ramson_history::Span;
 use std::path::{Path, PathBuf};
@@ -102,9 +102,8 @@ impl Base {
         if let Some((process, moment)) = text.split_once('@')
             && (is_name || process.starts_with("tree:") || is_number(process))
         {
-            let mark = marks::parse_name(moment).unwrap_or_else(|_| "NAME".into());
             return wrong(&format!(
-                "{moment} is not a moment. Use {process}@mark:{mark} for a mark, @-1h, @2026-11-20T17:00 or @peak, or two of them as in @-2h..-1h"
+                "{moment} is not a moment. Use {process}@mark:{moment} if it is a mark, @-1h, @2026-11-20T17:00 or @peak, or two of them as in @-2h..-1h"
             ));
         }
         match text.split_once(':') {

@@ -8,8 +8,8 @@ const LARGE_SHARE: f64 = 0.1;
 const CALLED_BY: &str = " ← ";
 /// Lines that are there or not by chance: whether a rare sample makes a further row, and whether a kill came during a sample.
 const BY_CHANCE: [&str; 3] = ["-n 0 shows all", "  in other stacks", "not complete: "];
-/// Part of a line, likewise: whether RSS was larger before.
-const PEAK: &str = ", # at its peak";
+/// Parts of lines, likewise: whether RSS was larger before, and how many small functions were sampled.
+const PARTS_BY_CHANCE: [&str; 2] = [", # at its peak", "; # more"];
 /// Characters that bars are drawn with.
 const BARS: [char; 5] = ['█', '▓', '▒', '░', '·'];
 /// Behind a number.
@@ -48,7 +48,10 @@ impl Line {
             text = text.replace(tier, "JS:");
         }
         let frames: Vec<&str> = text.splitn(FRAMES + 1, CALLED_BY).take(FRAMES).collect();
-        let shown = numbers_masked(&frames.join(CALLED_BY)).replace(PEAK, "");
+        let mut shown = numbers_masked(&frames.join(CALLED_BY));
+        for part in PARTS_BY_CHANCE {
+            shown = shown.replace(part, "");
+        }
         let mut words: Vec<String> = shown.split_whitespace().map(str::to_owned).collect();
         for word in &mut words {
             if word.starts_with(BARS) {

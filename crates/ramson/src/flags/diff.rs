@@ -99,7 +99,7 @@ impl Limit {
         let say = || {
             format!(
                 "{} grew by {} ({}), from {} to {}: more than {}",
-                table.sample_type,
+                table.sample_type.word(),
                 format_value(table.change.value, unit),
                 format_half_width(table.change, unit),
                 format_value(table.old_total.value, unit),
