@@ -114,6 +114,7 @@ lint: cargo
 	python3 tests/lint/links.py
 	python3 tests/lint/promises.py
 	python3 tests/lint/costs.py
+	python3 tests/lint/messages.py
 	python3 licences/check.py
 
 bench: packages-bench build

@@ -177,16 +177,15 @@ pub fn format_duration(ns: u64) -> String {
     }
 }
 
-/// A time in ns since 1970 as `2026-11-21 20:57:03 UTC`.
-pub fn format_utc(unix_ns: u64) -> String {
-    let time = timestamp(unix_ns).to_zoned(TimeZone::UTC);
-    time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+/// A time in ns since 1970 in this machine's time zone, as `SRC@` reads it: `2026-11-21T20:57:03+01:00`, or with `Z` for UTC.
+pub fn format_local_time(unix_ns: u64) -> String {
+    zoned_text(unix_ns, TimeZone::system())
 }
 
-/// A time in ns since 1970 in this machine's time zone, as `SRC@` reads it: `2026-11-21T20:57:03`.
-pub fn format_local_time(unix_ns: u64) -> String {
-    let time = timestamp(unix_ns).to_zoned(TimeZone::system());
-    time.strftime("%Y-%m-%dT%H:%M:%S").to_string()
+fn zoned_text(unix_ns: u64, zone: TimeZone) -> String {
+    let time = timestamp(unix_ns).to_zoned(zone);
+    let zone = if time.offset().is_zero() { "Z" } else { "%:z" };
+    time.strftime(&format!("%Y-%m-%dT%H:%M:%S{zone}")).to_string()
 }
 
 fn timestamp(unix_ns: u64) -> Timestamp {

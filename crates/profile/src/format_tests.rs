@@ -141,13 +141,18 @@ fn durations_keep_two_or_three_digits() {
 }
 
 #[test]
-fn times_are_those_of_the_calendar() {
+fn times_have_their_zone() {
     let second = 1_000_000_000;
-    assert_eq!(format_utc(0), "1970-01-01 00:00:00 UTC");
-    assert_eq!(format_utc(951_782_399 * second), "2000-02-28 23:59:59 UTC");
-    assert_eq!(format_utc(951_782_400 * second), "2000-02-29 00:00:00 UTC");
-    assert_eq!(format_utc(1_798_761_599 * second), "2026-12-31 23:59:59 UTC");
-    assert_eq!(format_utc(4_107_542_400 * second), "2100-03-01 00:00:00 UTC");
+    for (seconds, hours, text) in [
+        (0, 0, "1970-01-01T00:00:00Z"),
+        (951_782_399, 0, "2000-02-28T23:59:59Z"),
+        (951_782_400, 1, "2000-02-29T01:00:00+01:00"),
+        (1_798_761_599, -8, "2026-12-31T15:59:59-08:00"),
+        (4_107_542_400, 0, "2100-03-01T00:00:00Z"),
+    ] {
+        let zone = TimeZone::fixed(jiff::tz::offset(hours));
+        assert_eq!(zoned_text(seconds * second, zone), text);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::rss::live_text;
 use kernel_log::KernelLog;
 use ramson_format::state;
 use ramson_profile::Estimate;
-use ramson_profile::format::{format_bytes, format_duration, format_objects, format_utc};
+use ramson_profile::format::{format_bytes, format_duration, format_local_time, format_objects};
 use ramson_reader::{End as Noted, FailedAllocation, Header, Snapshot, Way};
 use ramson_source::{Recording, runs_another_program};
 use serde::Serialize;
@@ -242,7 +242,7 @@ pub fn sentence(source: &Recording) -> String {
     let Some(end) = end_of(source) else {
         let lived_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
         let lived = format_duration(lived_ns);
-        let last = format_utc(header.unix_ns(header.last_monotonic_ns));
+        let last = format_local_time(header.unix_ns(header.last_monotonic_ns));
         if let Some(sum) = sum_text(header) {
             return format!("{sum}; the longest lived {lived}, the last ended {last}");
         }
@@ -260,7 +260,7 @@ pub fn sentence(source: &Recording) -> String {
     }
     if end.realtime_ns > 0 {
         let lived_ns = end.realtime_ns.saturating_sub(header.start_realtime_ns);
-        out += &format!(", {} after {}", format_utc(end.realtime_ns), format_duration(lived_ns));
+        out += &format!(", {} after {}", format_local_time(end.realtime_ns), format_duration(lived_ns));
     }
     out
 }

@@ -23,8 +23,9 @@ pub fn text(timeline: &Timeline, has_chart: bool) -> String {
     let picture =
         has_chart.then(|| chart(&timeline.curve, &timeline.marks, words.1, width)).flatten();
     out.extend(picture.map(|picture| picture + "\n"));
+    let time = timeline.rows.first().map_or(0, |row| format_local_time(row.time_unix_ns).len());
     let heads = format!(
-        "time:<19|RSS:>10|live:>10|±:>7@70|{}:>10@80|±:>7@100|allocated/s:>12|samples:>8@110|why",
+        "time:<{time}|RSS:>10|live:>10|±:>7@70|{}:>10@80|±:>7@100|allocated/s:>12|samples:>8@110|why",
         words.0
     );
     let mut table = Table::new(&mut out, &heads);
