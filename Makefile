@@ -11,7 +11,7 @@ TEST_PACKAGES := $(DEMO_PACKAGES) memcached nginx-light postgresql postgresql-co
   man-db zsh fish python3-pip python3-venv npm bubblewrap gdb valgrind
 BENCH_PACKAGES := $(TEST_PACKAGES) llvm stress-ng mariadb-server ffmpeg firefox-esr apache2-utils wrk
 
-.PHONY: help build dist wheel distros demo test test-long tutorials surveys model sanitize soak hostile hostile-attached hostile-sources lint bench fuzz install install-pages schemas web web-dev web-check web-pictures clean
+.PHONY: help build library dist wheel deb tarball test-packages release distros demo test test-long tutorials surveys model sanitize soak hostile hostile-attached hostile-sources lint bench fuzz install install-files install-pages schemas web web-dev web-check web-pictures clean
 help:
 	@echo 'make demo   profile a real redis-server under load and show the result'
 	@echo 'make test   run every test that may run beside other work'
@@ -23,6 +23,9 @@ help:
 	@echo 'make model  check the recorder in every order of its threads with two switches at most (part of make test)'
 	@echo 'make dist   the command as one file for glibc 2.17 and newer, with libramson.so in it: target/dist/ramson'
 	@echo 'make wheel  the same as a Python wheel, for pip install: target/dist/ramson-*.whl'
+	@echo 'make deb    the same as a Debian package: target/dist/ramson_*_amd64.deb; make tarball: with a script that installs it'
+	@echo 'make test-packages  install, upgrade and remove these in Debian 11, 12 and 13, and build them again elsewhere (1 GB, as root)'
+	@echo 'make release  test a clean checkout, build all of these and their SHA256SUMS, and say how to tag it'
 	@echo 'make distros  real programs in the root directories of Debian 11, 12, 13 and unstable (3 GB, as root), and the table in docs/reference/limits.md'
 	@echo 'make surveys  survey 1,000 heaps, and count how often the intervals have the truth in them'
 	@echo 'make sanitize  the library under ThreadSanitizer and AddressSanitizer (needs a nightly toolchain)'
@@ -35,15 +38,27 @@ help:
 	@echo 'make install PREFIX=/usr/local'
 
 # The program and the library that it preloads.
-build: cargo
+build: library
 	cargo build --release --locked --package ramson
+library: cargo
 	cargo build --profile guest --locked --package libramson
+
+# The same commit, toolchain and tools make the same bytes in every directory: times are the commit's, and .cargo/rustc hides paths.
+dist wheel deb tarball: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+TOOLS := target/tools
+$(TOOLS)/.installed: packaging/tools.txt
+	@echo 'downloading zig, cargo-zigbuild and tools for wheels (100 MB, by pip, as packaging/tools.txt says) into $(TOOLS)'
+	@python3 -m ensurepip --version > /dev/null 2>&1 || tests/packages python3-venv
+	python3 -m venv --clear $(TOOLS)
+	$(TOOLS)/bin/pip install --quiet --require-hashes --requirement packaging/tools.txt
+	@touch $@
 
 # One file for every glibc from 2.17 on, with libramson.so in it. Zig links it against an old C library's symbols.
 DIST := target/x86_64-unknown-linux-gnu/release/ramson
-dist: build
-	@command -v cargo-zigbuild > /dev/null || { tests/packages python3-pip; python3 -m pip install --quiet --break-system-packages cargo-zigbuild ziglang; }
-	RAMSON_EMBEDDED_LIBRARY=$(CURDIR)/target/guest/libramson.so \
+DIST_LIBRARY := target/stripped/libramson.so
+dist: library $(TOOLS)/.installed
+	install -D -p -s -m 644 target/guest/libramson.so $(DIST_LIBRARY)
+	PATH=$(CURDIR)/$(TOOLS)/bin:$$PATH RAMSON_EMBEDDED_LIBRARY=$(CURDIR)/$(DIST_LIBRARY) \
 	CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_PROFILE_RELEASE_DEBUG=false \
 	  cargo zigbuild --release --locked --package ramson --target x86_64-unknown-linux-gnu.2.17
 	install -D -s $(DIST) target/dist/ramson
@@ -53,6 +68,21 @@ dist: build
 # Packs target/dist/ramson in a wheel for every Linux with glibc 2.17 or newer; the wheel is checked and installed once.
 wheel: dist
 	packaging/wheel target/dist
+
+# The same file with its library, pages, completions and units, for Debian 11 and newer, or with a script that installs them.
+deb: dist
+	@command -v dpkg-deb > /dev/null || tests/packages dpkg
+	packaging/deb target/dist
+tarball: dist
+	packaging/tarball target/dist
+
+# Installs, upgrades and removes them in root directories of Debian 11, 12 and 13 (1 GB, as root), and builds all once more elsewhere.
+test-packages: wheel deb tarball
+	tests/packages debootstrap util-linux lintian
+	tests/packaging/run $(ROOTS)
+
+release:
+	packaging/release
 
 # RELEASES names some of them.
 ROOTS ?= target/roots
@@ -126,16 +156,23 @@ fuzz:
 	FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run $(FUZZ_TARGETS)
 
 PREFIX ?= /usr/local
-install: build
-	install -D -s target/release/ramson $(DESTDIR)$(PREFIX)/bin/ramson
-	install -D -m 644 target/guest/libramson.so $(DESTDIR)$(PREFIX)/lib/ramson/libramson.so
+install: build install-files
+
+# What is built, with its notices, units, man pages and completions.
+RAMSON ?= target/release/ramson
+LIBRARY ?= target/guest/libramson.so
+UNITS := $(DESTDIR)$(PREFIX)/lib/systemd/system
+install-files:
+	install -D -s $(RAMSON) $(DESTDIR)$(PREFIX)/bin/ramson
+	install -D -m 644 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/ramson/libramson.so
 	@command -v python3 > /dev/null || tests/packages python3
 	python3 licences/notices.py > target/NOTICES
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/ramson LICENSE-MIT LICENSE-APACHE target/NOTICES
+	install -D -m 644 -t $(UNITS) deploy/ramson-serve.service deploy/ramson-serve.socket
+	sed -i 's|/usr/local/bin|$(PREFIX)/bin|' $(UNITS)/ramson-serve.service
 	$(MAKE) --no-print-directory install-pages
 
 # Man pages and completions, as this program prints them.
-RAMSON ?= target/release/ramson
 SHARE := $(DESTDIR)$(PREFIX)/share
 install-pages:
 	install -d $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
