@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn wrong_values_are_named() {
         for (name, text, finding) in [
-            ("view", "pie", "view=pie: one of stacks, top"),
+            ("view", "pie", "view=pie: one of stacks, functions"),
             ("view", "peek", "view=peek: which functions?"),
             ("rows", "all", "rows=all: invalid digit"),
             ("rows", "-1", "rows=-1: invalid digit"),

@@ -609,7 +609,7 @@ fn help_and_usage_errors_are_clear() {
         (&["record", "./server"], "did you mean run?"),
         (&["run"], "CMD"),
         (&["report"], "SRC>. \"ramson report --help\" explains"),
-        (&["report", "1", "--view", "sideways"], "top, tree, peek"),
+        (&["report", "1", "--view", "sideways"], "functions, tree, peek"),
         (&["report", "1", "--count", "rss"], "live-objects"),
         (&["export", "1", "-f", "xml"], "collapsed"),
     ];

@@ -19,7 +19,7 @@ fn is_one_step(grown: f64, more: f64) {
 #[test]
 fn mark_without_recording_is_a_moment() {
     let recorded = Recorded::new();
-    recorded.refused("report PID@mark:early", 5, "there is no history");
+    recorded.refused("report PID@mark:early", 5, "no mark early, and no history");
     recorded.good("mark PID early");
     recorded.allocate(0);
     // Python maps its arenas a mebibyte at a time, and each sample of its small blocks stands for half of one.
