@@ -172,7 +172,7 @@ fn number(text: &str) -> usize {
     let is_hex = text.starts_with("0x");
     let is_part = |letter: char| match letter {
         '0'..='9' | '.' | ',' => true,
-        '-' | ':' | 'T' | 'Z' => is_date,
+        '-' | '+' | ':' | 'T' | 'Z' => is_date,
         'a'..='f' | 'x' => is_hex,
         _ => false,
     };

@@ -127,7 +127,7 @@ fn comparison_masks_numbers_not_words() {
             "orderd (pid 5), running for 59 s; T 64.0 KiB",
             "orderd (pid 4711), running for 1 min; T 512 KiB",
         ),
-        ("died 2026-11-24 10:02:57 UTC after 17 s", "died 2027-01-01 00:00:00 UTC after 2 min"),
+        ("died 2026-11-24T10:02:57Z after 17 s", "died 2027-01-01T00:00:00+01:00 after 2 min"),
         ("open orderd.cc:31 +2.44 GiB/h ±416 MiB/h", "open  orderd.cc:7  +9 MiB/h ±1.00 KiB/h"),
         ("node+0x13c333", "node+0xff"),
         ("<1 s before its end", "12 ms before its end"),
