@@ -36,8 +36,7 @@ fn lazily_freed_memory_is_told() {
 fn own_shared_memory_is_told_once() {
     let (cause, sentence) = first_cause("shared", &[], 48.0..48.1);
     assert_eq!(cause, "shared");
-    let names =
-        "no other process has mapped (/memfd:row_heap 24.0 MiB, mapped twice here)";
+    let names = "no other process has mapped (/memfd:row_heap 24.0 MiB, mapped twice here)";
     assert!(sentence.contains(names), "{sentence}");
 }
 

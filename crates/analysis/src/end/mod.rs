@@ -260,7 +260,11 @@ pub fn sentence(source: &Recording) -> String {
     }
     if end.realtime_ns > 0 {
         let lived_ns = end.realtime_ns.saturating_sub(header.start_realtime_ns);
-        out += &format!(", {} after {}", format_local_time(end.realtime_ns), format_duration(lived_ns));
+        out += &format!(
+            ", {} after {}",
+            format_local_time(end.realtime_ns),
+            format_duration(lived_ns)
+        );
     }
     out
 }
