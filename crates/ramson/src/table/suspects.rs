@@ -265,7 +265,7 @@ fn push_short(out: &mut String, found: &Suspects, rows: usize) {
         return push_prose(out, "", "-v shows the evidence");
     }
     let label = if suspects.is_empty() { "largest: " } else { "not suspects: " };
-    push_prose(out, label, &format!("{} (-v shows the evidence)", named.join("; ")));
+    push_prose(out, label, &format!("{} (-v shows why)", named.join("; ")));
 }
 
 /// `growing by 13.7 GiB/h (±1.5 GiB) since … or earlier; live 351 MiB (±7%), 94% of all`.
