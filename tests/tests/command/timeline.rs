@@ -33,7 +33,7 @@ fn chart_appears_on_terminals_only() {
     command.env_remove("COLUMNS");
     let mut terminal = Terminal::start(&command, 60, 40);
     terminal.wait();
-    let screen = terminal.wait_for("allocated/s");
+    let screen = terminal.wait_for("why");
     assert!(screen.contains('█') && screen.contains('▲'), "{screen}");
     let never = finish(recorded.ramson("timeline PID").args(["--chart=never"])).good();
     assert!(!never.text().contains('█'));
