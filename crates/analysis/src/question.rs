@@ -89,7 +89,9 @@ impl Shown {
             "threads" => Self::Threads,
             "frees" => Self::Frees,
             "health" => Self::Health,
-            "peek" => return Err("which functions? Add a regular expression".into()),
+            "peek" => {
+                return Err("peek needs a regular expression, as in --view peek setCommand".into());
+            }
             _ => {
                 let words = Self::WORDS.join(", ").replace("peek", "peek RE");
                 return Err(format!("one of {words}"));
@@ -243,7 +245,7 @@ impl Question {
         }
         if all_frames && !(library.is_empty() && wrapper.is_empty()) {
             return Err(Failure::usage(
-                "all-frames: not together with library or wrapper. Leave one out",
+                "all-frames: cannot be combined with library or wrapper. Leave one out",
             ));
         }
         let own_frames = (!all_frames).then(|| OwnFrames::new(library, wrapper));
@@ -290,7 +292,7 @@ pub fn address(text: &str) -> Result<u64, &'static str> {
 pub fn time(text: &str) -> Result<u64, &'static str> {
     const MOST_NS: u64 = 1000 * 86_400_000_000_000;
     let ns = duration(text).filter(|ns| (1..=MOST_NS).contains(ns));
-    ns.ok_or("not a time up to 1000d; as 500ms, 30s, 10m, 6h or 7d")
+    ns.ok_or("not a time up to 1000d, such as 500ms, 30s, 10m, 6h or 7d")
 }
 
 /// Kinds of memory, by their names.
@@ -367,7 +369,7 @@ mod tests {
             assert!(refused.contains(finding), "{refused}");
         }
         let both = parse(&[("all-frames", ""), ("library", "x")]).err().expect("both");
-        assert!(both.starts_with("all-frames: not together"), "{both}");
+        assert!(both.starts_with("all-frames: cannot be combined"), "{both}");
     }
 
     #[test]

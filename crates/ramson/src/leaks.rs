@@ -71,7 +71,7 @@ fn watch(window_ns: u64, question: &Question) -> Result<Suspects, Failure> {
     if window_ns < question.min_age_ns {
         let [window, least] = [window_ns, question.min_age_ns].map(format_duration);
         return Err(Failure::usage(format!(
-            "--window {window}: growth over less than {least} (--min-age) says nothing. Pass a longer window, or a smaller --min-age"
+            "--window {window}: too short; growth needs at least {least} (--min-age). Pass a longer window, or a smaller --min-age"
         )));
     }
     let what = if running.len() == 1 { "process" } else { "processes" };

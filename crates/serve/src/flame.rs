@@ -54,7 +54,9 @@ impl Asked {
         if let Some(name) = query.names().find(|name| !KNOWN.contains(name)) {
             let known = KNOWN.join(", ");
             let name = name.escape_debug();
-            return Err(Failure::usage(format!("{name}: not a parameter here. There are {known}")));
+            return Err(Failure::usage(format!(
+                "{name}: not a parameter here. The parameters: {known}"
+            )));
         }
         let wrong = |name: &str, rule: &str| {
             let value = query.get(name).unwrap_or_default();

@@ -196,7 +196,7 @@ fn too_short_a_window_is_refused(scratch: &Scratch, path: &str) {
         let refused = say(scratch, &[&["leaks", path][..], &how].concat());
         assert_eq!((refused.status, refused.remarks.len()), (status, 1), "{:?}", refused.remarks);
         let remark = &refused.remarks[0];
-        assert!(remark.contains("says nothing") && remark.contains(part), "{remark}");
+        assert!(remark.contains("growth needs at least") && remark.contains(part), "{remark}");
     }
 }
 

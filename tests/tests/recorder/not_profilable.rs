@@ -163,7 +163,11 @@ fn without_proc_one_line_names_it() {
         let mut hidden = clean("unshare");
         hidden.args(["--mount", "sh", "-c", SCRIPT]).arg(command.get_program()).args(words);
         hidden.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        assert_unprofiled(&finish(&mut hidden), status, "no /proc, which ramson needs. Mount it");
+        assert_unprofiled(
+            &finish(&mut hidden),
+            status,
+            "/proc: not mounted, and ramson needs it. Mount it",
+        );
     }
 }
 

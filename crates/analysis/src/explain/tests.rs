@@ -108,7 +108,7 @@ fn earliest_growth_meets_limit() {
     }
     let found = of(Some(mib(90.0, 5.0)), &[]);
     let live = sentences(&found)[0];
-    assert!(live.ends_with("All of it together grows by 90.0 MiB/h (±5.00 MiB)."), "{live}");
+    assert!(live.ends_with("Live memory as a whole grows by 90.0 MiB/h (±5.00 MiB)."), "{live}");
 }
 
 fn sentences(finding: &Finding) -> Vec<&str> {

@@ -55,7 +55,7 @@ fn question(finding: &Finding, kind: Option<AllocatorKind>) -> Option<Advice> {
             finding.pid
         ),
         evidence: format!(
-            "{allocator} holds what was allocated before the attach; how much is free only {allocator} knows"
+            "{allocator} holds memory allocated before the attach; only {allocator} knows how much of it is free"
         ),
         risk: "one waiting thread is stopped for a few milliseconds",
         saving: None,
@@ -132,7 +132,7 @@ fn unknown(finding: &Finding, missing: &Missing, undivided: u64) -> Advice {
     Advice {
         cause: "unknown",
         needs: Needs::Command,
-        action: format!("not known from outside. {next}"),
+        action: format!("find out what it is. {next}"),
         evidence: format!("{} of anonymous memory is not broken down: {why}", size(undivided)),
         risk: "none",
         saving: None,
