@@ -15,7 +15,7 @@ LIST = ROOT / "tests/golden/messages.txt"
 WORDS = re.compile(r"(?<![\w{])[A-Za-z][a-z'’-]+(?![\w}])")
 CONTINUED = re.compile(r"\\\n\s*")
 # SQL, markup, a style sheet, a header, the columns of a table, a type: for machines.
-MACHINE = re.compile(r"(SELECT|INSERT|UPDATE|DELETE|CREATE|[(]SELECT) |<|std::|[\w/-]+; \w+=|default-src |svg:root |\S*:>\d+(@\d+)?[|]")
+MACHINE = re.compile(r"[(]?(SELECT|INSERT|UPDATE|DELETE|CREATE) |<|std::|[\w/-]+; \w+=|default-src |svg:root |\S*:>\d+(@\d+)?[|]")
 # Said to developers: the reasons of lints and of what cannot happen.
 TO_DEVELOPERS = ("#[path =", "reason =", ".expect(", "unreachable!(")
 
@@ -38,8 +38,8 @@ def main():
     for name, file in production(sources).items():
         crate = name.split("/")[1]
         for text in texts(sources[name], file):
-            if len(WORDS.findall(text)) >= 3 and " " in text and not MACHINE.match(text):
-                found |= {f"{crate}: {line.strip()}" for line in text.split("\\n") if len(WORDS.findall(line)) >= 3}
+            if len(WORDS.findall(text)) >= 3 and " " in text and not MACHINE.match(text.lstrip()):
+                found |= {f"{crate}: {line.strip()}" for line in re.split(r"\\n|\n", text) if len(WORDS.findall(line)) >= 3}
     listed = "".join(f"{line}\n" for line in sorted(found))
     if "--write" in sys.argv:
         LIST.write_text(listed)

@@ -94,7 +94,7 @@ impl Shown {
             }
             _ => {
                 let words = Self::WORDS.join(", ").replace("peek", "peek RE");
-                return Err(format!("one of {words}"));
+                return Err(format!("must be one of {words}"));
             }
         })
     }
@@ -230,7 +230,7 @@ impl Question {
                 "count" => question.sample_type = Some(value(name, text, sample_type)?),
                 "view" => question.view = value(name, text, Shown::parse)?,
                 "sort" => question.sort = value(name, text, sort)?,
-                "rows" => question.rows = value(name, text, str::parse)?,
+                "rows" => question.rows = value(name, text, whole)?,
                 "address" => question.address = Some(value(name, text, address)?),
                 "min-age" => question.min_age_ns = value(name, text, time)?,
                 "since" => question.since = Some(text.to_owned()),
@@ -262,9 +262,13 @@ fn value<'a, T, E: Display>(
     parse(text).map_err(|error| Failure::usage(format!("{name}={}: {error}", text.escape_debug())))
 }
 
+fn whole(text: &str) -> Result<usize, &'static str> {
+    text.parse().map_err(|_| "not a whole number")
+}
+
 /// Returns the sample type of this name.
 pub fn sample_type(text: &str) -> Result<SampleType, &'static str> {
-    SampleType::from_name(text).ok_or("one of live, live-objects, allocated, allocations")
+    SampleType::from_name(text).ok_or("must be one of live, live-objects, allocated, allocations")
 }
 
 /// Returns the kinds of memory of this name.
@@ -317,7 +321,7 @@ pub const SORTS: [(&str, Sort); 3] =
 pub fn choice<T: Copy>(choices: &[(&str, T)], text: &str) -> Result<T, String> {
     let found = choices.iter().find(|(name, _)| *name == text);
     let names = || choices.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-    found.map(|(_, value)| *value).ok_or_else(|| format!("one of {}", names()))
+    found.map(|(_, value)| *value).ok_or_else(|| format!("must be one of {}", names()))
 }
 
 #[cfg(test)]
@@ -352,13 +356,13 @@ mod tests {
     #[test]
     fn wrong_values_are_named() {
         for (name, text, finding) in [
-            ("view", "pie", "view=pie: one of stacks, functions"),
-            ("view", "peek", "view=peek: which functions?"),
-            ("rows", "all", "rows=all: invalid digit"),
-            ("rows", "-1", "rows=-1: invalid digit"),
-            ("count", "cum", "count=cum: one of live"),
-            ("sort", "up", "sort=up: one of own, total, name"),
-            ("kind", "none", "kind=none: one of heap, mmap, all"),
+            ("view", "pie", "view=pie: must be one of stacks, functions"),
+            ("view", "peek", "view=peek: peek needs a regular expression"),
+            ("rows", "all", "rows=all: not a whole number"),
+            ("rows", "-1", "rows=-1: not a whole number"),
+            ("count", "cum", "count=cum: must be one of live"),
+            ("sort", "up", "sort=up: must be one of own, total, name"),
+            ("kind", "none", "kind=none: must be one of heap, mmap, all"),
             ("min-age", "5", "min-age=5: not a time"),
             ("address", "0xg", "address=0xg: not a hexadecimal address"),
             ("focus", "(", "focus=(: "),

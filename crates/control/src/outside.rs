@@ -151,7 +151,7 @@ impl<'a> Callee<'a> {
             }
             Problem::Seccomp(Seccomp::Refused(name)) => {
                 let why =
-                    format!("a seccomp filter might kill it for {name}, which libramson.so needs");
+                    format!("its seccomp filter might kill it for {name}, which libramson.so needs");
                 refused(self.target, &why, "Restart it under \"ramson run\"")
             }
             Problem::Seccomp(Seccomp::Unreadable(error)) if rights::is_administrator() => {
@@ -271,7 +271,7 @@ pub fn failure(target: &Target, problem: Problem) -> Failure {
                 "thread {tid} is still in the call after {} s; it will finish without ramson",
                 ramson_inject::CALL_LIMIT.as_secs()
             ),
-            "Look again later with \"ramson explain\"",
+            "Check later with \"ramson explain\"",
         ),
         Problem::Gone => gone(target),
         Problem::Changed => refused("it now runs another program (exec)", NOTHING),
@@ -293,7 +293,7 @@ fn forbidden(target: &Target, why: &Seccomp) -> Failure {
             ACCEPT,
         ),
         Seccomp::Refused(name) => (
-            format!("a seccomp filter might kill it for {name}, which a trim from outside may need"),
+            format!("its seccomp filter might kill it for {name}, which an external trim may need"),
             ACCEPT,
         ),
     };

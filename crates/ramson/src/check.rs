@@ -116,7 +116,7 @@ fn attach() -> Result<String, String> {
 fn history() -> Result<String, String> {
     let path = places::history().filter(|path| path.exists());
     Ok(path.map_or_else(
-        || "none. \"ramson history --all\" keeps one".into(),
+        || "none. \"ramson history --all\" starts one".into(),
         |path| path.display().to_string(),
     ))
 }

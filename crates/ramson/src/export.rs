@@ -178,7 +178,7 @@ fn title(members: &Members, profile: &Profile) -> String {
 fn export_timeline(flags: &ExportFlags) -> Result<(), Failure> {
     refuse_filters(flags)?;
     let [source] = flags.source.sources.as_slice() else {
-        return Err(Failure::usage("--view timeline takes one process. Pass one SRC"));
+        return Err(Failure::usage("--view timeline: takes one process. Pass one SRC"));
     };
     let series = series(timeline(source, 0)?);
     match flags.format {

@@ -65,7 +65,7 @@ fn watch(window_ns: u64, question: &Question) -> Result<Suspects, Failure> {
         first.iter().filter_map(|one| one.running).map(|pid| pid.to_string()).collect();
     if running.is_empty() {
         return Err(Failure::usage(format!(
-            "{wanted}: its process does not run, so --window cannot watch it. Compare with a mark: --since MARK"
+            "{wanted}: its process is not running, so --window cannot watch it. Compare with a mark: --since MARK"
         )));
     }
     if window_ns < question.min_age_ns {

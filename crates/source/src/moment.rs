@@ -218,7 +218,7 @@ fn find_in(
     processes.retain(is_wanted);
     if processes.is_empty() {
         return Err(Failure::not_found(format!(
-            "{base}: not in the history {}. \"ramson history {base}\" keeps one",
+            "{base}: not in the history {}. \"ramson history {base}\" records it",
             path.display()
         )));
     }
@@ -248,7 +248,7 @@ fn there(base: &str) -> Result<PathBuf, Failure> {
     let path = place()?;
     if !path.exists() {
         return Err(Failure::not_found(format!(
-            "{base}: there is no history at {}. \"ramson history {base}\" keeps one; RAMSON_HISTORY names another",
+            "{base}: no history at {}. \"ramson history {base}\" starts one; RAMSON_HISTORY names another",
             path.display()
         )));
     }

@@ -170,7 +170,7 @@ impl SymbolDefect {
                 write!(out, "Build with -g. {}", symbols_of(path, build_id))
             }
             Self::FewLines { path, build_id, with_lines, named } => {
-                write!(out, "{path}: source lines for {with_lines} of {named} addresses only. ")?;
+                write!(out, "{path}: source lines for only {with_lines} of {named} addresses. ")?;
                 write!(out, "Build all of it with -g. {}", symbols_of(path, build_id))
             }
             Self::SupplementMissing { path, supplement, build_id } => {

@@ -203,7 +203,7 @@ fn too_short_a_window_is_refused(scratch: &Scratch, path: &str) {
 fn mistakes_are_one_line_that_says_what_to_do(scratch: &Scratch, path: &str) {
     let wrong = scratch.file("wrong", "race:x\n");
     for (more, status, part) in [
-        (["--window", "1s"], 2, "does not run"),
+        (["--window", "1s"], 2, "is not running"),
         (["--since", "nowhere"], 5, "neither a mark"),
         (["--min-age", "soon"], 2, "not a time"),
         (["--fail-on", "churn"], 2, "10MiB/h"),

@@ -268,7 +268,7 @@ fn memory_live_before_attach_has_interval() {
         found.rss = half_unseen(200.0, 100.0, 10.0, before);
         let causes = causes::causes(&found);
         let unseen = causes.iter().find(|cause| cause.cause == "unseen").unwrap();
-        let start = format!("100 MiB (±10.0 MiB; 50.0%) is live, and was allocated {words} or");
+        let start = format!("100 MiB (±10.0 MiB; 50.0%) is live, but was allocated {words} or");
         assert!(unseen.sentence.starts_with(&start), "{}", unseen.sentence);
     }
 }

@@ -346,7 +346,7 @@ mod tests {
             ("report", json!({ "source": "1", "rows": "all" }), "rows: not a whole number"),
             ("report", json!({ "source": "1", "max_bytes": 1 }), "max_bytes: not a number from"),
             ("report", json!({ "source": "-" }), "standard input carries the protocol"),
-            ("report", json!({ "source": "1", "view": "pie" }), "view=pie: one of"),
+            ("report", json!({ "source": "1", "view": "pie" }), "view=pie: must be one of"),
             ("diff", json!({ "old": "http://x/", "new": "1" }), "addresses are not fetched"),
             ("leaks", json!({ "source": "1", "since": "https://x/" }), "addresses are not fetched"),
             ("report", json!({ "source": "/dev/null" }), "a device, not a regular file"),
