@@ -381,7 +381,7 @@ mod tests {
             std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
             while !state(child).unwrap().contains("(cat)") {}
         });
-        assert!(changed.contains("started another program"), "{changed}");
+        assert!(changed.contains("now runs another program"), "{changed}");
         assert!(said_when(|_| ()).contains("a consequence"));
     }
 }

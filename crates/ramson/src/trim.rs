@@ -90,7 +90,7 @@ pub fn until_end(trims: Schedule, child: &Child) {
         Ok(end) => end,
         Err(error) => {
             return remark(format_args!(
-                "--trim-every and --trim-after: need Linux 5.3 or newer: {error}"
+                "--trim-every and --trim-after: ramson cannot watch the program ({error}). They need Linux 5.3 or newer"
             ));
         }
     };

@@ -208,7 +208,7 @@ mod tests {
             let short = command.render_help().to_string();
             let long = command.render_long_help().to_string();
             assert!(short.lines().count() < long.lines().count(), "{name}\n{short}");
-            assert!(short.contains("has all flags"), "{name}\n{short}");
+            assert!(short.contains("shows all flags"), "{name}\n{short}");
             let (options, _) = short.split_once("\n\nFilters").unwrap_or((&short, ""));
             let is_of_command = command.get_arguments().any(|arg| arg.get_id() == "json");
             assert!(!is_of_command || options.contains("--json"), "{name}\n{short}");
