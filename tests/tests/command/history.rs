@@ -253,7 +253,7 @@ fn full_disk_keeps_history_and_recovers() {
          until grep -q 'disk is full' ../errors || ! kill -0 $recorder; do sleep 0.05; done
          \"$0\" timeline h.db --csv > ../before || exit 8
          rm ballast
-         until grep -q 'writing goes on' ../errors || ! kill -0 $recorder; do sleep 0.05; done
+         until grep -q 'snapshots are written again' ../errors || ! kill -0 $recorder; do sleep 0.05; done
          kill $recorder; wait $recorder || exit 7
          \"$0\" timeline h.db --csv > ../after || exit 6
          \"$0\" report h.db --json > /dev/null || exit 5

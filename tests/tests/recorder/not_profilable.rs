@@ -97,7 +97,7 @@ fn unprofilable_program_still_runs() {
     assert_unprofiled(
         &run(&scratch, &foreign),
         126,
-        "Aarch64); this ramson profiles x86-64. Profile a build for x86-64",
+        "Aarch64); this ramson profiles only x86-64. Profile a build for x86-64",
     );
     let musl = small_program(&scratch, "musl", &["musl-gcc"]);
     assert_unprofiled(&run(&scratch, &musl), 7, "--target x86_64-unknown-linux-gnu");
