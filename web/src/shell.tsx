@@ -22,7 +22,7 @@ import { current, failure, names, refreshSources, sawRunning, sources } from "./
 import { saved, savedOld } from "./state/offline";
 import { change, param, place } from "./state/route";
 import { hasToken, isUnproven, setToken } from "./state/token";
-import { clock, day } from "./units";
+import { clock, timeOfDay, day } from "./units";
 
 const SHOWN = {
   overview: Overview,
@@ -90,7 +90,7 @@ function States() {
   const said = [];
   if (saved !== null) {
     said.push(
-      <Notice fact={`Saved profile, as of ${day(saved.unix_ns)} ${clock(saved.unix_ns)}.`}>
+      <Notice fact={`Saved profile, as of ${day(saved.unix_ns)} ${timeOfDay(saved.unix_ns)}.`}>
         {saved.note}
         {savedOld === null ? null : <>Compared with {savedOld} on <Link to="diff">Diff</Link>.</>}
       </Notice>,
@@ -127,7 +127,7 @@ function States() {
 /** A time in words of this place; `peak` and the like as they are. */
 function momentName(text: string): string {
   const ms = /^\d{4}-/.test(text) ? Date.parse(text) : NaN;
-  return Number.isNaN(ms) ? text : `${day(ms * 1e6)} ${clock(ms * 1e6)}`;
+  return Number.isNaN(ms) ? text : `${day(ms * 1e6)} ${timeOfDay(ms * 1e6)}`;
 }
 
 function Choose() {

@@ -4,7 +4,6 @@ import type { Estimate, Unit } from "./types";
 const NBSP = "\u00a0";
 const NONE = "–";
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-const DECIMAL = ["", "k", "M", "G", "T"];
 
 /** Three significant digits, with a real minus sign. */
 function three(value: number): string {
@@ -13,31 +12,24 @@ function three(value: number): string {
   return (text === "-0.00" ? "0.00" : text).replace("-", "−");
 }
 
-function scaled(value: number, step: number, units: string[]): [string, string] {
-  if (Math.round(Math.abs(value)) < step) return [(Math.round(value) + 0).toString().replace("-", "−"), units[0]!];
-  let unit = 0;
-  while (Math.round(Math.abs(value)) >= step && unit + 1 < units.length) {
-    value /= step;
-    unit += 1;
-  }
-  return [three(value), units[unit]!];
+/** The power of 1,024 whose unit a number of bytes has. */
+function powerOf(value: number): number {
+  let power = 0;
+  while (Math.round(Math.abs(value)) >= 1024 ** (power + 1) && power + 1 < BINARY.length) power += 1;
+  return power;
 }
 
 export function bytes(value: number | null | undefined): string {
   if (value == null || Number.isNaN(value)) return NONE;
-  const [number, unit] = scaled(value, 1024, BINARY);
-  return `${number}${NBSP}${unit}`;
+  const power = powerOf(value);
+  const number = power === 0 ? (Math.round(value) + 0).toString().replace("-", "−") : three(value / 1024 ** power);
+  return `${number}${NBSP}${BINARY[power]}`;
 }
 
-/** Whole to 9,999 with a thin space, then with three digits. */
+/** All digits, with commas. */
 export function count(value: number | null | undefined): string {
   if (value == null || Number.isNaN(value)) return NONE;
-  if (Math.abs(value) < 9999.5) {
-    const text = Math.round(value).toString().replace("-", "−");
-    return text.replace(/(\d)(\d{3})$/, "$1\u202f$2");
-  }
-  const [number, unit] = scaled(value, 1000, DECIMAL);
-  return `${number}${NBSP}${unit}`;
+  return (Math.round(value) + 0).toLocaleString("en-US").replace("-", "−");
 }
 
 export function amount(value: number | null | undefined, unit: Unit): string {
@@ -48,17 +40,13 @@ export function amount(value: number | null | undefined, unit: Unit): string {
 export function estimated(of: Estimate | null | undefined, unit: Unit = "bytes"): string {
   const value = of?.value ?? null;
   if (!of || value === null || of.at_least || !((of.half_width_95 ?? 0) > 0.1 * Math.abs(value))) return amount(value, unit);
-  const step = unit === "bytes" ? 1024 : 1000;
-  const names = unit === "bytes" ? BINARY : DECIMAL;
-  let power = 0;
-  while (Math.round(Math.abs(value)) >= step ** (power + 1) && power + 1 < names.length) power += 1;
-  const scaled = value / step ** power;
+  const power = unit === "bytes" ? powerOf(value) : 0;
+  const scaled = value / 1024 ** power;
   const size = Math.abs(scaled);
-  const place = size === 0 ? 1 : 10 ** (Math.floor(Math.log10(size)) - 1);
+  const place = size < 10 && power === 0 ? 1 : 10 ** (Math.floor(Math.log10(size)) - 1);
   const rough = Math.round(scaled / place) * place;
-  const text = rough.toFixed(power > 0 && Math.abs(rough) < 9.95 ? 1 : 0).replace("-", "−");
-  const name = names[power]!;
-  return name === "" ? text : `${text}${NBSP}${name}`;
+  if (power === 0) return amount(rough, unit);
+  return `${rough.toFixed(Math.abs(rough) < 9.95 ? 1 : 0).replace("-", "−")}${NBSP}${BINARY[power]}`;
 }
 
 export function share(part: number | null | undefined, whole: number | null | undefined): string {
@@ -117,6 +105,14 @@ export function clock(unixNs: number, withSeconds = true): string {
   const time = new Date(unixNs / 1e6);
   const text = `${two(time.getHours())}:${two(time.getMinutes())}`;
   return withSeconds ? `${text}:${two(time.getSeconds())}` : text;
+}
+
+/** A time of day with its zone: `21:24:05 UTC+1`. */
+export function timeOfDay(unixNs: number): string {
+  const east = -new Date(unixNs / 1e6).getTimezoneOffset();
+  const [hours, minutes] = [Math.floor(Math.abs(east) / 60), Math.abs(east) % 60];
+  const ahead = `${east < 0 ? "−" : "+"}${hours}${minutes === 0 ? "" : `:${two(minutes)}`}`;
+  return `${clock(unixNs)} UTC${east === 0 ? "" : ahead}`;
 }
 
 export function day(unixNs: number): string {

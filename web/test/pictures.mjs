@@ -39,6 +39,9 @@ try {
     await page.waitForTimeout(500);
     await page.screenshot({ path: join(to, `${name}.png`) });
   }
+  const dark = await browser.page(server.address, { height: 760, theme: "dark" });
+  await settled(dark);
+  await dark.screenshot({ path: join(to, "overview-dark.png") });
 } finally {
   await browser?.close();
   await place.end();

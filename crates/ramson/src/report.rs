@@ -2,7 +2,7 @@
 
 use crate::flags::ReportFlags;
 use crate::output::{hint, print, print_json_of_kind};
-use crate::table::{self, say_what_is_missing};
+use crate::table::{self, symbols_hint};
 use ramson_analysis::explain::examine;
 use ramson_analysis::question::Question;
 use ramson_analysis::report::report as answer_to;
@@ -29,7 +29,7 @@ pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
             has_details: flags.details,
         };
         print(&table::report::text(&report, shown, &source))?;
-        say_what_is_missing(table::report::missing(&report).1);
+        symbols_hint::say(&report, flags.rows);
     }
     // The end of the process frees a million stacks sooner than they free themselves.
     std::mem::forget(report);

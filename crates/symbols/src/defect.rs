@@ -141,18 +141,34 @@ pub enum LostRoot {
 
 impl fmt::Display for SymbolDefect {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut line = String::new();
-        self.write(&mut line)?;
-        // Paths in foreign files may have any bytes: no line is to be forged by them, and no terminal steered.
-        out.write_str(&line.replace(char::is_control, "\u{fffd}"))
+        out.write_str(&self.line(None))
     }
 }
 
 impl SymbolDefect {
-    fn write(&self, out: &mut String) -> fmt::Result {
+    /// The path of the binary whose symbols are not installed.
+    pub fn binary(&self) -> Option<&str> {
+        match self {
+            Self::BinaryMissing { path, .. }
+            | Self::NoSymbols { path, .. }
+            | Self::NoLines { path, .. }
+            | Self::FewLines { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+
+    /// What is missing, and what to do, for one line. `package` has the symbols, if the system knows it.
+    pub fn line(&self, package: Option<&str>) -> String {
+        let mut line = String::new();
+        self.write(&mut line, package).expect("a string takes all");
+        // Paths in foreign files may have any bytes: no line is to be forged by them, and no terminal steered.
+        line.replace(char::is_control, "\u{fffd}")
+    }
+
+    fn write(&self, out: &mut String, package: Option<&str>) -> fmt::Result {
         match self {
             Self::BinaryMissing { path, build_id } => {
-                write!(out, "{path}: not on this machine. {}", symbols_of(path, build_id))
+                write!(out, "{path}: not on this machine. {}", symbols_of(path, build_id, package))
             }
             Self::BuildIdDiffers { path, wanted, found, used } => {
                 write_replaced(out, path, [wanted, found], used.as_deref())
@@ -163,15 +179,15 @@ impl SymbolDefect {
                 } else {
                     "no symbols"
                 };
-                write!(out, "{path}: {finding}. {}", symbols_of(path, build_id))
+                write!(out, "{path}: {finding}. {}", symbols_of(path, build_id, package))
             }
             Self::NoLines { path, build_id } => {
                 write!(out, "{path}: function names but no source lines. ")?;
-                write!(out, "Build with -g. {}", symbols_of(path, build_id))
+                write_lines_of(out, path, build_id, package)
             }
             Self::FewLines { path, build_id, with_lines, named } => {
                 write!(out, "{path}: source lines for only {with_lines} of {named} addresses. ")?;
-                write!(out, "Build all of it with -g. {}", symbols_of(path, build_id))
+                write_lines_of(out, path, build_id, package)
             }
             Self::SupplementMissing { path, supplement, build_id } => {
                 write_missing(out, path, supplement, build_id)
@@ -268,7 +284,23 @@ fn write_lost(out: &mut String, paths: &[String], root: &LostRoot) -> fmt::Resul
     }
 }
 
-fn symbols_of(path: &str, build_id: &str) -> String {
+/// Of a binary that no package has, the user may be the one who builds it.
+fn write_lines_of(
+    out: &mut String,
+    path: &str,
+    build_id: &str,
+    package: Option<&str>,
+) -> fmt::Result {
+    if package.is_none() {
+        out.write_str("Build it with -g. ")?;
+    }
+    out.write_str(&symbols_of(path, build_id, package))
+}
+
+fn symbols_of(path: &str, build_id: &str, package: Option<&str>) -> String {
+    if let Some(package) = package {
+        return format!("Install {package}, or pass --debuginfod or --debug-path");
+    }
     let path = path.strip_suffix(" (deleted)").unwrap_or(path);
     let file = path.rsplit('/').next().unwrap_or(path);
     match build_id.get(..12) {

@@ -7,7 +7,7 @@ import { saved } from "../state/offline";
 import { change, hrefOf, param, place, SCREENS, type Screen } from "../state/route";
 import { entryPath } from "../state/paths";
 import type { SourceEntry } from "../types";
-import { bytes, clock } from "../units";
+import { bytes, timeOfDay } from "../units";
 import { switchTheme, theme } from "./canvas";
 import { followed } from "./link";
 
@@ -86,7 +86,7 @@ function AsOf() {
     <div class="as-of hide-s">
       {moment === null ? null : (
         <span class="hide-m">
-          RSS {bytes(moment.rss)} as of {clock(moment.unix_ns)}
+          RSS {bytes(moment.rss)} as of {timeOfDay(moment.unix_ns)}
         </span>
       )}
       <button type="button" class="plain" aria-pressed={isPaused.value} onClick={() => (isPaused.value = !isPaused.value)}>

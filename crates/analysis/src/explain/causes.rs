@@ -173,6 +173,9 @@ fn free(finding: &Finding) -> Option<Cause> {
     }
     let why = match &finding.statistics {
         Ok(statistics) => of_glibc(finding, statistics, bytes.value),
+        Err(_) if finding.part(Part::FreePages) == 0 => {
+            "all of it shares pages with live blocks, so that a trim would return nothing".into()
+        }
         Err(_) => format!(
             "{} of it shares pages with live blocks and cannot be returned. A trim would return at most {}",
             part_text(finding, Part::FreeChunks),

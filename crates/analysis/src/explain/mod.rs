@@ -30,11 +30,12 @@ use ramson_process::allocators::Figures;
 use ramson_process::cgroup::Groups;
 use ramson_process::clock::monotonic_ns;
 use ramson_process::rss::{self, Reading, Request};
-use ramson_process::{Binary, Part, Search, executable};
+use ramson_process::{Binary, Part, Search, executable, processes};
 use ramson_reader::Snapshot;
 use ramson_source::{Failure, Target, Targets, find_targets, gone, malloc_info};
 use serde::Serialize;
 use std::cmp::Reverse;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -128,6 +129,10 @@ fn look_at(
         let bytes = reading.explained.part(Part::Extents).max(0) as u64;
         owners::text(&owners::owners(target.pid, snapshot, bytes))
     });
+    if let (Some(recording), Some(path)) = (profile, processes::executable(target.pid)) {
+        let own = reading.details.files.iter_mut().find(|file| Path::new(&file.path) == path);
+        own.into_iter().for_each(|file| file.path = recording.name().to_owned());
+    }
     let mut finding = Finding {
         pid: target.pid,
         name: target.name.clone(),

@@ -42,7 +42,12 @@ fn variables(finding: &Finding) -> String {
 
 /// `: /srv/data.mdb 2.00 GiB, /usr/bin/server 30.0 MiB`.
 fn listed(all: &[Mapped]) -> String {
-    let named = large(all).map(|one| format!("{} {}", one.path, size(one.bytes)));
+    // Of libraries, the name says enough.
+    let name = |path: &str| {
+        let file = path.rsplit('/').next().filter(|file| file.contains(".so"));
+        file.unwrap_or(path).to_owned()
+    };
+    let named = large(all).map(|one| format!("{} {}", name(&one.path), size(one.bytes)));
     let named: Vec<String> = named.collect();
     if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) }
 }

@@ -169,7 +169,7 @@ fn leaks_are_advised_before_free_memory() {
     let found = finding(growing(), limit(60));
     assert_eq!(
         order(&found),
-        [("growing", Needs::Restart), ("other_lever", Needs::Restart), ("growing", Needs::Code)]
+        [("growing", Needs::Restart), ("ask", Needs::Command), ("growing", Needs::Code)]
     );
     let action = "restart it before its memory limit is reached, in 5.0 h (4.5 h to 5.7 h); until then, watch it: ramson leaks 42";
     assert_eq!(found.advice[0].action, action);

@@ -105,6 +105,9 @@ fn push_rows(out: &mut String, table: &DiffTable, all_rows: usize, has_all: bool
         ];
         if is_noise { lines.dim_row(cells) } else { lines.row(cells) }
     }
+    if rows.iter().any(|row| is_noise(row.change.shown())) {
+        push_prose(out, "", "~: may be no change");
+    }
     push_rest(out, all_rows, rows.len(), " rows");
 }
 

@@ -6,7 +6,8 @@ use ramson_analysis::explain::Finding;
 use ramson_process::Term;
 use ramson_process::allocators::Missing;
 use ramson_process::glibc::{Cell, HeapMap};
-use ramson_profile::format::{format_bytes, format_per_hour, format_percent};
+use ramson_profile::SampleUnit;
+use ramson_profile::format::{format_amount, format_bytes, format_per_hour, format_percent};
 use std::fmt::Write;
 
 /// Columns of bar and map where there is no terminal to ask.
@@ -59,8 +60,8 @@ pub fn text(finding: &Finding, shown: Shown) -> String {
         push_map(&mut out, &statistics.map);
     }
     if !shown.details {
-        let more = "--details: every part of RSS, the allocator's settings and arenas, and the figures behind the advice";
-        out.push('\n');
+        let more =
+            "--details shows every part of RSS, the arenas, and the figures behind the advice";
         push_prose(&mut out, "", more);
     }
     cut_all(out.lines().map(str::to_owned))
@@ -137,7 +138,13 @@ fn bar(finding: &Finding) -> String {
     let bar: String = shares.chain(std::iter::repeat('·')).take(columns).collect();
     let shown = kinds.iter().filter(|&&(_, term)| cells(term) > 0);
     let text = |&(c, term): &(char, Term)| {
-        format!("{c} {} {}", finding.rss.word(term), format_bytes(bytes(term)))
+        // What is live is the same figure as above the bar.
+        let live = finding.live.filter(|_| term == Term::Live && finding.rss.is_live_resident());
+        let bytes = live.map_or_else(
+            || format_bytes(bytes(term)),
+            |live| format_amount(live, SampleUnit::Bytes),
+        );
+        format!("{c} {} {bytes}", finding.rss.word(term))
     };
     let shown: Vec<&(char, Term)> = shown.collect();
     let rest = finding.rss.bytes as f64 - shown.iter().map(|(_, term)| bytes(*term)).sum::<f64>();

@@ -63,7 +63,6 @@ fn state(entry: &Entry) -> String {
         Cause::OomKiller | Cause::LackOfMemory => {
             format!("{}, {}", entry.state, entry.cause.name())
         }
-        Cause::Unknown if entry.end.is_none() => format!("{}; cause unknown", entry.state),
         Cause::None | Cause::Unknown => entry.state.clone(),
     }
 }
@@ -74,7 +73,8 @@ fn when(entry: &Entry) -> String {
     if entry.is_running {
         format!("for {}", ago(entry.since_unix_ns))
     } else if entry.is_last_sample {
-        format!("last sample {} ago", ago(entry.last_unix_ns))
+        // It ended since its last sample.
+        format!("<{} ago", ago(entry.last_unix_ns))
     } else {
         format!("{} ago", ago(entry.last_unix_ns))
     }
@@ -89,7 +89,7 @@ fn user_name(id: u32) -> String {
 fn command(row: &Alike) -> String {
     let Entry { name, command, .. } = row.entry;
     if row.count > 1 {
-        return format!("{name} ({} alike, the last one shown)", row.count);
+        return format!("{name} (last of {} alike)", row.count);
     }
     let is_title = command.first().is_some_and(|first| first.contains([' ', ':']));
     let line = if is_title {
@@ -147,7 +147,7 @@ mod tests {
             rows[1].contains("SIGKILL, OOM killer ") && rows[1].contains(" 37 min ago "),
             "{text}"
         );
-        assert!(rows[2].contains(" last sample 6.8 s ago "), "{text}");
+        assert!(rows[2].contains(" <6.8 s ago "), "{text}");
     }
 
     #[test]

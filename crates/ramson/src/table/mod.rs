@@ -16,6 +16,7 @@ mod sizes;
 pub mod stacks;
 pub mod subject;
 pub mod suspects;
+pub mod symbols_hint;
 pub mod timeline;
 mod totals;
 mod trees;

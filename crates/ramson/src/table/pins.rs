@@ -91,6 +91,6 @@ fn saving_text(saving: Saving) -> String {
     let Saving { bytes, half_width_95, is_at_most } = saving;
     let bound = if is_at_most { "at most " } else { "" };
     let error = half_width_95.filter(|&bytes| bytes > 0);
-    let error = error.map(|bytes| format!(" (±{})", size(bytes)));
+    let error = error.map(|bytes| format!(" ±{}", size(bytes)));
     format!("{bound}{}{}", size(bytes), error.unwrap_or_default())
 }

@@ -1,5 +1,6 @@
 //! A report as text.
 
+use super::subject::Detail;
 use super::{
     Table, blocks, frees, health, name_and_place, percent, push_terms, sizes, stacks, subject,
     trees,
@@ -28,6 +29,12 @@ pub struct Shown {
     pub has_details: bool,
 }
 
+impl Shown {
+    fn detail(self) -> Detail {
+        if self.has_details { Detail::All } else { Detail::Terms }
+    }
+}
+
 /// The whole text; at most `rows` rows of a table, 0: all. For several processes it shows the sum, or a block
 /// for each if the user wants that or a sum says nothing. `source` is how the user names the processes.
 pub fn text(report: &Report, shown: Shown, source: &str) -> String {
@@ -35,7 +42,7 @@ pub fn text(report: &Report, shown: Shown, source: &str) -> String {
     let mut out = if report.processes.is_empty() || !(shown.is_each || is_of_one) {
         block(report, shown)
     } else {
-        let heading = subject::heading(&report.subject, &report.defects, shown.has_details);
+        let heading = subject::heading(&report.subject, &report.defects, shown.detail());
         blocks(&heading, &report.processes, |report| block(report, shown))
     };
     if let Some(pointers) = &report.pointers {
@@ -44,8 +51,9 @@ pub fn text(report: &Report, shown: Shown, source: &str) -> String {
     out
 }
 
-fn block(report: &Report, Shown { rows, has_details, .. }: Shown) -> String {
-    let mut out = subject::heading(&report.subject, &report.defects, has_details);
+fn block(report: &Report, shown: Shown) -> String {
+    let Shown { rows, has_details, .. } = shown;
+    let mut out = subject::heading(&report.subject, &report.defects, shown.detail());
     push_lost_names(&mut out, report);
     match &report.view {
         View::Stacks(table) => stacks::table(&mut out, report, table, has_details),

@@ -114,6 +114,11 @@ fn growth(stack: &StackRow) -> [String; 2] {
 }
 
 /// `function  file:line ← caller:line ← …`.
+/// The frames of a stack that a row has room for.
+pub fn shown_frames(frames: &[FrameName]) -> &[FrameName] {
+    &frames[..frames.len().min(MAX_CALLERS + 1)]
+}
+
 fn names(frames: &[FrameName], room: Option<usize>) -> String {
     let Some((own, callers)) = frames.split_first() else { return String::new() };
     let file = own.file.rsplit('/').next().unwrap_or("");

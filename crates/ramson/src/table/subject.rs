@@ -20,13 +20,23 @@ const LEAST_MMAP_SHARE: f64 = 0.1;
 /// Processes that get a line.
 const MOST_ROWS: usize = 20;
 
-/// With an empty line at the end. The defects of each of several are in its own heading. `has_details` asks for every term of RSS, and for how
-/// the process was sampled.
-pub fn heading(subject: &Subject, defects: &[String], has_details: bool) -> String {
+/// How much a heading says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// RSS and live memory.
+    Totals,
+    /// The largest terms of RSS.
+    Terms,
+    /// Every term of RSS, and how the process was sampled.
+    All,
+}
+
+/// With an empty line at the end. The defects of each of several are in its own heading.
+pub fn heading(subject: &Subject, defects: &[String], detail: Detail) -> String {
     let mut out = match subject {
-        Subject::Recording(summary) => of_recording(summary, has_details),
+        Subject::Recording(summary) => of_recording(summary, detail),
         Subject::Foreign(summary) => of_foreign(summary),
-        Subject::Sum(sum) => return of_sum(sum, has_details),
+        Subject::Sum(sum) => return of_sum(sum, detail == Detail::All),
     };
     defects.iter().for_each(|defect| push_prose(&mut out, "not complete: ", defect));
     out.push('\n');
@@ -109,11 +119,15 @@ fn push_rows(out: &mut String, rows: &[Row]) {
     }
 }
 
-fn of_recording(summary: &Summary, has_details: bool) -> String {
+fn of_recording(summary: &Summary, detail: Detail) -> String {
+    let has_details = detail == Detail::All;
     let live = live_text(summary.live);
     let figures = match (&summary.history, &summary.rss, summary.is_running) {
         (Some(past), ..) => past_line(past, &live),
         (None, Some(rss), _) if has_details => rss.line(),
+        (None, Some(rss), _) if detail == Detail::Totals => {
+            format!("RSS {}, live {live}", size(rss.bytes))
+        }
         (None, Some(rss), _) => rss.short_line(),
         (None, None, true) => format!("RSS not readable; live {live}"),
         (None, None, false) => summary.rss_and_live.clone(),

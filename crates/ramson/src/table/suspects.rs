@@ -1,5 +1,6 @@
 //! The suspects as text: the answer in one line, then each finding with its reason and evidence.
 
+use super::subject::Detail;
 use super::totals;
 use super::{
     blocks, columns, most, name_and_place, push_prose, push_rest, push_terms, stack, subject,
@@ -34,14 +35,14 @@ pub fn text(found: &Suspects, rows: usize, is_each: bool, has_evidence: bool) ->
     }
     let mut heading = String::new();
     push_answer(&mut heading, found);
-    heading += &subject::heading(&found.subject, &found.defects, has_evidence);
+    heading += &subject::heading(&found.subject, &found.defects, detail(has_evidence));
     blocks(&heading, &found.processes, |suspects| block(suspects, rows, has_evidence))
 }
 
 fn block(found: &Suspects, rows: usize, has_evidence: bool) -> String {
     let mut out = String::new();
     push_answer(&mut out, found);
-    out += &subject::heading(&found.subject, &found.defects, has_evidence);
+    out += &subject::heading(&found.subject, &found.defects, detail(has_evidence));
     if found.suppressed + found.known > 0 {
         let _ = writeln!(out, "hidden: {}\n", hidden(found));
     }
@@ -64,6 +65,10 @@ fn block(found: &Suspects, rows: usize, has_evidence: bool) -> String {
     push_rest(&mut out, found.suspects.len(), most(rows), " findings");
     out.truncate(out.trim_end().len());
     out + "\n"
+}
+
+fn detail(has_evidence: bool) -> Detail {
+    if has_evidence { Detail::All } else { Detail::Totals }
 }
 
 /// The totals, then the answer.
@@ -256,11 +261,11 @@ fn push_short(out: &mut String, found: &Suspects, rows: usize) {
     let mut named: Vec<String> = named.collect();
     let more = others.len() - named.len();
     named.extend((more > 0).then(|| format!("{more} more")));
-    if !named.is_empty() {
-        let label = if suspects.is_empty() { "largest: " } else { "not suspects: " };
-        push_prose(out, label, &named.join("; "));
+    if named.is_empty() {
+        return push_prose(out, "", "-v shows the evidence");
     }
-    push_prose(out, "", "-v shows the evidence for each");
+    let label = if suspects.is_empty() { "largest: " } else { "not suspects: " };
+    push_prose(out, label, &format!("{} (-v shows why)", named.join("; ")));
 }
 
 /// `growing by 13.7 GiB/h (±1.5 GiB) since … or earlier; live 351 MiB (±7%), 94% of all`.

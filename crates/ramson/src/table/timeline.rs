@@ -7,7 +7,7 @@ use ramson_profile::format::{
     format_amount, format_bytes, format_duration, format_local_time, format_objects,
     format_relative_error,
 };
-use ramson_profile::{SampleUnit, printable};
+use ramson_profile::{Estimate, SampleUnit, printable};
 
 /// Columns of a picture where nothing says how many there are.
 const USUAL_COLUMNS: usize = 80;
@@ -25,7 +25,7 @@ pub fn text(timeline: &Timeline, has_chart: bool) -> String {
     out.extend(picture.map(|picture| picture + "\n"));
     let time = timeline.rows.first().map_or(0, |row| format_local_time(row.time_unix_ns).len());
     let heads = format!(
-        "time:<{time}|RSS:>10|live:>10|±:>7@70|{}:>10@80|±:>7@100|allocated/s:>12|samples:>8@110|why",
+        "time:<{time}|RSS:>10|live:>10|±:>7@70|{}:>10@80|allocated/s:>12@100|samples:>8@110|why",
         words.0
     );
     let mut table = Table::new(&mut out, &heads);
@@ -40,8 +40,7 @@ pub fn text(timeline: &Timeline, has_chart: bool) -> String {
             or_dash(row.rss.map(size)),
             format_amount(row.live, SampleUnit::Bytes),
             format_relative_error(row.live),
-            or_dash(free.map(|free| format_amount(free, SampleUnit::Bytes))),
-            or_dash(free.map(format_relative_error)),
+            or_dash(free.map(free_text)),
             or_dash(row.allocated_per_s.map(format_bytes)),
             format_objects(row.live_samples as f64),
             why(timeline, row, &peaks),
@@ -49,6 +48,14 @@ pub fn text(timeline: &Timeline, has_chart: bool) -> String {
     }
     push_rest(&mut out, timeline.moments, timeline.rows.len(), " moments");
     out
+}
+
+/// `12 MiB`, or `≤3.1 MiB` where it may be nothing.
+fn free_text(free: Estimate) -> String {
+    if free.is_significant() {
+        return format_amount(free, SampleUnit::Bytes);
+    }
+    format!("≤{}", format_bytes(free.value.max(0.0) + free.half_width_95()))
 }
 
 /// The times of the first rows with the highest values.

@@ -4,7 +4,7 @@ import { Link } from "../../parts/link";
 import { beforeOf } from "../../parts/rss";
 import type { Whole } from "../../parts/rss";
 import type { Explained, Estimate, Leaks, Rss, SourceEntry, Suspect, Top } from "../../types";
-import { absolute, bytes, clock, duration, estimated, relative, share, shortName } from "../../units";
+import { absolute, bytes, timeOfDay, duration, estimated, relative, share, shortName } from "../../units";
 
 interface Of {
   top: Top;
@@ -127,7 +127,7 @@ function Larger({ of }: { of: Whole }) {
   return (
     <p>
       {2 * (first.of.value ?? 0) > of.bytes ? "Most" : "The largest part"} of RSS {of.unix_ns === null ? "is" : "was"} {first.name}: <b>{estimated(first.of)}</b>, {share(first.of.value, of.bytes)}
-      {of.unix_ns === null ? "" : `, at ${clock(of.unix_ns)}`}.
+      {of.unix_ns === null ? "" : `, at ${timeOfDay(of.unix_ns)}`}.
     </p>
   );
 }
@@ -180,7 +180,7 @@ function Since({ leaks, explained, entry }: Of) {
     return (
       <>
         <p class="headline">
-          {since === null ? "Growing" : clock(since)}
+          {since === null ? "Growing" : timeOfDay(since)}
           {first?.growing_for_ns ? <span class="pm">for {duration(first.growing_for_ns)}</span> : null}
         </p>
         <p>

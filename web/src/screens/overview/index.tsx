@@ -11,7 +11,7 @@ import { useDocument } from "../../state/documents";
 import { moment, pathOf } from "../../state/paths";
 import { useSeries } from "../../state/series";
 import type { Explained, End, Leaks, SourceEntry, Subject, Top } from "../../types";
-import { absolute, base, bytes, clock, count, estimated, relative } from "../../units";
+import { absolute, base, bytes, timeOfDay, count, estimated, relative } from "../../units";
 import { Answers } from "./answers";
 import { Largest } from "./largest";
 import { Members } from "./members";
@@ -109,7 +109,7 @@ function Who({ entry, of, explained }: { entry: SourceEntry; of: Subject | null;
         {of === null || of.interval_bytes === 0 ? null : <Fact name="interval" is={intervalOf(of)} />}
         {samples === undefined ? null : <Fact name="samples" is={count(samples)} />}
         {isDead ? <Fact name="RSS" is={of?.end?.last_rss ? `${bytes(of.end.last_rss)} ${of.end.last_rss_is}` : entry.rss === null ? "not known" : `${bytes(entry.rss)} as last seen`} /> : null}
-        {of?.end?.time_unix_ns ? <Fact name="ended" is={clock(of.end.time_unix_ns)} /> : null}
+        {of?.end?.time_unix_ns ? <Fact name="ended" is={timeOfDay(of.end.time_unix_ns)} /> : null}
         {explained?.limit ? <Fact name="memory limit" is={bytes(explained.limit.limit_bytes)} /> : null}
         {of?.live && (entry.pid !== null || entry.processes) ? <Fact name="live" is={`${estimated(of.live)} ${relative(of.live)}`} /> : null}
       </dl>
@@ -165,7 +165,7 @@ function smaller(entry: SourceEntry, interval: number): string {
 /** A signal of its own is no kill. */
 function factOf(end: End, entry: SourceEntry): string {
   if (end.cause === "" || end.cause === "unknown") return `${entry.state}:`;
-  const when = end.time_unix_ns === null ? "" : ` at ${clock(end.time_unix_ns)}`;
+  const when = end.time_unix_ns === null ? "" : ` at ${timeOfDay(end.time_unix_ns)}`;
   if (end.cause === "OOM killer") return `Killed by the OOM killer${when}.`;
   return end.signal === 9 ? `Killed: ${end.cause}.` : `Died (${entry.state}): ${end.cause}.`;
 }

@@ -3,7 +3,7 @@ import { Heading } from "../../parts/figures";
 import { Link } from "../../parts/link";
 import { Skeleton } from "../../parts/notice";
 import type { Whole } from "../../parts/rss";
-import { absolute, bytes, clock, estimated, relative, share } from "../../units";
+import { absolute, bytes, timeOfDay, estimated, relative, share } from "../../units";
 
 /** `isComing`: it is being read. */
 export function RssBar({ of, isComing }: { of: Whole | null; isComing: boolean }) {
@@ -11,7 +11,7 @@ export function RssBar({ of, isComing }: { of: Whole | null; isComing: boolean }
   const { bytes: whole, terms: shown, unix_ns: ns } = of;
   return (
     <section>
-      <Heading title={`RSS ${bytes(whole)}`} says={ns === null ? "what the kernel counts as resident, in parts that add up" : `at ${clock(ns)}, as recorded; parts that add up`}>
+      <Heading title={`RSS ${bytes(whole)}`} says={ns === null ? "what the kernel counts as resident, in parts that add up" : `at ${timeOfDay(ns)}, as recorded; parts that add up`}>
         {ns === null ? <Link to="allocator">Allocator</Link> : <Link to="timeline">Timeline</Link>}
       </Heading>
       <div class="rss-bar" role="img" aria-label={`RSS in parts: ${shown.map((term) => `${term.name} ${share(term.of.value, whole)}`).join(", ")}`}>

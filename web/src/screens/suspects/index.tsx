@@ -13,7 +13,7 @@ import { useDocument } from "../../state/documents";
 import { moment, pathOf } from "../../state/paths";
 import { param } from "../../state/route";
 import type { Group, Leaks, SourceEntry, Suspect } from "../../types";
-import { absolute, base, clock, count, duration, estimated, isNoise, relative, share, shortName, signed } from "../../units";
+import { absolute, base, timeOfDay, count, duration, estimated, isNoise, relative, share, shortName, signed } from "../../units";
 import { matcher } from "../flame";
 
 const CARDS = 20;
@@ -64,7 +64,7 @@ export function Suspects({ entry }: { entry: SourceEntry }) {
               <span class="quiet">
                 {" · "}
                 <Figure of={group.inuse_space} /> live
-                {group.growing_since_unix_ns === null ? "" : ` · growing since ${clock(group.growing_since_unix_ns)}`}
+                {group.growing_since_unix_ns === null ? "" : ` · growing since ${timeOfDay(group.growing_since_unix_ns)}`}
               </span>
             </p>
             {members.map((one) => (
@@ -148,7 +148,7 @@ function Card({ of, number, entry }: { of: Suspect; number: number; entry: Sourc
         <p class="dim">
           {share(of.share, 1)} of live · {count(of.inuse_objects.value)} objects · {count(of.samples)} samples
         </p>
-        {of.first_seen_unix_ns === null ? null : <p class="dim">first seen at {clock(of.first_seen_unix_ns)}</p>}
+        {of.first_seen_unix_ns === null ? null : <p class="dim">first seen at {timeOfDay(of.first_seen_unix_ns)}</p>}
       </div>
       <div>
         <h3>age of live bytes</h3>

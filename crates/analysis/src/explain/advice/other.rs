@@ -19,44 +19,34 @@ pub fn advice(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
     if finding.is_divided() {
         return of_figures(finding, setting);
     }
-    if finding.rss.may_hold_live {
-        return question(finding, kind).into_iter().collect();
+    let question = question(finding, kind);
+    if finding.rss.may_hold_live || question.is_some() {
+        return question.into_iter().collect();
     }
     let Some(setting) = setting else {
         let undivided = finding.part(Part::Held) + finding.part(Part::Anonymous);
         let unknown = (undivided >= least).then(|| unknown(finding, missing, undivided));
         return unknown.into_iter().collect();
     };
-    let action = match kind {
-        Some(AllocatorKind::Jemalloc | AllocatorKind::Tcmalloc) if finding.asked.is_none() => {
-            format!(
-                "ask how much of it is free: ramson explain --ask {}; {}",
-                finding.pid, setting.action
-            )
-        }
-        _ => setting.action,
-    };
     // With the profile, what is live is told from the rest of its areas.
     let held = finding.rss.term(Term::Held);
     let saving = finding.live.and_then(|_| Saving::at_most(held));
-    vec![Advice { action, saving, ..setting }]
+    vec![Advice { saving, ..setting }]
 }
 
-/// Advises to ask the allocator of an attached process. No saving is known, because free memory cannot be told from memory
-/// that was allocated before the attach.
+/// Advises to ask the allocator before anything else: memory that shares pages with live blocks comes back by no setting.
 fn question(finding: &Finding, kind: Option<AllocatorKind>) -> Option<Advice> {
     let can_be_asked = matches!(kind, Some(AllocatorKind::Jemalloc | AllocatorKind::Tcmalloc));
     let allocator = &finding.rss.allocator;
+    let what = if finding.rss.may_hold_live { "live" } else { "free" };
     (can_be_asked && finding.asked.is_none()).then(|| Advice {
         cause: "ask",
         needs: Needs::Command,
         action: format!(
-            "ask {allocator} how much of it is live: ramson explain --ask {}",
+            "ask {allocator} how much of it is {what}: ramson explain --ask {}",
             finding.pid
         ),
-        evidence: format!(
-            "{allocator} holds memory allocated before the attach; only {allocator} knows how much of it is free"
-        ),
+        evidence: format!("only {allocator} knows how much of what it holds is free"),
         risk: "one waiting thread is stopped for a few milliseconds",
         saving: None,
     })
