@@ -37,7 +37,7 @@ impl Lateness {
         if since > 2 * self.most && is_new {
             self.said = Some(now);
             remark(format_args!(
-                "{}: no snapshot for {}, because this machine is too busy. \"ramson timeline\" shows such gaps; --every 1m needs less CPU time",
+                "{}: no snapshot for {}: ramson did not get to run (a busy or suspended machine). \"ramson timeline\" shows such gaps",
                 self.path.display(),
                 seconds(since)
             ));

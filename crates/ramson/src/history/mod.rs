@@ -311,7 +311,7 @@ impl Session {
             Err(error @ (HistoryError::Full | HistoryError::Database(_))) => {
                 if !std::mem::replace(&mut self.is_failing, true) {
                     remark(format_args!(
-                        "{}: {error}. Earlier snapshots are kept; ramson retries until there is space",
+                        "{}: {error}. Earlier snapshots are kept; ramson keeps trying",
                         self.path.display()
                     ));
                 }
