@@ -1,6 +1,7 @@
 """Messages: tests/golden/messages.txt lists every sentence that the command can print, so that a change of words is read as one.
 
-A sentence is a text of at least three words in the production code of the crates. `--write` writes the list anew.
+A sentence is a text of at least three words in the production code of the crates that is neither for machines, such as SQL and markup,
+nor for developers, such as the reason of a lint. `--write` writes the list anew.
 """
 
 import re
@@ -13,6 +14,10 @@ LIST = ROOT / "tests/golden/messages.txt"
 # Placeholders and numbers are no words.
 WORDS = re.compile(r"(?<![\w{])[A-Za-z][a-z'’-]+(?![\w}])")
 CONTINUED = re.compile(r"\\\n\s*")
+# SQL, markup, a style sheet, a header, the columns of a table, a type: for machines.
+MACHINE = re.compile(r"[(]?(SELECT|INSERT|UPDATE|DELETE|CREATE) |<|std::|[\w/-]+; \w+=|default-src |svg:root |\S*:>\d+(@\d+)?[|]")
+# Said to developers: the reasons of lints and of what cannot happen.
+TO_DEVELOPERS = ("#[path =", "reason =", ".expect(", "unreachable!(")
 
 
 def texts(text, file):
@@ -22,7 +27,7 @@ def texts(text, file):
         behind = file.code[found.end():].lstrip()[:1]
         before = file.code[:found.start()].rstrip()
         is_production = behind in tuple(",);}].=|&") and text[found.end():].lstrip()[:1] == behind
-        if literal.startswith('"') and is_production and not before.endswith("#[path ="):
+        if literal.startswith('"') and is_production and not before.endswith(TO_DEVELOPERS):
             yield CONTINUED.sub("", literal[1:-1]).replace('\\"', '"')
 
 
@@ -33,8 +38,8 @@ def main():
     for name, file in production(sources).items():
         crate = name.split("/")[1]
         for text in texts(sources[name], file):
-            if len(WORDS.findall(text)) >= 3 and " " in text:
-                found |= {f"{crate}: {line.strip()}" for line in text.split("\\n") if len(WORDS.findall(line)) >= 3}
+            if len(WORDS.findall(text)) >= 3 and " " in text and not MACHINE.match(text.lstrip()):
+                found |= {f"{crate}: {line.strip()}" for line in re.split(r"\\n|\n", text) if len(WORDS.findall(line)) >= 3}
     listed = "".join(f"{line}\n" for line in sorted(found))
     if "--write" in sys.argv:
         LIST.write_text(listed)

@@ -165,9 +165,9 @@ class Session(unittest.IsolatedAsyncioTestCase):
                 ("report", {}, "source: report needs it"),
                 ("report", {"source": self.pid(), "view": "flames"}, "flames"),
                 ("report", {"source": self.pid(), "window": "1h"}, "not a parameter"),
-                ("report", {"source": "-"}, "standard input is the protocol's"),
+                ("report", {"source": "-"}, "standard input carries the protocol"),
                 ("report", {"source": "http://127.0.0.1:1/"}, "addresses are not fetched"),
-                ("source", {"source": "-", "file": "x"}, "standard input is the protocol's"),
+                ("source", {"source": "-", "file": "x"}, "standard input carries the protocol"),
                 ("source", {"source": self.pid(), "file": "/etc/passwd"}, "--source-root"),
             ]:
                 result = await client.call_tool(tool, arguments)
@@ -182,7 +182,7 @@ class Session(unittest.IsolatedAsyncioTestCase):
             for file in [str(self.scratch / "src" / "secret.c"), "/etc/passwd", "../profiles"]:
                 result = await client.call_tool("source", {"source": self.pid(), "file": file})
                 self.assertTrue(result.is_error)
-                self.assertIn("no debug information of this profile names it", result.content[0].text)
+                self.assertIn("not in this profile's debug information", result.content[0].text)
 
     async def test_nothing_is_changed(self):
         def state():

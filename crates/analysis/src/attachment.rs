@@ -97,7 +97,7 @@ pub fn what_is_missing(recording: &Recording) -> Vec<String> {
         let ago = format_duration(recording.read_ns.saturating_sub(header.live_since_ns()));
         let is_attached = header.flags & flags::HOOKED != 0 && recording.running.is_some();
         let ago = if is_attached { format!(", {ago} ago,") } else { String::new() };
-        lines.push(format!("what was allocated before the attach{ago} is not attributed"));
+        lines.push(format!("allocations before the attach{ago} are not attributed"));
     }
     if header.unsampled_ns > 0 {
         let off = format_duration(header.unsampled_ns);
@@ -105,7 +105,7 @@ pub fn what_is_missing(recording: &Recording) -> Vec<String> {
         let until =
             if recording.running.is_some() { format!(" until {ago} ago") } else { String::new() };
         lines.push(format!(
-            "what was allocated while sampling was off, for {off}{until}, is not attributed"
+            "allocations while sampling was off, for {off}{until}, are not attributed"
         ));
     }
     let pid = recording.pid();

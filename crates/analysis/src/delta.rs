@@ -16,12 +16,8 @@ pub fn delta(
     duration_ns: u64,
     names: &Names,
 ) -> Result<Named, Failure> {
-    let ended = || {
-        Failure::failed(format!(
-            "{}: another program runs in its place now. Try again",
-            first.origin
-        ))
-    };
+    let ended =
+        || Failure::failed(format!("{}: now runs another program (exec). Try again", first.origin));
     let parts = overlap::split(&first.snapshot, &later.snapshot).ok_or_else(ended)?;
     let of = |recording: &Recording, snapshot| {
         let snapshot = Snapshot { counting: Counting::Requested, ..snapshot };

@@ -109,12 +109,12 @@ pub fn lost(snapshot: &Snapshot, kind: Kind) -> u64 {
     snapshot.header.health.get(counter as usize).copied().unwrap_or(0)
 }
 
-/// `, 19,700,000 samples not kept`, where that is so.
+/// `, 19,700,000 samples dropped`, where that is so.
 pub fn lost_text(snapshot: &Snapshot) -> String {
     match lost(snapshot, Kind::Heap) {
         0 => String::new(),
-        1 => ", 1 sample not kept".into(),
-        count => format!(", {} samples not kept", format_objects(count as f64)),
+        1 => ", 1 sample dropped".into(),
+        count => format!(", {} samples dropped", format_objects(count as f64)),
     }
 }
 

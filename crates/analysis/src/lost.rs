@@ -62,7 +62,7 @@ mod tests {
         let said = lines(&all, RootFate::Own);
         assert_eq!(said.len(), 1);
         assert!(
-            said[0].starts_with("a.so, b.so, c.so and 2 more: not named, replaced or removed"),
+            said[0].starts_with("a.so, b.so, c.so and 2 more: without names, because they"),
             "{said:?}"
         );
     }
@@ -79,7 +79,7 @@ mod tests {
         );
         let replaced = lines(&defects[..1], RootFate::Replaced("/srv/one".into()));
         assert!(
-            replaced[0].contains("/srv/one was the program's root directory and has been replaced"),
+            replaced[0].contains("/srv/one, the program's root directory, has been replaced"),
             "{replaced:?}"
         );
         assert_eq!(lines(&defects[2..], RootFate::Gone(None)), [""; 0]);

@@ -73,8 +73,8 @@ pub struct Sum {
 pub fn unprofiled_text(count: usize) -> Option<String> {
     match count {
         0 => None,
-        1 => Some("1 other process that is named has no profile".into()),
-        count => Some(format!("{count} other processes that are named have no profile")),
+        1 => Some("1 other selected process has no profile".into()),
+        count => Some(format!("{count} other selected processes have no profile")),
     }
 }
 

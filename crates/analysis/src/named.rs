@@ -91,7 +91,7 @@ pub fn take_named(
     match opened {
         Opened::Recording(recording) if names.search.binary.is_some() => {
             Err(Failure::usage(format!(
-                "--binary: {} says itself which binaries it is of. Leave it out, or pass --sysroot DIR if they lie elsewhere",
+                "--binary: {} already names its binaries. Leave out --binary, or pass --sysroot DIR if they are elsewhere",
                 recording.origin
             )))
         }
@@ -162,7 +162,7 @@ pub fn sum(all: Vec<Named>, opened: &[Opened]) -> Result<Named, Failure> {
     }
     let profile = ramson_profile::merge(profiles).map_err(|different| {
         let origin = opened[different.index].origin();
-        Failure::usage(format!("{origin}: {different}. Pass profiles of one kind"))
+        Failure::usage(format!("{origin}: {different}. Pass profiles of the same kind"))
     })?;
     Ok(Named { profile, missing_symbols })
 }

@@ -80,13 +80,11 @@ impl Search {
     ) -> Result<Symbolizer, Failure> {
         if let Some(binary) = self.binary.as_ref().filter(|binary| !binary.is_file()) {
             let finding = format!("--binary {}: no such file", binary.display());
-            return Err(Failure::usage(format!(
-                "{finding}. Pass the program that wrote the profile"
-            )));
+            return Err(Failure::usage(format!("{finding}. Pass the program that was profiled")));
         }
         if let Some(sysroot) = self.sysroot.as_ref().filter(|sysroot| !sysroot.is_dir()) {
             return Err(Failure::usage(format!(
-                "--sysroot {}: not a directory. Pass the copy of a root directory, with usr in it",
+                "--sysroot {}: not a directory. Pass a copy of a root directory, with usr in it",
                 sysroot.display()
             )));
         }
@@ -117,7 +115,7 @@ impl Search {
         let urls: Vec<String> = urls.split_whitespace().map(str::to_owned).collect();
         if self.debuginfod && urls.is_empty() {
             let next = "Set DEBUGINFOD_URLS to their addresses, separated by spaces";
-            return Err(Failure::usage(format!("--debuginfod: no servers to ask. {next}")));
+            return Err(Failure::usage(format!("--debuginfod: no servers are configured. {next}")));
         }
         let folder = places::fetched_debug_files();
         let folder = folder.filter(|_| is_wanted && !is_of_other_user && !urls.is_empty());
@@ -273,7 +271,7 @@ fn remedy(source: &Recording) -> Option<String> {
     let name = source.name();
     match (name, source.running) {
         ("java", Some(pid)) => {
-            Some(format!("\"jcmd {pid} Compiler.perfmap\" (JDK 17) makes it write them"))
+            Some(format!("Run \"jcmd {pid} Compiler.perfmap\" (JDK 17 or newer)"))
         }
         ("node" | "nodejs" | "java", _) => Some(START_WITH_FRAMES.into()),
         _ if name.starts_with("python3") => {

@@ -89,10 +89,12 @@ impl Shown {
             "threads" => Self::Threads,
             "frees" => Self::Frees,
             "health" => Self::Health,
-            "peek" => return Err("which functions? Add a regular expression".into()),
+            "peek" => {
+                return Err("peek needs a regular expression, as in --view peek setCommand".into());
+            }
             _ => {
                 let words = Self::WORDS.join(", ").replace("peek", "peek RE");
-                return Err(format!("one of {words}"));
+                return Err(format!("must be one of {words}"));
             }
         })
     }
@@ -228,7 +230,7 @@ impl Question {
                 "count" => question.sample_type = Some(value(name, text, sample_type)?),
                 "view" => question.view = value(name, text, Shown::parse)?,
                 "sort" => question.sort = value(name, text, sort)?,
-                "rows" => question.rows = value(name, text, str::parse)?,
+                "rows" => question.rows = value(name, text, whole)?,
                 "address" => question.address = Some(value(name, text, address)?),
                 "min-age" => question.min_age_ns = value(name, text, time)?,
                 "since" => question.since = Some(text.to_owned()),
@@ -243,7 +245,7 @@ impl Question {
         }
         if all_frames && !(library.is_empty() && wrapper.is_empty()) {
             return Err(Failure::usage(
-                "all-frames: not together with library or wrapper. Leave one out",
+                "all-frames: cannot be combined with library or wrapper. Leave one out",
             ));
         }
         let own_frames = (!all_frames).then(|| OwnFrames::new(library, wrapper));
@@ -260,9 +262,13 @@ fn value<'a, T, E: Display>(
     parse(text).map_err(|error| Failure::usage(format!("{name}={}: {error}", text.escape_debug())))
 }
 
+fn whole(text: &str) -> Result<usize, &'static str> {
+    text.parse().map_err(|_| "not a whole number")
+}
+
 /// Returns the sample type of this name.
 pub fn sample_type(text: &str) -> Result<SampleType, &'static str> {
-    SampleType::from_name(text).ok_or("one of live, live-objects, allocated, allocations")
+    SampleType::from_name(text).ok_or("must be one of live, live-objects, allocated, allocations")
 }
 
 /// Returns the kinds of memory of this name.
@@ -290,7 +296,7 @@ pub fn address(text: &str) -> Result<u64, &'static str> {
 pub fn time(text: &str) -> Result<u64, &'static str> {
     const MOST_NS: u64 = 1000 * 86_400_000_000_000;
     let ns = duration(text).filter(|ns| (1..=MOST_NS).contains(ns));
-    ns.ok_or("not a time up to 1000d; as 500ms, 30s, 10m, 6h or 7d")
+    ns.ok_or("not a time up to 1000d, such as 500ms, 30s, 10m, 6h or 7d")
 }
 
 /// Kinds of memory, by their names.
@@ -315,7 +321,7 @@ pub const SORTS: [(&str, Sort); 3] =
 pub fn choice<T: Copy>(choices: &[(&str, T)], text: &str) -> Result<T, String> {
     let found = choices.iter().find(|(name, _)| *name == text);
     let names = || choices.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-    found.map(|(_, value)| *value).ok_or_else(|| format!("one of {}", names()))
+    found.map(|(_, value)| *value).ok_or_else(|| format!("must be one of {}", names()))
 }
 
 #[cfg(test)]
@@ -350,13 +356,13 @@ mod tests {
     #[test]
     fn wrong_values_are_named() {
         for (name, text, finding) in [
-            ("view", "pie", "view=pie: one of stacks, functions"),
-            ("view", "peek", "view=peek: which functions?"),
-            ("rows", "all", "rows=all: invalid digit"),
-            ("rows", "-1", "rows=-1: invalid digit"),
-            ("count", "cum", "count=cum: one of live"),
-            ("sort", "up", "sort=up: one of own, total, name"),
-            ("kind", "none", "kind=none: one of heap, mmap, all"),
+            ("view", "pie", "view=pie: must be one of stacks, functions"),
+            ("view", "peek", "view=peek: peek needs a regular expression"),
+            ("rows", "all", "rows=all: not a whole number"),
+            ("rows", "-1", "rows=-1: not a whole number"),
+            ("count", "cum", "count=cum: must be one of live"),
+            ("sort", "up", "sort=up: must be one of own, total, name"),
+            ("kind", "none", "kind=none: must be one of heap, mmap, all"),
             ("min-age", "5", "min-age=5: not a time"),
             ("address", "0xg", "address=0xg: not a hexadecimal address"),
             ("focus", "(", "focus=(: "),
@@ -367,7 +373,7 @@ mod tests {
             assert!(refused.contains(finding), "{refused}");
         }
         let both = parse(&[("all-frames", ""), ("library", "x")]).err().expect("both");
-        assert!(both.starts_with("all-frames: not together"), "{both}");
+        assert!(both.starts_with("all-frames: cannot be combined"), "{both}");
     }
 
     #[test]

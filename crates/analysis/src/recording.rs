@@ -19,7 +19,7 @@ const BOUND_SHARE: f64 = 0.0005;
 const DROPS: [(Health, &str); 6] = [
     (
         Health::DroppedLive,
-        "samples are not among the live ones: the live table was full. Use a larger --interval or --max-file",
+        "samples are missing from the live ones: the live table was full. Use a larger --interval or --max-file",
     ),
     (
         Health::DroppedStacks,
@@ -27,14 +27,14 @@ const DROPS: [(Health, &str); 6] = [
     ),
     (
         Health::DroppedWalks,
-        "samples have no stack: too many threads sampled at once, a signal stack had no room for it, or the profile was just being made",
+        "samples have no stack: too many threads sampled at once, a signal stack was too small, or the profile was still being created",
     ),
     (
         Health::DroppedExtents,
-        "mappings by the program are not among the live ones: a table was full",
+        "mappings by the program are missing from the live ones: a table was full",
     ),
     (Health::DroppedMappings, "mappings were not recorded: a table was full"),
-    (Health::GrowFailures, "times the file system had no more space for the profile"),
+    (Health::GrowFailures, "times the profile could not grow: its file system was full"),
 ];
 
 /// How much was lost, why, and what to do about it.

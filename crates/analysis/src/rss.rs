@@ -439,7 +439,7 @@ impl Rss {
             }
             Term::Held => format!("held by {}", self.allocator),
             Term::Other if self.may_hold_live && self.allocator != "malloc" => {
-                format!("other anonymous, {}'s among it", self.allocator)
+                format!("other anonymous, including {}'s", self.allocator)
             }
             _ => Term::ALL[term as usize].1.replace('_', " "),
         }

@@ -98,7 +98,7 @@ pub fn source_lines(members: &mut Members, question: &Question) -> Result<Source
     let (by_line, of_file) = by_line(&named.profile, question);
     if by_line.is_empty() {
         return Err(Failure::not_found(format!(
-            "{file}: no debug information of this profile names it. Pass a file as \"report --view lines\" shows it"
+            "{file}: not in this profile's debug information. Pass a path from \"report --view lines\""
         )));
     }
     let (opened, path) = find(file, question.roots)?;

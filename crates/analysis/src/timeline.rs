@@ -114,7 +114,7 @@ pub fn timeline(source: &str, rows: usize) -> Result<Timeline, Failure> {
         Some(Span::Range(from, to)) => (from, to),
         Some(Span::Moment(_)) => {
             return Err(Failure::usage(format!(
-                "{source}: one moment is no series. Pass a range as in {}@-2h..-1h",
+                "{source}: a moment, not a range. Pass a range, as in {}@-2h..-1h",
                 selector.base_text
             )));
         }

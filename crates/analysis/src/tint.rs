@@ -85,7 +85,7 @@ pub fn of_live(
 ) -> Result<Tinted, Failure> {
     if !matches!(counted, SampleType::InuseSpace | SampleType::InuseObjects) {
         return Err(Failure::usage(format!(
-            "{}: no age or growth to colour by. Use count=live or count=live-objects",
+            "{}: allocations have no age or growth to colour by. Use count=live or count=live-objects",
             counted.word()
         )));
     }

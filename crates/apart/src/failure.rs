@@ -42,7 +42,7 @@ impl Failure {
             }
             Self::Signal(_) | Self::Stuck(_) => "Try again",
             Self::NotStarted(_) => "Run ramson as the owner",
-            Self::Gone => "Nothing is left to see",
+            Self::Gone => "\"ramson list\" shows whether it left a profile",
             Self::Denied => "Run ramson on the host, or in the process's own container",
             Self::Broken | Self::BadAnswer => "Report it as a bug",
         }
@@ -65,8 +65,10 @@ impl fmt::Display for Failure {
             Self::Broken => f.write_str("the process that read it failed"),
             Self::Gone => f.write_str("it ended while ramson was reading it"),
             Self::Denied => f.write_str("the kernel denies access to its root directory"),
-            Self::NotStarted(why) => write!(f, "no process could be started to read it ({why})"),
-            Self::BadAnswer => f.write_str("the process that read it gave no proper answer"),
+            Self::NotStarted(why) => {
+                write!(f, "ramson could not start a process to read it ({why})")
+            }
+            Self::BadAnswer => f.write_str("the process that read it gave an invalid answer"),
             Self::UsedUp => {
                 f.write_str("not read: earlier inputs of its owner have used up the time allowed")
             }

@@ -146,17 +146,17 @@ impl<'a> Callee<'a> {
         ramson_inject::call(&self.process, &call, &mut is_safe).map_err(|problem| match problem {
             Problem::NoThread(why) => {
                 let why = why.map_or(String::new(), |why| format!(" ({why})"));
-                let why = format!("no thread waits where it can be borrowed{why}");
+                let why = format!("no thread is in a safe state for a call{why}");
                 refused(self.target, &why, "Try again, or restart it under \"ramson run\"")
             }
             Problem::Seccomp(Seccomp::Refused(name)) => {
                 let why =
-                    format!("a seccomp filter might kill it for {name}, which libramson.so needs");
+                    format!("its seccomp filter might kill it for {name}, which libramson.so needs");
                 refused(self.target, &why, "Restart it under \"ramson run\"")
             }
             Problem::Seccomp(Seccomp::Unreadable(error)) if rights::is_administrator() => {
                 let why = format!(
-                    "a seccomp filter might kill it for what libramson.so does, and it cannot be read: {error}"
+                    "it has a seccomp filter that ramson cannot read, so loading libramson.so might kill it: {error}"
                 );
                 refused(self.target, &why, "Restart it under \"ramson run\"")
             }
@@ -226,7 +226,7 @@ fn check(target: &Target) -> Result<(), Failure> {
         return Err(traced(target, tracer));
     }
     if field("State").is_some_and(|state| state.starts_with(['T', 't'])) {
-        return Err(refused(target, "it is stopped", "Let it continue first"));
+        return Err(refused(target, "it is stopped", "Continue it first (kill -CONT)"));
     }
     if field("x86_Thread_features").is_some_and(|features| features.contains("shstk")) {
         let why = "it has a shadow stack, which refuses calls from outside";
@@ -248,7 +248,7 @@ fn without_libc(target: &Target, areas: &[Area]) -> String {
         return "linked with musl: ramson makes calls only in programs with glibc".into();
     }
     match program::obstacle_of_running(target.pid) {
-        Some(_) => "statically linked, so that no function of its allocator can be found".into(),
+        Some(_) => "statically linked, so its allocator's functions cannot be found".into(),
         None => "no C library is mapped in it".into(),
     }
 }
@@ -261,20 +261,20 @@ pub fn failure(target: &Target, problem: Problem) -> Failure {
         Problem::Seccomp(why) => forbidden(target, &why),
         Problem::NoThread(why) => refused(
             &format!(
-                "no thread waits where it can be borrowed{}",
+                "no thread is in a safe state for a call{}",
                 why.map_or(String::new(), |why| format!(" ({why})"))
             ),
-            "Try again when it waits, or start it with \"ramson run --trim-every 30s\", which tries again and again",
+            "Try again later, or start it with \"ramson run --trim-every 30s\", which keeps trying",
         ),
         Problem::Unfinished(tid) => refused(
             &format!(
                 "thread {tid} is still in the call after {} s; it will finish without ramson",
                 ramson_inject::CALL_LIMIT.as_secs()
             ),
-            "Look again later with \"ramson explain\"",
+            "Check later with \"ramson explain\"",
         ),
         Problem::Gone => gone(target),
-        Problem::Changed => refused("it has started another program meanwhile", NOTHING),
+        Problem::Changed => refused("it now runs another program (exec)", NOTHING),
         Problem::Failed(error) => refused(&error.to_string(), NOTHING),
     }
 }
@@ -285,15 +285,15 @@ fn forbidden(target: &Target, why: &Seccomp) -> Failure {
     let (finding, next) = match why {
         Seccomp::Strict => ("it is in seccomp's strict mode".into(), NOTHING),
         Seccomp::Unreadable(_) if !rights::is_administrator() => (
-            "a seccomp filter might kill it for what the allocator does, and only root can read that".into(),
+            "it has a seccomp filter that only root can read, so calling its allocator might kill it".into(),
             "Run it with sudo, outside of containers",
         ),
         Seccomp::Unreadable(error) => (
-            format!("a seccomp filter might kill it for what the allocator does, and it cannot be read: {error}"),
+            format!("it has a seccomp filter that ramson cannot read, so calling its allocator might kill it: {error}"),
             ACCEPT,
         ),
         Seccomp::Refused(name) => (
-            format!("a seccomp filter might kill it for {name}, which a trim from outside may need"),
+            format!("its seccomp filter might kill it for {name}, which an external trim may need"),
             ACCEPT,
         ),
     };
@@ -314,7 +314,7 @@ fn denied(target: &Target, error: &io::Error) -> Failure {
     }
     refused(
         target,
-        &format!("the kernel does not let it be traced{}: {error}", rights::scope()),
+        &format!("the kernel does not allow ramson to trace it{}: {error}", rights::scope()),
         &rights::next_step(target.pid),
     )
 }
@@ -324,7 +324,7 @@ fn traced(target: &Target, tracer: u32) -> Failure {
     let name = text::read(format!("/proc/{tracer}/comm")).unwrap_or_default();
     if name.trim_end() == "ramson" {
         let why = format!("another ramson (process {tracer}) is working on it");
-        return refused(target, &why, "Try again when that has ended");
+        return refused(target, &why, "Try again when that process has ended");
     }
     let why = format!("process {tracer} traces it already (a debugger, strace?)");
     refused(target, &why, "Detach the tracer, or wait until it ends")
@@ -381,7 +381,7 @@ mod tests {
             std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
             while !state(child).unwrap().contains("(cat)") {}
         });
-        assert!(changed.contains("started another program"), "{changed}");
+        assert!(changed.contains("now runs another program"), "{changed}");
         assert!(said_when(|_| ()).contains("a consequence"));
     }
 }

@@ -43,7 +43,7 @@ const FAMILIES: [(&str, &str, bool, &str, Number); 9] = [
         "ramson_held_by_allocator_bytes",
         "bytes",
         false,
-        "Memory of an allocator that cannot be read, less ramson_live_bytes.",
+        "Memory of an allocator that cannot be read, minus ramson_live_bytes.",
         |moment| moment.held.map(|held| held.value.round()),
     ),
     (

@@ -136,7 +136,7 @@ pub fn svg(series: &Series, out: &mut dyn Write) -> io::Result<()> {
     escape(&mut text, &series.name, MOST_LETTERS);
     let _ = write!(
         text,
-        " (pid {}): RSS, live bytes, and what the allocator has beside them",
+        " (pid {}): RSS, live bytes, and what the allocator has in addition",
         series.pid
     );
     text.push_str("</text>\n");

@@ -117,14 +117,14 @@ impl fmt::Display for HistoryError {
                 write!(f, "history version {version}; this ramson knows version {VERSION}")
             }
             Self::ForeignSchema(name) => {
-                write!(f, "not a history of ramson: {name} is not as in one")
+                write!(f, "not a history of ramson: {name} differs from its schema")
             }
-            Self::OverBudget => write!(f, "reading it takes more memory or time than it may"),
+            Self::OverBudget => write!(f, "reading it takes more memory or time than allowed"),
             Self::Full => write!(f, "the disk is full"),
             Self::Damaged => write!(f, "the history is damaged"),
             Self::Changing => write!(f, "it changed while it was read"),
             Self::OtherOwner(user) => {
-                write!(f, "it belongs to user {user}, and is not written to by others")
+                write!(f, "it belongs to user {user}, and no other user may write to it")
             }
             Self::Apart(failure) => write!(f, "{failure}"),
             Self::Database(error) => write!(f, "{error}"),

@@ -73,27 +73,27 @@ impl fmt::Display for ImportDefect {
         match self {
             ImportDefect::PackedCut => f.write_str("the compressed data ends in the middle: the file is truncated"),
             ImportDefect::PackedDamaged => {
-                f.write_str("the compressed data are damaged; only what came before was read")
+                f.write_str("the compressed data is damaged; only what came before was read")
             }
             ImportDefect::ExpandsTooMuch => {
-                f.write_str("it expands more than 300 times, as no profile does; the rest was not read")
+                f.write_str("reading stopped: it decompresses to more than 300 times its size, as no real profile does")
             }
             ImportDefect::Unreadable(error) => write!(f, "reading stopped: {error}"),
             ImportDefect::MemoryBound => f.write_str(
-                "it describes more than 6 bytes of profile for each of its own; the rest was not read",
+                "reading stopped: the profile takes more than 6 times the size of the file",
             ),
             ImportDefect::PackedMemoryBound => f.write_str(
-                "it describes more than 32 bytes of profile for each packed one; the rest was not read: unpack the file first",
+                "reading stopped: the profile takes more than 32 times the size of the file. Decompress the file first",
             ),
             ImportDefect::Cut => f.write_str("it ends in the middle of a record: the file is truncated"),
             ImportDefect::Damaged { offset } => {
                 write!(f, "damaged at byte {offset}; only what came before was read")
             }
-            ImportDefect::BadRecords(count) => write!(f, "{count} records make no sense and were left out"),
-            ImportDefect::BadLines(count) => write!(f, "{count} lines make no sense and were left out"),
-            ImportDefect::LongLines(count) => write!(f, "{count} lines are too long and were left out"),
+            ImportDefect::BadRecords(count) => write!(f, "{count} records are malformed and were skipped"),
+            ImportDefect::BadLines(count) => write!(f, "{count} lines are malformed and were skipped"),
+            ImportDefect::LongLines(count) => write!(f, "{count} lines are too long and were skipped"),
             ImportDefect::FramesCut(count) => {
-                write!(f, "{count} frames were cut off stacks that are deeper than real ones")
+                write!(f, "{count} frames were cut from stacks that are deeper than any real one")
             }
             ImportDefect::NamesCut(count) => {
                 write!(f, "{count} names are longer than {} KiB and were cut", MOST_NAME_BYTES >> 10)
@@ -103,7 +103,7 @@ impl fmt::Display for ImportDefect {
                 let shown: Vec<String> =
                     names.iter().take(MOST_SHOWN).map(|name| format!("{name:?}")).collect();
                 let shown = shown.join(", ");
-                write!(f, "sample types that ramson does not count were left out: {shown}")?;
+                write!(f, "sample types that ramson does not count were skipped: {shown}")?;
                 if more > 0 { write!(f, " and {more} more") } else { Ok(()) }
             }
             ImportDefect::FrameExpression(expression) => {
@@ -113,7 +113,7 @@ impl fmt::Display for ImportDefect {
                 f.write_str("it does not say its sampling interval: the values are taken as they are")
             }
             ImportDefect::NoMappings => f.write_str(
-                "it has no MAPPED_LIBRARIES: only --binary PROGRAM names its addresses. Go names them itself if the profile is fetched without debug=1",
+                "it has no MAPPED_LIBRARIES, so its addresses have no names. Pass --binary PROGRAM; from Go, fetch it without debug=1",
             ),
             ImportDefect::StacksMissing { bytes, of } => {
                 let [bytes, of] = [bytes, of].map(|&bytes| format_bytes(bytes as f64));
@@ -129,10 +129,10 @@ impl fmt::Display for ImportDefect {
                 write!(f, "{count} earlier tables were skipped: the last one is shown")
             }
             ImportDefect::LargestOnly(count) => {
-                write!(f, "it lists the largest stacks only ({count}); the total is theirs")
+                write!(f, "it lists only the {count} largest stacks; the total is their sum")
             }
             ImportDefect::Growth => f.write_str(
-                "it counts what tcmalloc took from the system, by the stack that needed it; what is live is not known",
+                "it counts memory that tcmalloc took from the system, by stack; live memory is not known",
             ),
         }
     }

@@ -170,8 +170,8 @@ pub fn looks_like(head: &[u8]) -> String {
         (b"<?xml", "XML"),
         (b"<svg", "an SVG picture"),
         (b"desc: ", "massif's output"),
-        (b"memray", "memray's file, which memray reads"),
-        (b"\x04\x22\x4d\x18", "LZ4, as memray's files are"),
+        (b"memray", "a memray file, which only memray reads"),
+        (b"\x04\x22\x4d\x18", "LZ4, perhaps a memray file"),
     ];
     if let Some(core) = elf_type(head) {
         return core.into();

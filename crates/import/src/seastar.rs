@@ -48,7 +48,7 @@ pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
     let parsed: Result<Vec<Shard>, _> = serde_json::from_slice(text);
     let shards = parsed.map_err(|error| {
         ImportError::Unrecognized(format!(
-            "it looks like Redpanda's memory profile, but line {} makes no sense",
+            "it looks like Redpanda's memory profile, but line {} is malformed",
             error.line()
         ))
     })?;

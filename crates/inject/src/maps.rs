@@ -106,7 +106,7 @@ impl Maps {
                 && name.is_some_and(|name| !FOREIGN.iter().any(|start| name.starts_with(start)))
         };
         let is_own_code = self.code.as_ref().is_some_and(is_own);
-        is_own_code.then_some(()).ok_or_else(|| "it runs, and not the program's own code".into())
+        is_own_code.then_some(()).ok_or_else(|| "it runs code that is not the program's own".into())
     }
 
     /// The end of the stack of the thread whose stack and thread pointers these are; else why there is none that could be used.

@@ -23,7 +23,7 @@ pub fn wait_for_stop(traced: &mut Traced) -> Result<Option<&'static str>> {
             Some(Stop::Event(_)) => return Ok(Some("the process is stopped")),
             Some(Stop::Call) => ask_again(traced, 0)?,
             Some(Stop::Signal(signal)) => ask_again(traced, signal)?,
-            Some(Stop::Exec) => return Ok(Some("it has started another program")),
+            Some(Stop::Exec) => return Ok(Some("it now runs another program (exec)")),
             Some(Stop::Gone) => return Ok(Some("it ended")),
             None => return Ok(Some(DOES_NOT_STOP)),
         }

@@ -276,7 +276,7 @@ fn growing(history: &StackHistory, seen: &Persistence) -> String {
             "Blocks older than {settled} are not freed, and more were added throughout the last {horizon} ({FILLING})."
         ),
         freed => format!(
-            "Of {} sampled blocks older than {settled} only {freed} {} freed, and more kept coming for the last {horizon} ({FILLING}).",
+            "Of {} sampled blocks older than {settled} only {freed} {} freed, and more were added throughout the last {horizon} ({FILLING}).",
             seen.kept + freed,
             if freed == 1 { "was" } else { "were" },
         ),

@@ -162,7 +162,7 @@ impl fmt::Display for Refusal {
         match self {
             Self::Missing => f.write_str("no such file"),
             Self::NotRegular(kind) => write!(f, "{kind}, not a regular file"),
-            Self::Pseudo => f.write_str("a file of the kernel's, not one that is stored"),
+            Self::Pseudo => f.write_str("a kernel file (as in /proc), not one on a disk"),
             Self::Link => f.write_str("a symbolic link, which is not followed there"),
             Self::Mount => f.write_str("another file system is mounted there"),
             Self::OtherFile => f.write_str("replaced: another file is mapped"),

@@ -18,7 +18,7 @@ const RUNTIMES: [(&str, &str); 14] = [
     ("/libmozjs-", "SpiderMonkey's heap"),
     (
         "/beam.smp",
-        "Erlang's own allocators (erlang:memory() tells them apart; erl +Mea min gives it to malloc)",
+        "Erlang's own allocators (erlang:memory() tells them apart; erl +Mea min uses malloc instead)",
     ),
     ("/libphp", PHP),
     ("/bin/php", PHP),
@@ -32,8 +32,8 @@ const RUNTIMES: [(&str, &str); 14] = [
 ];
 
 const V8: &str = "V8's heap, code and WebAssembly memory (process.memoryUsage() tells them apart)";
-const PHP: &str = "PHP's own allocator (USE_ZEND_ALLOC=0 gives it to malloc)";
-const LUAJIT: &str = "LuaJIT's own allocator (collectgarbage(\"count\") tells its size in KiB)";
+const PHP: &str = "PHP's own allocator (USE_ZEND_ALLOC=0 uses malloc instead)";
+const LUAJIT: &str = "LuaJIT's own allocator (collectgarbage(\"count\") returns its size in KiB)";
 const RUBY: &str = "Ruby's heap pages (GC.stat(:heap_allocated_pages) counts them)";
 
 /// Owner of memory in Python's arenas. In Python 3.10 and newer, an arena of less than 1 MiB is not Python's.

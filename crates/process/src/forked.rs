@@ -44,7 +44,7 @@ pub fn is_mostly_shared(areas: &[Area], parent: Option<u64>) -> bool {
 /// Why the statistics of such a process say nothing of it.
 pub fn missing(parent: Option<u64>) -> Missing {
     Missing::Refused(format!(
-        "most of its memory is that of its parent, process {}, shared copy on write: it goes with this process",
+        "most of its memory is shared copy on write with its parent, process {}, until this process ends",
         parent.unwrap_or_default()
     ))
 }

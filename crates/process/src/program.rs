@@ -215,7 +215,7 @@ fn privileges_gained(path: &Path) -> Option<Obstacle> {
         let finding = "it has capabilities (getcap FILE), so the loader preloads nothing";
         Obstacle::new(
             finding,
-            "Run ramson as root, for whom they change nothing, or run a copy without them",
+            "Run ramson as root, for whom capabilities change nothing, or run a copy of the program without them",
         )
     })
 }
@@ -231,7 +231,7 @@ fn capabilities_of(path: &Path) -> Option<(bool, u64)> {
 
 fn obstacle_of_binary(head: &[u8]) -> Option<Obstacle> {
     if head.get(4) == Some(&elf::ELFCLASS32.0) {
-        let finding = "a 32-bit program; ramson profiles 64-bit ones";
+        let finding = "a 32-bit program; ramson profiles only 64-bit ones";
         return Some(Obstacle::new(finding, "Profile a build for x86-64"));
     }
     let header = elf::FileHeader64::<object::Endianness>::parse(head).ok()?;
@@ -240,8 +240,9 @@ fn obstacle_of_binary(head: &[u8]) -> Option<Obstacle> {
         let architecture =
             ElfFile64::<object::Endianness>::parse(head).map(|file| file.architecture());
         let name = architecture.unwrap_or(Architecture::Unknown);
-        let finding =
-            format!("a program for another architecture ({name:?}); this ramson profiles x86-64");
+        let finding = format!(
+            "a program for another architecture ({name:?}); this ramson profiles only x86-64"
+        );
         return Some(Obstacle::new(finding, "Profile a build for x86-64"));
     }
     let headers = header.program_headers(endian, head).ok()?;
@@ -253,8 +254,8 @@ fn obstacle_of_binary(head: &[u8]) -> Option<Obstacle> {
             "Link it dynamically (without -static; Rust: -C target-feature=-crt-static); until then, \"ramson explain PID\" explains its memory",
         )),
         Some(loader) if loader.windows(4).any(|part| part == b"musl") => Some(Obstacle::new(
-            "linked with musl; ramson profiles programs of the GNU C library",
-            "Build it for that (Rust: --target x86_64-unknown-linux-gnu; in a container: an image of Debian in place of Alpine)",
+            "linked with musl; ramson profiles only programs with glibc",
+            "Build it for glibc (Rust: --target x86_64-unknown-linux-gnu; in a container: a Debian image in place of Alpine)",
         )),
         Some(_) => None,
     }

@@ -450,7 +450,7 @@ fn tmpfs_device(mount: &str) -> Option<u64> {
 fn denied(pid: u32, error: &io::Error) -> Missing {
     match error.kind() {
         ErrorKind::PermissionDenied => Missing::Denied {
-            why: format!("its memory may not be read{}", rights::scope()),
+            why: format!("ramson may not read its memory{}", rights::scope()),
             next: rights::next_step(pid),
         },
         _ => Missing::Refused(format!("its memory cannot be read: {error}")),

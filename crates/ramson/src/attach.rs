@@ -56,7 +56,7 @@ fn matching(pattern: &Pattern) -> Result<Targets, Failure> {
     if targets.found.is_empty() && targets.refused.is_empty() {
         let text = pattern.as_str();
         return Err(Failure::not_found(format!(
-            "--match {text}: no process of this user has such a name or command line. \"ps -ef\" shows what there is"
+            "--match {text}: no process of this user has such a name or command line. \"ps -ef\" lists all processes"
         )));
     }
     Ok(targets)
@@ -145,11 +145,12 @@ fn attached_text(attached: &Attached, flags: &AttachFlags, directory: Option<&Os
     let objects = attached.objects;
     let memory = match (attached.is_in_memory, directory) {
         (true, Some(directory)) => format!(
-            "; the profile ends with the process, which cannot write to RAMSON_DIR, {}",
+            "; the profile is lost when the process ends, because it cannot write to RAMSON_DIR, {}",
             directory.display()
         ),
         (true, None) => {
-            "; the profile ends with the process, which cannot write to any directory".into()
+            "; the profile is lost when the process ends, because it cannot write to any directory"
+                .into()
         }
         (false, _) => String::new(),
     };

@@ -99,7 +99,7 @@ fn profiles() -> Result<String, String> {
     let room = rustix::fs::statvfs(there).map(|facts| facts.f_bavail * facts.f_frsize);
     let room = room.map_or(String::new(), |bytes| format!(", {} free", format_bytes(bytes as f64)));
     let is_missing = !directory.exists();
-    let made = if is_missing { " (made by the first program that is recorded)" } else { "" };
+    let made = if is_missing { " (created when the first program is recorded)" } else { "" };
     Ok(format!("{shown}{made}{room}"))
 }
 
@@ -116,7 +116,7 @@ fn attach() -> Result<String, String> {
 fn history() -> Result<String, String> {
     let path = places::history().filter(|path| path.exists());
     Ok(path.map_or_else(
-        || "none. \"ramson history --all\" keeps one".into(),
+        || "none. \"ramson history --all\" starts one".into(),
         |path| path.display().to_string(),
     ))
 }
@@ -161,7 +161,7 @@ fn of_process(target: Target) -> Result<Vec<Fact>, Failure> {
         match state {
             None => Ok(recorded),
             Some(state) => Err(format!(
-                "{state}. \"ramson set {pid} --on\" or \"ramson attach {pid}\" goes on"
+                "{state}. \"ramson set {pid} --on\" or \"ramson attach {pid}\" resumes it"
             )),
         },
     ));

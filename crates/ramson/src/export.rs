@@ -142,7 +142,7 @@ fn refuse_old(flags: &ExportFlags) -> Result<(), Failure> {
     let is_page = flags.format == Format::Html && flags.view == ExportView::Profile;
     if !is_page {
         return Err(Failure::usage(
-            "--old compares in a page. Pass -f html, or run \"ramson diff\"",
+            "--old: works only with -f html. Pass that, or run \"ramson diff\"",
         ));
     }
     if flags.source.sources.iter().chain(&flags.old).any(|source| source == "-") {
@@ -152,7 +152,7 @@ fn refuse_old(flags: &ExportFlags) -> Result<(), Failure> {
     }
     if flags.filters.are_set() || flags.kind.is_some() {
         return Err(Failure::usage(
-            "--old compares whole profiles. Leave filters and --kind out, or run \"ramson diff\" with them",
+            "--old: cannot be combined with filters or --kind. Leave them out, or run \"ramson diff\" with them",
         ));
     }
     Ok(())
@@ -178,7 +178,7 @@ fn title(members: &Members, profile: &Profile) -> String {
 fn export_timeline(flags: &ExportFlags) -> Result<(), Failure> {
     refuse_filters(flags)?;
     let [source] = flags.source.sources.as_slice() else {
-        return Err(Failure::usage("--view timeline takes one process. Pass one SRC"));
+        return Err(Failure::usage("--view timeline: takes one process. Pass one SRC"));
     };
     let series = series(timeline(source, 0)?);
     match flags.format {
@@ -188,7 +188,7 @@ fn export_timeline(flags: &ExportFlags) -> Result<(), Failure> {
             write_file(output(flags), flags.force, |out| openmetrics::write(&[series], true, out))
         }
         _ => Err(Failure::usage(
-            "--view timeline is written as svg, csv or openmetrics. \"ramson timeline --json\" prints JSON",
+            "--view timeline: cannot be written in this format. Pass -f svg, csv or openmetrics; \"ramson timeline --json\" prints JSON",
         )),
     }
 }

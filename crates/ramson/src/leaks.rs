@@ -65,13 +65,13 @@ fn watch(window_ns: u64, question: &Question) -> Result<Suspects, Failure> {
         first.iter().filter_map(|one| one.running).map(|pid| pid.to_string()).collect();
     if running.is_empty() {
         return Err(Failure::usage(format!(
-            "{wanted}: its process does not run, so --window cannot watch it. Compare with a mark: --since MARK"
+            "{wanted}: its process is not running, so --window cannot watch it. Compare with a mark: --since MARK"
         )));
     }
     if window_ns < question.min_age_ns {
         let [window, least] = [window_ns, question.min_age_ns].map(format_duration);
         return Err(Failure::usage(format!(
-            "--window {window}: growth over less than {least} (--min-age) says nothing. Pass a longer window, or a smaller --min-age"
+            "--window {window}: too short; growth needs at least {least} (--min-age). Pass a longer window, or a smaller --min-age"
         )));
     }
     let what = if running.len() == 1 { "process" } else { "processes" };

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub fn mark(flags: &MarkFlags) -> Result<(), Failure> {
     let is_printed = flags.output.as_deref() == Some(Path::new("-"));
     if is_printed && flags.json {
-        return Err(Failure::usage("-o -: standard output is either the profile or JSON"));
+        return Err(Failure::usage("-o -: cannot be combined with --json. Leave one out"));
     }
     refuse_terminal(flags.output.as_deref().unwrap_or(Path::new("")), "a profile")?;
     let recording = open_recording(&flags.source.source)?;

@@ -284,7 +284,7 @@ impl Saving<'_> {
             if !rest.is_empty() {
                 let flat: Estimate = rest.iter().map(|row| row.flat).sum();
                 page.note += &format!(
-                    "The table lacks {} functions, the largest {} each: {} flat. ",
+                    "The table leaves out {} functions, the largest {} each, {} in all. ",
                     format_objects(rest.len() as f64),
                     value(rest[0].flat.value),
                     value(flat.value)

@@ -60,7 +60,7 @@ impl Comparing<'_> {
         let left_out = table.all_rows - table.table.rows.len();
         if is_first && left_out > 0 {
             let count = format_objects(left_out as f64);
-            page.note += &format!("The comparison lacks the {count} smallest changes. ");
+            page.note += &format!("The comparison leaves out the {count} smallest changes. ");
         }
         put(page, &key("diff", &[("count", word), ("old", "saved")]), Some("diff"), &table)?;
         let tint = Some(Tint::Change);

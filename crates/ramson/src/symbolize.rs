@@ -54,8 +54,7 @@ fn symbolize_own(flags: &SymbolizeFlags, recording: &Recording) -> Result<(), Fa
     let shown = file.display();
     if recording.running.is_some() {
         return Err(Failure::usage(format!(
-            "{shown}: its process still runs and writes to it. Wait for its end, or export what there is: \
-             ramson export {shown} -f pprof -o FILE"
+            "{shown}: its process still runs and writes to it. Wait for its end, or export its present state: ramson export {shown} -f pprof -o FILE"
         )));
     }
     let target = flags.output.as_deref().unwrap_or(file);

@@ -89,7 +89,9 @@ pub fn until_end(trims: Schedule, child: &Child) {
     let end = match pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
         Ok(end) => end,
         Err(error) => {
-            return remark(format_args!("--trim-every and --trim-after need Linux 5.3: {error}"));
+            return remark(format_args!(
+                "--trim-every and --trim-after: ramson cannot watch the program ({error}). They need Linux 5.3 or newer"
+            ));
         }
     };
     let root = child.id();

@@ -38,7 +38,7 @@ impl fmt::Display for ReadError {
                 write!(f, "profile format version {version}; this ramson reads version {VERSION}")
             }
             Self::Unfinished => {
-                write!(f, "the profile was never begun: its process ended while making the file")
+                write!(f, "the profile is empty: its process ended while creating the file")
             }
             Self::Apart(failure) => write!(f, "{failure}"),
             Self::TooLarge(most_bytes) => {
@@ -105,7 +105,10 @@ impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let (count, subject, finding) = match self {
             Self::CutRegion { region, missing_bytes: bytes } => {
-                return write!(f, "the file is cut: {bytes} bytes of its {region} are missing");
+                return write!(
+                    f,
+                    "the file is truncated: {bytes} bytes of its {region} are missing"
+                );
             }
             Self::BadRegion(region) => {
                 return write!(f, "the directory entry of the {region} is damaged");

@@ -38,7 +38,7 @@ impl Address {
         }
         if let Some(path) = text.strip_prefix("unix:") {
             return match path {
-                "" => Err("no path: as unix:/run/user/1000/ramson.sock".into()),
+                "" => Err("no path. Pass one, as in unix:/run/user/1000/ramson.sock".into()),
                 path => Ok(Self::Unix(path.into())),
             };
         }
@@ -110,8 +110,7 @@ fn passed() -> Result<Listener, Failure> {
     let sockets = sockets.map_err(|error| cannot_listen("systemd", &error))?;
     let bound: Vec<_> = sockets.iter().flat_map(TcpListener::local_addr).collect();
     let Some(port) = bound.first().map(SocketAddr::port) else {
-        let finding =
-            "systemd: no socket was passed. Start the socket unit, as deploy/ramson-serve.socket";
+        let finding = "systemd: no socket was passed. Start the socket unit, such as deploy/ramson-serve.socket";
         return Err(Failure::failed(finding.to_owned()));
     };
     let loopbacks: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];

@@ -43,7 +43,9 @@ pub fn document(
     if let Some((name, _)) = parameters.iter().find(|(name, _)| !known.contains(&name.as_str())) {
         let name = name.escape_debug();
         let known = known.join(", ");
-        return Err(Failure::usage(format!("{name}: not a parameter here. There are {known}")));
+        return Err(Failure::usage(format!(
+            "{name}: not a parameter here. The parameters: {known}"
+        )));
     }
     let (old, others): (Vec<_>, Vec<_>) = parameters.iter().partition(|(name, _)| name == "old");
     let mut sources: Vec<String> = source.map(str::to_owned).into_iter().collect();

@@ -54,11 +54,13 @@ impl Asked {
         if let Some(name) = query.names().find(|name| !KNOWN.contains(name)) {
             let known = KNOWN.join(", ");
             let name = name.escape_debug();
-            return Err(Failure::usage(format!("{name}: not a parameter here. There are {known}")));
+            return Err(Failure::usage(format!(
+                "{name}: not a parameter here. The parameters: {known}"
+            )));
         }
         let wrong = |name: &str, rule: &str| {
             let value = query.get(name).unwrap_or_default();
-            Failure::usage(format!("{name}={}: {rule}", value.escape_debug()))
+            Failure::usage(format!("{name}={}: must be {rule}", value.escape_debug()))
         };
         let width = query.get("width").map_or(Some(WIDTH), |text| text.parse().ok());
         let width = width.filter(|width| WIDTHS.contains(width));
@@ -87,7 +89,7 @@ impl Asked {
             around: query.get("function").map(str::to_owned),
             search: query.get("focus").filter(|text| !text.is_empty()).map(as_pattern),
             at: query.get("at").map(str::to_owned),
-            tint: tint(query).ok_or_else(|| wrong("colour", "age or growth, and not with old"))?,
+            tint: tint(query).ok_or_else(|| wrong("colour", "age or growth, without old"))?,
             old: query.get("old").map(str::to_owned),
         })
     }

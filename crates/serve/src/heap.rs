@@ -161,7 +161,7 @@ fn running(source: &str) -> Result<Recording, Failure> {
     match recording.running {
         Some(_) => Ok(recording),
         None => Err(Failure::usage(format!(
-            "{source}: its process does not run, so nothing changes in it. Leave out seconds"
+            "{source}: its process is not running, so nothing changes in it. Leave out seconds"
         ))),
     }
 }

@@ -31,10 +31,10 @@ pub fn may_act(allows_actions: bool, headers: &HeaderMap) -> Result<(), &'static
     let is_meant = headers.get(ACTION).is_some_and(|value| value == "trim");
     if !allows_actions {
         Err(
-            "this server changes nothing. Start \"ramson serve --allow-actions\", or run \"ramson trim\"",
+            "this server changes no process. Start \"ramson serve --allow-actions\", or run \"ramson trim\"",
         )
     } else if !is_meant {
-        Err("no action without the header \"X-Ramson-Action: trim\"")
+        Err("an action needs the header \"X-Ramson-Action: trim\"")
     } else {
         Ok(())
     }
@@ -53,7 +53,7 @@ pub async fn events(work: &Work, parts: &Arc<Parts>, id: Option<&str>) -> Result
         }
         Ok(Entry { state: Some(state), .. }) => events::of_ended(&state),
         Ok(entry) => reply::failure_document(&Failure::not_found(format!(
-            "{}: a file without a process, so nothing happens in it",
+            "{}: a file without a process, so there are no events",
             entry.source
         ))),
     })
@@ -102,7 +102,7 @@ fn moments(parts: &Parts, entry: &Entry, query: &Query) -> Result<Moments, Failu
 fn source(parts: &Parts, entry: &Entry, query: &Query) -> Result<Reply, Failure> {
     let file = query.get("file").filter(|file| !file.is_empty());
     let file = file.ok_or_else(|| {
-        Failure::usage("file: missing. Pass ?file= with a path as \"report --view lines\" shows it")
+        Failure::usage("file: missing. Pass ?file= with a path from \"report --view lines\"")
     })?;
     let of = query.get("count").unwrap_or(SampleType::InuseSpace.name());
     let sample_type = SampleType::from_name(of);

@@ -252,7 +252,7 @@ impl Server {
 fn unknown() -> Reply {
     reply::error(
         StatusCode::NOT_FOUND,
-        "nothing here. / is the page, /debug/pprof/ the profile of the only source, /p/ID/debug/pprof/ of one of several, /api/v1/sources the list",
+        "no such path. / is the page, /debug/pprof/ the profile of the only source, /p/ID/debug/pprof/ of one of several, /api/v1/sources the list",
     )
 }
 

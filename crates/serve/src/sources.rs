@@ -138,7 +138,7 @@ impl Sources {
             };
         };
         all.into_iter().find(|entry| entry.id == id).ok_or_else(|| {
-            Failure::not_found(format!("{id}: not served. /api/v1/sources lists what is"))
+            Failure::not_found(format!("{id}: not served. /api/v1/sources lists the sources"))
         })
     }
 
@@ -230,7 +230,7 @@ fn all() -> Entries {
         match id.filter(is_new) {
             Some(id) => sources.push(Entry::of(id, source, entry)),
             None => unreadable
-                .push(format!("{source}: its name cannot stand in an address. Pass it as SRC")),
+                .push(format!("{source}: its name cannot be part of an address. Pass it as SRC")),
         }
     }
     unreadable.extend(found.left_out);

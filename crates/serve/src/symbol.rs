@@ -28,7 +28,7 @@ impl Untaken {
 pub async fn sent(body: Incoming) -> Result<Vec<u64>, Untaken> {
     let untaken = |status, line| Err(Untaken(status, line));
     match timeout(PATIENCE, Limited::new(body, MOST_BYTES).collect()).await {
-        Err(_) => untaken(StatusCode::REQUEST_TIMEOUT, "the addresses did not come in time"),
+        Err(_) => untaken(StatusCode::REQUEST_TIMEOUT, "the addresses did not arrive in time"),
         Ok(Err(_)) => {
             untaken(StatusCode::PAYLOAD_TOO_LARGE, "at most 1 MiB of addresses at a time")
         }

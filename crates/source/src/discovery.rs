@@ -255,7 +255,7 @@ fn each_file_in(
         if names.len() > MOST_FILES_OF_OTHERS {
             names.truncate(MOST_FILES_OF_OTHERS);
             unreadable.push(format!(
-                "{}: only {MOST_FILES_OF_OTHERS} of its files are looked at. \"ramson report FILE\" reads any other one",
+                "{}: only the newest {MOST_FILES_OF_OTHERS} of its files are read. \"ramson report FILE\" reads any other",
                 path.display()
             ));
         }

@@ -192,7 +192,7 @@ fn open_to_read(path: &Path) -> Result<File, Failure> {
     let shown = path.display();
     let file = File::open(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Failure::not_found(format!(
-            "{shown}: no such file. Pass a process ID, name:NAME, a file, an http address or -; \"ramson list\" shows what there is"
+            "{shown}: no such file. Pass a process ID, name:NAME, a file, an http address or -; \"ramson list\" lists the profiles"
         )),
         ErrorKind::PermissionDenied => {
             Failure::failed(format!("{shown}: permission denied. Run ramson as the file's owner or as root"))
@@ -238,7 +238,7 @@ pub fn failure_of(path: &Path, error: &ReadError) -> Failure {
 fn unreadable(object: &str, error: &ReadError) -> Failure {
     let next = match error {
         ReadError::Version(_) => "Use the ramson that came with the library that wrote it",
-        ReadError::Unfinished => "There is nothing to read in it",
+        ReadError::Unfinished => "Record the program again",
         ReadError::Io(_) => "Check that it can be read",
         ReadError::TooLarge(_) => "Run ramson as its owner, or allow more, as in --budget 2G,60s",
         ReadError::Apart(failure) => failure.next_step(),

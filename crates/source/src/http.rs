@@ -69,7 +69,7 @@ fn unreachable(address: &str, error: &ureq::Error) -> Failure {
     };
     if is_untrusted {
         Failure::failed(format!(
-            "{address}: https failed ({error}). For a certificate of your own, fetch it and pass it on: curl -fsS '{address}' | ramson report -"
+            "{address}: https failed ({error}). If the certificate is private, fetch the profile with curl: curl -fsS '{address}' | ramson report -"
         ))
     } else {
         Failure::not_found(format!(

@@ -89,23 +89,23 @@ pub fn none_of(selector: &Selector) -> Failure {
         Base::Name(_) if !what.starts_with("name:") => format!(
             "{what}: no file, process or profile has that name. See \"ramson list\" and \"ramson help src\""
         ),
-        Base::Name(_) => format!(
-            "{what}: no process has that name. Pass a process ID; \"ps -e\" shows what there is"
-        ),
+        Base::Name(_) => {
+            format!("{what}: no process has that name. Pass a process ID; \"ps -e\" lists them")
+        }
         Base::Unit(name) => format!(
             "{what}: no process of that unit is running. \"systemctl status {name}\" shows its state"
         ),
         Base::Group(_) => format!(
-            "{what}: no process in that group, nor below it. /proc/PID/cgroup shows a process's group"
+            "{what}: no process in that group or below it. /proc/PID/cgroup shows a process's group"
         ),
-        _ => format!("{what}: there is no such process. \"ps -e\" shows what there is"),
+        _ => format!("{what}: no such process. \"ps -e\" lists all processes"),
     })
 }
 
 /// Says that one is wanted where several are named, with what tells them apart.
 pub fn several(what: &str, pids: &[u32]) -> Failure {
     let text = format!(
-        "{what}: {} processes, but this takes one. Pass one of these process IDs:",
+        "{what}: {} processes, but this command takes one. Pass one of these process IDs:",
         pids.len()
     );
     Failure::Choice(2, text, candidates(pids))

@@ -124,7 +124,7 @@ impl PastMoment {
                 "{source}: the range ends before it begins. Swap its ends"
             ))),
             None if matches!(from, When::Mark(_)) => Err(Failure::not_found(format!(
-                "{source}: process {} has no such mark. \"ramson timeline {}\" shows what there is",
+                "{source}: process {} has no such mark. \"ramson timeline {}\" shows its marks",
                 self.process.pid, self.process.pid
             ))),
             _ => Ok(found),
@@ -218,7 +218,7 @@ fn find_in(
     processes.retain(is_wanted);
     if processes.is_empty() {
         return Err(Failure::not_found(format!(
-            "{base}: not in the history {}. \"ramson history {base}\" keeps one",
+            "{base}: not in the history {}. \"ramson history {base}\" records it",
             path.display()
         )));
     }
@@ -248,7 +248,7 @@ fn there(base: &str) -> Result<PathBuf, Failure> {
     let path = place()?;
     if !path.exists() {
         return Err(Failure::not_found(format!(
-            "{base}: there is no history at {}. \"ramson history {base}\" keeps one; RAMSON_HISTORY names another",
+            "{base}: no history at {}. \"ramson history {base}\" starts one; RAMSON_HISTORY names another",
             path.display()
         )));
     }
@@ -307,7 +307,7 @@ fn nothing_then(base: &str, when: &When, history: &History, processes: &[Process
         let marks = processes.iter().filter_map(|process| history.marks(process.id).ok()).flatten();
         let marks: Vec<String> = marks.map(|(name, _)| name).collect();
         let there = if marks.is_empty() {
-            format!("\"ramson mark {base} {name}\" makes one, of now")
+            format!("\"ramson mark {base} {name}\" makes one now")
         } else {
             format!("Known marks: {}", marks.join(", "))
         };
@@ -350,7 +350,7 @@ pub fn unreadable(path: &Path, error: &HistoryError) -> Failure {
             "Pass a file that \"ramson history\" made"
         }
         HistoryError::Version(_) => "Use the ramson that wrote it",
-        HistoryError::OverBudget => "A copy that belongs to you may take more",
+        HistoryError::OverBudget => "Copy it, and pass the copy: your own files may take more",
         HistoryError::Full => "Make space, or choose another place with -o",
         HistoryError::Damaged => "\"sqlite3 FILE .recover\" may save what is left",
         HistoryError::Changing => "Try again",

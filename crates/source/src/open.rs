@@ -157,7 +157,7 @@ fn open_group(selector: &Selector) -> Result<Members, Failure> {
                 Err(none_of(selector))
             }
             (None, None) => Err(Failure::not_found(format!(
-                "{}: no profiled process has that name. \"ramson list\" shows the profiles there are",
+                "{}: no profiled process has that name. \"ramson list\" lists the profiles",
                 selector.text
             ))),
         };
@@ -216,7 +216,7 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
             (Some(last), _) => Ok(last),
             (None, Some(why)) => Err(Failure::failed(why)),
             (None, None) => Err(Failure::not_found(format!(
-                "process {pid}: there is none, and it left no profile. \"ramson list\" shows the profiles there are"
+                "process {pid}: no such process, and it left no profile. \"ramson list\" lists the profiles"
             ))),
         };
     }
@@ -286,10 +286,11 @@ fn open_hidden(pid: u32, error: &io::Error) -> Result<Recording, Failure> {
     let is_own = owner == Some(getuid().as_raw());
     Err(Failure::failed(match owner {
         _ if getuid().is_root() => format!(
-            "process {pid}: the kernel denies access even to root. Run ramson in its namespace or without confinement"
+            "process {pid}: the kernel denies access even to root. Run ramson on the host, or in the process's own container"
         ),
         Some(_) if is_own => format!(
-            "process {pid}: it gave up rights or forbids inspection even by its own user, and has no profile that this user may read. Run ramson as root"
+            "process {pid}: it dropped privileges or forbids inspection even by its own user, and has no profile that \
+             this user may read. Run ramson as root"
         ),
         Some(owner) => {
             format!("process {pid}: it belongs to user {owner}. Run ramson as that user or as root")

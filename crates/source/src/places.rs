@@ -16,7 +16,8 @@ pub fn check_proc() -> Result<(), String> {
     match Path::new("/proc/self/exe").symlink_metadata() {
         Ok(_) => Ok(()),
         Err(_) => {
-            Err("there is no /proc, which ramson needs. Mount it: mount -t proc proc /proc".into())
+            Err("/proc: not mounted, and ramson needs it. Mount it: mount -t proc proc /proc"
+                .into())
         }
     }
 }
@@ -110,7 +111,7 @@ pub fn objection(path: &Path, user: u32) -> Option<String> {
     };
     let owner = directory.owner();
     if !directory.stores_files() {
-        return Some("its file system stores no files".into());
+        return Some("its file system cannot store files".into());
     }
     if is_usual && owner != user {
         return Some(format!("it belongs to user {owner}"));
@@ -180,7 +181,7 @@ pub fn library() -> Result<PathBuf, String> {
         .find_map(|candidate| directory.join(candidate).canonicalize().ok())
         .ok_or_else(|| {
             format!(
-                "libramson.so is not beside {}. Put it there, or set RAMSON_LIBRARY to its path",
+                "libramson.so is not next to {}. Put it there, or set RAMSON_LIBRARY to its path",
                 program.display()
             )
         })

@@ -113,7 +113,7 @@ impl Base {
                 Ok(root) if root > 0 => Ok(Self::Tree(root)),
                 _ => wrong("not a process ID. Pass tree:PID for a process and its descendants"),
             },
-            Some(("unit", "")) => wrong("of which unit? Pass unit:redis.service"),
+            Some(("unit", "")) => wrong("which unit? Pass unit:redis.service"),
             Some(("unit", unit)) => Ok(Self::Unit(unit.to_owned())),
             Some(("cgroup", "")) => wrong("which group? Pass cgroup:/system.slice"),
             Some(("cgroup", group)) => Ok(Self::Group(group.to_owned())),

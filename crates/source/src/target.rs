@@ -117,7 +117,7 @@ fn pids_of(selector: &Selector) -> Result<Vec<u32>, Failure> {
         None => {
             let Opened::Recording(recording) = open_any_file(text.as_ref(), InuseAt::End)? else {
                 return Err(Failure::usage(format!(
-                    "{text}: another tool's profile, which is of no process here. \"ramson report {text}\" shows what is in it"
+                    "{text}: another tool's profile, and of no process here. \"ramson report {text}\" shows what is in it"
                 )));
             };
             recording.running.map(|pid| vec![pid]).ok_or_else(|| died(text))
@@ -153,11 +153,11 @@ fn check(pid: u32) -> Result<(), Failure> {
         let is_hidden = hidden.lines().any(|line| line.contains(" proc ") && line.contains("hidepid="));
         match error.kind() {
             ErrorKind::NotFound if is_hidden && !getuid().is_root() => Failure::not_found(format!(
-                "process {pid}: there is none, or /proc hides it (hidepid). Run ramson as its user or as root"
+                "process {pid}: no such process, or /proc hides it (hidepid). Run ramson as its user or as root"
             )),
             ErrorKind::NotFound if has_left(|header| header.pid == pid) => died(&pid.to_string()),
             ErrorKind::NotFound => Failure::not_found(format!(
-                "process {pid}: there is none. \"ps -e\" shows what there is"
+                "process {pid}: no such process. \"ps -e\" lists all processes"
             )),
             _ => Failure::failed(format!("process {pid}: {error}. Run ramson as its user or as root")),
         }
@@ -168,12 +168,13 @@ fn check(pid: u32) -> Result<(), Failure> {
     let is_zombie = state.starts_with(['Z', 'X']);
     if is_zombie && field("Threads").is_some_and(|count| count != "1") {
         return Err(Failure::failed(format!(
-            "process {pid} ({name}): its first thread has ended, and with it what the kernel tells of the process's memory; its other threads run on. Restart it under ramson run: its profile is whole once it has ended"
+            "process {pid} ({name}): its main thread has ended, so the kernel no longer reports its memory, although \
+             other threads still run. Restart it under \"ramson run\", and read its profile when it has ended"
         )));
     }
     if is_zombie {
         return Err(Failure::not_found(format!(
-            "process {pid} ({name}): it has ended and waits for its parent to collect it; it has no memory left. Look at its parent"
+            "process {pid} ({name}): it has ended (a zombie) and has no memory left. Look at its parent"
         )));
     }
     // Missing memory does not tell a kernel thread, because a process that is just ending has none any more, either.
@@ -196,7 +197,7 @@ fn check(pid: u32) -> Result<(), Failure> {
         let parts = [("RssAnon", "anonymous"), ("RssFile", "files"), ("RssShmem", "shared memory")];
         let parts: Vec<String> = parts.into_iter().filter_map(known).collect();
         let rss = bytes("VmRSS").map_or(String::new(), |rss| {
-            format!("RSS {rss} = {}, and nothing more is readable: ", parts.join(" + "))
+            format!("RSS {rss} = {}, and the rest cannot be read: ", parts.join(" + "))
         });
         Failure::failed(format!("process {pid} ({name}): {rss}{error}. {}", rights::next_step(pid)))
     })
@@ -212,6 +213,6 @@ pub fn gone(target: &Target) -> Failure {
 
 fn ended(pid: u32, name: &str) -> Failure {
     Failure::not_found(format!(
-        "process {pid} ({name}): it ended while ramson was reading it. Nothing is left to see"
+        "process {pid} ({name}): it ended while ramson was reading it. \"ramson list\" shows whether it left a profile"
     ))
 }

@@ -50,7 +50,7 @@ pub(crate) fn metered<R>(budget: Option<&Budget>, work: impl FnOnce() -> R) -> R
 /// Message for an error of a reader of `Bytes`.
 pub(crate) fn reason(error: Error) -> String {
     match error {
-        Error::Io => "nested deeper or longer to read than what compilers make".to_owned(),
+        Error::Io => "nested deeper, or takes longer to read, than what compilers make".to_owned(),
         other => other.to_string(),
     }
 }

@@ -183,11 +183,11 @@ impl SymbolDefect {
             }
             Self::NoLines { path, build_id } => {
                 write!(out, "{path}: function names but no source lines. ")?;
-                write!(out, "Build with -g. {}", symbols_of(path, build_id, package))
+                write_lines_of(out, path, build_id, package)
             }
             Self::FewLines { path, build_id, with_lines, named } => {
-                write!(out, "{path}: source lines for {with_lines} of {named} addresses only. ")?;
-                write!(out, "Build all of it with -g. {}", symbols_of(path, build_id, package))
+                write!(out, "{path}: source lines for only {with_lines} of {named} addresses. ")?;
+                write_lines_of(out, path, build_id, package)
             }
             Self::SupplementMissing { path, supplement, build_id } => {
                 write_missing(out, path, supplement, build_id)
@@ -228,7 +228,7 @@ fn write_missing(out: &mut String, path: &Path, supplement: &Path, build_id: &st
     let supplement = supplement.display();
     write!(out, "{path}: its debug information needs {supplement}, which is missing")?;
     match build_id {
-        "" => write!(out, ". Keep the .dwo files, or put a .dwp file beside it"),
+        "" => write!(out, ". Keep the .dwo files, or put a .dwp file next to it"),
         _ => write!(out, " (build ID {build_id}). Install the rest of its debug package"),
     }
 }
@@ -264,24 +264,37 @@ fn write_lost(out: &mut String, paths: &[String], root: &LostRoot) -> fmt::Resul
     }
     match root {
         LostRoot::Present => out.write_str(
-            ": not named, replaced or removed since the profile was taken. Pass --debug-path with symbols of the old builds, \
+            ": without names, because they were replaced or removed since the profile was taken. Pass --debug-path with symbols of the old builds, \
              or --sysroot with the root directory that the program saw",
         ),
         LostRoot::Gone(path) => {
             let path = path.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default();
             write!(
                 out,
-                ": the program's root directory{path} is gone, and what no report named before has no name. \
-                 Pass --sysroot with a copy of it"
+                ": the program's root directory{path} is gone, so functions that no report named before have no \
+                 names. Pass --sysroot with a copy of it"
             )
         }
         LostRoot::Replaced(path) => write!(
             out,
-            ": {} was the program's root directory and has been replaced, and what no report named before has no name. \
-             Pass --sysroot with a copy of the old one",
+            ": {}, the program's root directory, has been replaced, so functions that no report named before have no \
+             names. Pass --sysroot with a copy of the old one",
             path.display()
         ),
     }
+}
+
+/// Of a binary that no package has, the user may be the one who builds it.
+fn write_lines_of(
+    out: &mut String,
+    path: &str,
+    build_id: &str,
+    package: Option<&str>,
+) -> fmt::Result {
+    if package.is_none() {
+        out.write_str("Build it with -g. ")?;
+    }
+    out.write_str(&symbols_of(path, build_id, package))
 }
 
 fn symbols_of(path: &str, build_id: &str, package: Option<&str>) -> String {

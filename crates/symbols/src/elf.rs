@@ -323,7 +323,8 @@ fn content_of<S: SectionHeader<Endian = Endianness>>(
     cache: &ReadCache<&File>,
 ) -> Result<CompressedFileRange, String> {
     let plain = CompressedFileRange::none(header.file_range(endian));
-    let packed = header.compression(endian, cache).map_err(|_| "a compressed section is cut")?;
+    let packed =
+        header.compression(endian, cache).map_err(|_| "a compressed section is truncated")?;
     if let Some((packed, offset, compressed_size)) = packed {
         let format = match packed.ch_type(endian) {
             elf::ELFCOMPRESS_ZLIB => CompressionFormat::Zlib,
@@ -353,7 +354,7 @@ fn inflated(packed: &[u8], size_bytes: usize) -> Result<Vec<u8>, String> {
     match decompressor.zlib_decompress(packed, &mut content) {
         Ok(count) if count == size_bytes => Ok(content),
         Ok(_) | Err(DecompressionError::InsufficientSpace) => {
-            Err("not of the size that its header says".into())
+            Err("its size is not the one in its header".into())
         }
         Err(error) => Err(error.to_string()),
     }

@@ -125,7 +125,7 @@ fn unwritable_directory_is_named() {
     std::fs::write(&directory, "").unwrap();
     let mut attach = ramson(&scratch);
     attach.env("RAMSON_DIR", &directory).args(["attach", &visited.pid().to_string()]);
-    let words = format!("which cannot write to RAMSON_DIR, {};", directory.display());
+    let words = format!("because it cannot write to RAMSON_DIR, {};", directory.display());
     has(&finish(&mut attach).good().text(), &words);
 }
 
@@ -260,5 +260,5 @@ fn older_jemalloc_memory_is_not_free() {
     told(&scratch, "detach", pid, &[]);
     let report = said(&scratch, &["report"], pid);
     lacks(&report, "outside malloc");
-    has(&report, "other anonymous, jemalloc's among it");
+    has(&report, "other anonymous, including jemalloc's");
 }

@@ -67,7 +67,7 @@ fn killing_filter_refuses_trim() {
     let mut waiting = Waiting::plain("filtered");
     waiting.until_it_waits();
     let why = refusal(&scratch, waiting.pid());
-    assert!(why.contains("a seccomp filter might kill it for madvise"), "{why}");
+    assert!(why.contains("its seccomp filter might kill it for madvise"), "{why}");
     assert_eq!(waiting.release(""), 1);
     waiting.talking.expect("ready");
     // Another user's ramson may not.
@@ -79,7 +79,7 @@ fn killing_filter_refuses_trim() {
     let mut trim = clean(ramson_program());
     trim.args(["trim", "--force", &talking.pid().to_string()]);
     let outcome = finish(&mut as_user("nobody", &scratch, &trim));
-    let why = "a seccomp filter might kill it";
+    let why = "it has a seccomp filter that only root can read";
     assert!(outcome.status == 1 && outcome.remarks[0].contains(why), "{outcome:?}");
 }
 

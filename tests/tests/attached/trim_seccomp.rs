@@ -111,7 +111,7 @@ fn tight_filter_refuses_trim() {
         let mut confined = Confined::start("tight", wait);
         let why = refusal(&scratch, confined.pid());
         let name = if wait == "poll" { "restart_syscall" } else { "madvise" };
-        assert!(why.contains(&format!("a seccomp filter might kill it for {name}")), "{why}");
+        assert!(why.contains(&format!("its seccomp filter might kill it for {name}")), "{why}");
         assert!(why.contains("--suspend-seccomp"), "{why}");
         confined.assert_unharmed(wait);
         interrupt(&mut confined, &[], "KILL", kills() / 2);

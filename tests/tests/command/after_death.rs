@@ -331,7 +331,7 @@ fn emptied_profile_does_not_stop_server() {
     finish(clean(&client).arg("-s").arg(&socket).args(["SHUTDOWN", "NOSAVE"]));
     assert!(server.wait().success());
     let said = fs::read_to_string(&log).unwrap();
-    let remark = format!("ramson: {}: its content was deleted", path.display());
+    let remark = format!("ramson: {}: the file was emptied", path.display());
     assert!(said.contains(&remark), "{said}");
 }
 

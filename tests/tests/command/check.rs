@@ -41,7 +41,8 @@ fn process_is_checked_before_and_under_ramson() {
         run.args(["run", "--interval", "1K", "--max-overhead", "off", "--"]).arg(&program),
     );
     let list = Json::parse(&finish(ramson(&scratch).args(["list", "--json"])).good().text());
-    let pid = list.list("profiles")[0].number("pid") as u32;
+    let is_its = |entry: &&Json| entry.text("name") == "figures-checked";
+    let pid = list.list("profiles").iter().find(is_its).unwrap().number("pid") as u32;
     let text = check(pid);
     assert!(line(&text, "recording").contains("one sample per 1.00 KiB"), "{text}");
     drop(running);

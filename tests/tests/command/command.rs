@@ -211,7 +211,7 @@ fn non_profile_is_refused_with_advice() {
         (holds().into(), 1, "ELF program"),
         (text(&scratch.file("words", "once upon a time")).to_owned(), 1, "text"),
         (text(&scratch.file("newer", newer)).to_owned(), 1, "version 9"),
-        (text(&scratch.file("short", &good[..15])).to_owned(), 1, "never begun"),
+        (text(&scratch.file("short", &good[..15])).to_owned(), 1, "the profile is empty"),
         ("4194399".into(), 5, "4194399"),
         ("99999999999999".into(), 2, "process ID"),
         ("name:nobody-has-this-name".into(), 5, "nobody-has-this-name"),

@@ -151,7 +151,7 @@ fn failed_ask_still_explains() {
     let computing = Talking::start(&mut computing);
     assert_eq!(computing.expect("ready"), 0);
     let why = asked(&scratch, computing.pid()).text("asked_missing").to_owned();
-    assert!(why.contains("no thread waits where it can be borrowed"), "{why}");
+    assert!(why.contains("no thread is in a safe state for a call"), "{why}");
     // glibc's books are read without.
     let waiting = Waiting::plain("read");
     let json = asked(&scratch, waiting.pid());

@@ -45,7 +45,7 @@ fn ended_threads_are_counted() {
     // Of each, glibc has given back what lies far from its end.
     let (cause, sentence) = first_cause("ended", &[], 4.0..12.0);
     assert_eq!(cause, "ended_stacks");
-    let counted = "300 threads that have ended and that no thread has joined";
+    let counted = "300 ended threads that were never joined";
     assert!(sentence.contains(counted) && sentence.contains("end_at_once"), "{sentence}");
 }
 

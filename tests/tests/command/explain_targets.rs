@@ -260,9 +260,9 @@ fn unusable_process_is_refused() {
     });
     let without_leader = leaderless.id().to_string();
     let mut cases = vec![
-        (without_leader.as_str(), 1, "its first thread has ended"),
-        (zombie.as_str(), 5, "it has ended and waits for its parent"),
-        ("4194305", 5, "there is none"),
+        (without_leader.as_str(), 1, "its main thread has ended"),
+        (zombie.as_str(), 5, "it has ended (a zombie)"),
+        ("4194305", 5, "no such process"),
         ("99999999999", 2, "not a process ID"),
         ("name:no such", 5, "no process has that name"),
         ("/proc/self/exe", 1, "not a profile"),

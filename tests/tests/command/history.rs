@@ -42,7 +42,7 @@ fn what_makes_no_sense_is_refused(recorded: &Recorded) {
     recorded.refused("mark PID@mark:before.. -o x", 2, "not a range");
     recorded.refused("mark PID@mark:before x", 2, "a mark keeps the present moment");
     recorded.refused("history PID", 5, "is no longer running");
-    recorded.refused("timeline PID@peak", 2, "one moment is no series");
+    recorded.refused("timeline PID@peak", 2, "a moment, not a range");
 }
 
 #[test]
@@ -170,17 +170,18 @@ fn stalled_disk_loses_no_round() {
     let (start, start_ns) = (Instant::now(), now_ns());
     let errors = || fs::read_to_string(recorded.scratch.path("recorder")).unwrap();
     wait_until("a remark", || {
-        errors().contains("has not taken a round") && start.elapsed() > Duration::from_secs(3)
+        errors().contains("no snapshot has been written")
+            && start.elapsed() > Duration::from_secs(3)
     });
     let end_ns = now_ns();
     recorded.scratch.file("release", "");
-    wait_until("the end of it", || errors().contains("has taken all that waited"));
+    wait_until("the end of it", || errors().contains("all waiting snapshots are written"));
     let is_short = start.elapsed() < Duration::from_secs(8);
     drop((holder, recorder));
     let said = |what: &str| errors().matches(what).count();
-    assert!(said("has not taken") <= said("has taken all") + 1, "{}", errors());
+    assert!(said("no snapshot has been") <= said("all waiting") + 1, "{}", errors());
     // SQLite waits for 10 s, and then the round has failed.
-    assert!(!is_short || errors().contains("no round was missed"), "{}", errors());
+    assert!(!is_short || errors().contains("nothing was missed"), "{}", errors());
     let moments = recorded.moments();
     let while_held = moments.iter().filter(|moment| (start_ns..end_ns).contains(&moment.0));
     assert!(!is_short || while_held.count() > 2, "{moments:?}");
@@ -252,7 +253,7 @@ fn full_disk_keeps_history_and_recovers() {
          until grep -q 'disk is full' ../errors || ! kill -0 $recorder; do sleep 0.05; done
          \"$0\" timeline h.db --csv > ../before || exit 8
          rm ballast
-         until grep -q 'writing goes on' ../errors || ! kill -0 $recorder; do sleep 0.05; done
+         until grep -q 'snapshots are written again' ../errors || ! kill -0 $recorder; do sleep 0.05; done
          kill $recorder; wait $recorder || exit 7
          \"$0\" timeline h.db --csv > ../after || exit 6
          \"$0\" report h.db --json > /dev/null || exit 5

@@ -81,10 +81,10 @@ fn several_processes_get_rows_or_blocks() {
         // The first line of leaks is the answer; the heading follows.
         let heading = text.lines().nth(usize::from(command == "leaks")).unwrap();
         assert!(
-            heading.starts_with("really used ") && text.contains("the sum of their RSS"),
+            heading.contains(" together (Pss); ") && text.contains("the sum of their RSS"),
             "{text}"
         );
-        assert!(text.contains("1 other process that is named has no profile"), "{text}");
+        assert!(text.contains("1 other selected process has no profile"), "{text}");
         let rows = text.lines().skip_while(|line| !line.ends_with("command")).skip(1);
         let mut first: Vec<u32> = rows
             .take(2)

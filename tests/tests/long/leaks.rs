@@ -196,14 +196,14 @@ fn too_short_a_window_is_refused(scratch: &Scratch, path: &str) {
         let refused = say(scratch, &[&["leaks", path][..], &how].concat());
         assert_eq!((refused.status, refused.remarks.len()), (status, 1), "{:?}", refused.remarks);
         let remark = &refused.remarks[0];
-        assert!(remark.contains("says nothing") && remark.contains(part), "{remark}");
+        assert!(remark.contains("growth needs at least") && remark.contains(part), "{remark}");
     }
 }
 
 fn mistakes_are_one_line_that_says_what_to_do(scratch: &Scratch, path: &str) {
     let wrong = scratch.file("wrong", "race:x\n");
     for (more, status, part) in [
-        (["--window", "1s"], 2, "does not run"),
+        (["--window", "1s"], 2, "is not running"),
         (["--since", "nowhere"], 5, "neither a mark"),
         (["--min-age", "soon"], 2, "not a time"),
         (["--fail-on", "churn"], 2, "10MiB/h"),

@@ -150,7 +150,7 @@ fn names_come_from_program_root() {
         assert_unnamed(&contained.report("gone", &profile), &gone);
         fs::create_dir(root).unwrap();
         let replaced =
-            format!("{} was the program's root directory and has been replaced", root.display());
+            format!("{}, the program's root directory, has been replaced", root.display());
         assert_unnamed(&contained.report("replaced", &profile), &replaced);
         assert_named(&contained.report("while it ran", &profile));
         // It is still good for being named.

@@ -125,7 +125,7 @@ fn deadly_filter_is_reported_by_run() {
     let finished = service("strict-service", "return").finish();
     finished.assert_status(7);
     assert_eq!(finished.profiles, [] as [PathBuf; 0], "what tried the filter cleaned up");
-    assert!(finished.stderr.contains("a seccomp filter may kill"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("its seccomp filter may kill"), "{}", finished.stderr);
     assert!(!finished.stderr.contains("too little"), "{}", finished.stderr);
 }
 

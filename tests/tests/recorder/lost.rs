@@ -34,7 +34,7 @@ fn lost_records_show_lower_bounds() {
     let pid = keeping.pid().to_string();
     let report = say(&scratch, &["report", &pid, "--details"]);
     assert!(report.contains("\nlive, total ≥ "), "{report}");
-    assert!(report.contains("samples are not among the live ones"), "{report}");
+    assert!(report.contains("samples are missing from the live ones"), "{report}");
     assert!(!report.contains("±0%"), "{report}");
     let json = Json::parse(&say(&scratch, &["report", &pid, "--json"]));
     for path in ["live", "total", "whole", "rss.live"] {
@@ -67,7 +67,7 @@ fn lost_records_show_lower_bounds() {
     keeping.running.wait();
     let dead = say(&scratch, &["report", &profile]);
     let line = dead.lines().next().unwrap();
-    assert!(line.contains("; live at exit ≥ ") && line.ends_with(" samples not kept"), "{dead}");
+    assert!(line.contains("; live at exit ≥ ") && line.ends_with(" samples dropped"), "{dead}");
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn unprofilable_program_still_runs() {
     assert_unprofiled(
         &run(&scratch, &foreign),
         126,
-        "Aarch64); this ramson profiles x86-64. Profile a build for x86-64",
+        "Aarch64); this ramson profiles only x86-64. Profile a build for x86-64",
     );
     let musl = small_program(&scratch, "musl", &["musl-gcc"]);
     assert_unprofiled(&run(&scratch, &musl), 7, "--target x86_64-unknown-linux-gnu");
@@ -163,7 +163,11 @@ fn without_proc_one_line_names_it() {
         let mut hidden = clean("unshare");
         hidden.args(["--mount", "sh", "-c", SCRIPT]).arg(command.get_program()).args(words);
         hidden.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        assert_unprofiled(&finish(&mut hidden), status, "no /proc, which ramson needs. Mount it");
+        assert_unprofiled(
+            &finish(&mut hidden),
+            status,
+            "/proc: not mounted, and ramson needs it. Mount it",
+        );
     }
 }
 

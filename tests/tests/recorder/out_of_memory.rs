@@ -32,7 +32,8 @@ fn run_until_exhausted(scratch: &Scratch, program: &str, site: &str) {
     command.args(["run", "--interval", "256K", "--max-overhead", "off", "--", "sh", "-c"]);
     let outcome = finish(command.arg(format!("exec {program}")));
     assert_eq!(outcome.status, 134, "{outcome:?}");
-    let clauses = ["after an allocation of 24 B had failed", "when 1.00 MiB more could not be had"];
+    let clauses =
+        ["after an allocation of 24 B had failed", "when 1.00 MiB more could not be allocated"];
     let is_told = |clause| outcome.remarks[0].contains(&format!("died by SIGABRT {clause}: RSS "));
     assert!(clauses.into_iter().any(is_told), "{outcome:?}");
     assert!(outcome.remarks[1].contains(site), "{outcome:?}");

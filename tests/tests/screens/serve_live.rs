@@ -135,8 +135,8 @@ fn source_code_stays_beneath_its_root() {
     // All but the buffer of its standard output is allocated by lines of this file, and all of it was recorded.
     let [total, of_file] = ["total", "of_file"].map(|of| answer[of]["value"].as_f64().unwrap());
     assert!(flat > 0.9 * total && flat <= of_file && of_file <= total, "{flat} {answer}");
-    refused(ask(&serving, "/etc/passwd"), "no debug information of this profile names it");
-    refused(ask(&serving, &format!("{file}/../holds.c")), "no debug information");
+    refused(ask(&serving, "/etc/passwd"), "not in this profile's debug information");
+    refused(ask(&serving, &format!("{file}/../holds.c")), "debug information");
     // In the place of the file there is a link out of the root.
     symlink(outside.join("secret.c"), root.join("holds.c")).unwrap();
     let linked = Serving::start(&scratch, &[&pid, "--source-root", root.to_str().unwrap()]);

@@ -146,7 +146,7 @@ fn pprof_endpoints_answer_as_in_go() {
     for (query, part) in [
         ("seconds=0", "invalid value for \"seconds\" - must be a positive integer"),
         ("seconds=1&debug=1", "incompatible"),
-        ("seconds=1", "does not run"),
+        ("seconds=1", "is not running"),
         ("memory=1", "no running process"),
     ] {
         let refused = serving.get(&format!("/debug/pprof/heap?{query}"));

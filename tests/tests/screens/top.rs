@@ -359,7 +359,7 @@ fn unshowable_source_is_refused() {
     };
     refused(&[&pid], 2, "standard output is not a terminal. Use --once");
     refused(&[], 2, "standard output is not a terminal. Use --once");
-    refused(&["999999999"], 5, "there is none");
+    refused(&["999999999"], 5, "no such process");
     refused(&["name:nobody-has-this-name", "--once"], 5, "no profiled process has that name");
     refused(&[&pid, "--once", "--focus", "nothing_matches_this"], 1, "leaves nothing");
     refused(&[&pid, "--once", "--tagfocus", "thread=x"], 2, "--view threads");

@@ -340,5 +340,5 @@ fn foreign_history_reads_like_own() {
     // A hostile one is a line.
     fs::write(&log, b"no log").unwrap();
     File::options().write(true).open(&history).unwrap().set_len(1 << 40).unwrap();
-    recorded.refused("timeline PID", 1, "more memory or time than it may");
+    recorded.refused("timeline PID", 1, "more memory or time than allowed");
 }

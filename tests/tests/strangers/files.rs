@@ -130,7 +130,7 @@ fn foreign_directory_read_is_bounded() {
         let (rows, profile) = text.trim_end().rsplit_once("profile ").unwrap();
         let is_running = |row: &str| row.contains(profile) && row.contains(" running ");
         assert_eq!(rows.lines().filter(|row| is_running(row)).count(), 1, "{list:?}");
-        let line = "/var/tmp/ramson-1501: only 10000 of its files are looked at";
+        let line = "/var/tmp/ramson-1501: only the newest 10000 of its files are read";
         assert_eq!(list.remarks.iter().any(|it| it.contains(line)), is_said, "{list:?}");
     }
 }

@@ -170,7 +170,7 @@ impl Lack {
     fn clause(self) -> String {
         let bytes = format_bytes(self.noted.size as f64);
         if self.is_at_abort {
-            format!("when {bytes} more could not be had")
+            format!("when {bytes} more could not be allocated")
         } else {
             format!("after an allocation of {bytes} had failed")
         }
@@ -244,12 +244,12 @@ pub fn sentence(source: &Recording) -> String {
         let lived = format_duration(lived_ns);
         let last = format_local_time(header.unix_ns(header.last_monotonic_ns));
         if let Some(sum) = sum_text(header) {
-            return format!("{sum}; the longest lived {lived}, the last ended {last}");
+            return format!("{sum}; the longest ran {lived}, the last ended {last}");
         }
         if header.state == state::EXITED {
             return format!("exited after {lived}");
         }
-        return format!("died; cause unknown; last sample {last} after {lived}");
+        return format!("died; cause unknown; last sample {last}, {lived} after the start");
     };
     let mut out = way_and_cause(source, &end);
     if end.is_out_of_memory() {

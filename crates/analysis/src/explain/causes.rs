@@ -139,7 +139,7 @@ fn live(finding: &Finding) -> Option<Cause> {
         None => "Whether it grows is not known without a profile".into(),
         Some(leaks) if !leaks.growing.is_empty() => "It is not known to grow".into(),
         Some(Leaks { totals: Totals { live_per_hour: Some(rate), .. }, .. }) => {
-            format!("All of it together grows by {}", format_per_hour(*rate))
+            format!("Live memory as a whole grows by {}", format_per_hour(*rate))
         }
         Some(_) if finding.is_growth_undecided() => {
             "It is too early to tell whether it grows".into()
@@ -205,16 +205,16 @@ fn of_glibc(finding: &Finding, statistics: &Statistics, free: f64) -> String {
             "malloc cannot return {scattered} of it, because it is on pages that still hold live blocks"
         )
     } else if is_most(Part::Tcaches) {
-        "most of it lies in caches of threads, which malloc_trim does not empty".into()
+        "most of it is in per-thread caches, which malloc_trim does not empty".into()
     } else if is_most(Part::Top) && main_top as f64 > free / 2.0 {
         format!(
-            "it lies at the end of the heap, which malloc trims only when more than {} is free there",
+            "it is at the end of the heap, which malloc trims only when more than {} is free there",
             format_bytes(trim)
         )
     } else if is_most(Part::Top) {
-        "most of it lies at the end of heaps of threads, which malloc_trim does not shorten".into()
+        "most of it is at the ends of threads' heaps, which malloc_trim does not shorten".into()
     } else if is_most(Part::Fastbins) {
-        "it is in small blocks, which malloc merges only when it is trimmed".into()
+        "it is in small blocks, which malloc merges only during a trim".into()
     } else {
         "malloc keeps it for reuse".into()
     };
@@ -233,9 +233,9 @@ fn held(finding: &Finding) -> Option<Cause> {
             amount(bytes, finding.rss.bytes),
             match finding.rss.before {
                 Some(Before::Fork) => {
-                    " beyond the live blocks, with what was allocated before the fork, if anything was"
+                    " beyond the live blocks, which may include memory allocated before the fork"
                 }
-                Some(_) => ": what was allocated before the attach or is not seen, and free memory",
+                Some(_) => ": allocated before the attach, not seen by ramson, or free",
                 None => " beyond the live blocks",
             },
             next_question(finding),

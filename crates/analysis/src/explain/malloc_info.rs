@@ -53,7 +53,7 @@ impl FileFinding {
             advice: of_malloc_info(info, system_bytes),
             defects: Vec::new(),
         };
-        let missing = "the file lacks some of the arenas: it is truncated, or a part of one";
+        let missing = "some arenas are missing: the file is truncated or incomplete";
         finding.defects.extend(info.is_cut().then(|| missing.to_owned()));
         let earlier = match info.earlier {
             0 => None,
@@ -74,7 +74,7 @@ impl FileFinding {
         let tops = tops.reduce(|sum, top| Some(sum?.saturating_add(top?))).flatten();
         let small = sum.sized.bytes - sum.large.bytes;
         let why = if tops.is_some_and(|tops| tops > self.free_bytes / 2) {
-            "most of it lies at the ends of the arenas"
+            "most of it is at the ends of the arenas"
         } else if small > self.free_bytes / 2 {
             "most of it is in chunks smaller than a page, which malloc cannot return"
         } else {
@@ -91,7 +91,7 @@ impl FileFinding {
     fn live(&self) -> Cause {
         let bytes = Estimate::exact(self.live_bytes as f64);
         let sentence = format!(
-            "{} is live, with what threads keep in their caches: the program has not freed it. Whether it grows is not known without a profile.",
+            "{} is live or in per-thread caches, which malloc_info does not count separately. Whether it grows is not known without a profile.",
             amount(bytes, self.system_bytes),
         );
         Cause { cause: "live", bytes, sentence }

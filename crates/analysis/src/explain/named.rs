@@ -93,22 +93,23 @@ fn shared_name(path: &str) -> &str {
 fn unseen(finding: &Finding) -> String {
     match finding.rss.before {
         Some(before) => {
-            format!("is live, and was allocated before {before} or is not seen: no stack is known")
+            format!(
+                "is live, but was allocated before {before} or is not seen by ramson: no stack is known"
+            )
         }
-        None => "is live, and the samples do not have it: no stack is known".into(),
+        None => "is live, but in no sample: no stack is known".into(),
     }
 }
 
 fn ended(finding: &Finding) -> String {
     let threads = match finding.details.ended_threads {
-        1 => "a thread that has ended and that no thread".into(),
+        1 => "1 ended thread that was never joined".into(),
         count => {
-            format!("{} threads that have ended and that no thread", format_objects(count as f64))
+            format!("{} ended threads that were never joined", format_objects(count as f64))
         }
     };
     let began = finding.ended_function.as_ref();
-    let began = began.map_or(String::new(), |name| format!("; most of them began with {name}"));
-    format!(
-        "is stacks of {threads} has joined, which pthread_join or pthread_detach would return{began}"
-    )
+    let began =
+        began.map_or(String::new(), |name| format!("; most of these threads started in {name}"));
+    format!("is stacks of {threads}: pthread_join or pthread_detach returns them{began}")
 }

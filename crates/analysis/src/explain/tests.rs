@@ -108,7 +108,7 @@ fn earliest_growth_meets_limit() {
     }
     let found = of(Some(mib(90.0, 5.0)), &[]);
     let live = sentences(&found)[0];
-    assert!(live.ends_with("All of it together grows by 90.0 MiB/h (±5.00 MiB)."), "{live}");
+    assert!(live.ends_with("Live memory as a whole grows by 90.0 MiB/h (±5.00 MiB)."), "{live}");
 }
 
 fn sentences(finding: &Finding) -> Vec<&str> {
@@ -268,7 +268,7 @@ fn memory_live_before_attach_has_interval() {
         found.rss = half_unseen(200.0, 100.0, 10.0, before);
         let causes = causes::causes(&found);
         let unseen = causes.iter().find(|cause| cause.cause == "unseen").unwrap();
-        let start = format!("100 MiB (±10.0 MiB; 50.0%) is live, and was allocated {words} or");
+        let start = format!("100 MiB (±10.0 MiB; 50.0%) is live, but was allocated {words} or");
         assert!(unseen.sentence.starts_with(&start), "{}", unseen.sentence);
     }
 }

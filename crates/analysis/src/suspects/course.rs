@@ -48,8 +48,7 @@ pub fn paired(
     let courses: Vec<Course> = later.into_iter().map(course).collect();
     if courses.iter().all(|course| course.earlier.is_none()) {
         return Err(Failure::usage(format!(
-            "{object}: not an earlier moment of the same process. Growth is measured between two moments of one; \
-             --baseline compares with another process"
+            "{object}: not an earlier moment of the same process. Pass one; to compare with another process, use --baseline"
         )));
     }
     Ok(courses)
@@ -73,7 +72,7 @@ pub fn refuse_short(courses: &[Course], min_age_ns: u64, object: &str) -> Result
     };
     let other = if longest_ns == 0 { "leave out --since" } else { "pass a smaller --min-age" };
     Err(Failure::failed(format!(
-        "{object}: {window}; growth over less than {least} (--min-age) says nothing. {wait}, or {other}"
+        "{object}: {window}; growth needs at least {least} (--min-age). {wait}, or {other}"
     )))
 }
 

@@ -88,7 +88,7 @@ pub fn moments(question: &Question) -> Result<(Vec<Recording>, usize), Failure> 
         |recording: &Recording| recording.past.as_ref().is_some_and(|past| past.from_ns.is_some());
     if opened.0.iter().any(is_range) {
         return Err(Failure::usage(format!(
-            "{}: leaks judges a moment, not a range. Pass its end, and its beginning with --since SRC@MOMENT",
+            "{}: leaks takes a moment, not a range. Pass the end of the range, and its beginning as --since SRC@MOMENT",
             question.sources.join(" ")
         )));
     }
@@ -109,7 +109,7 @@ pub fn suspects(
 ) -> Result<Suspects, Failure> {
     if question.selection.uses_labels() {
         return Err(Failure::usage(
-            "--tagfocus and --tagignore: leaks judges whole stacks. Choose by frames (--focus, --show …)",
+            "--tagfocus and --tagignore: leaks judges whole stacks. Filter by frames (--focus, --show …)",
         ));
     }
     let mut known = HashSet::new();

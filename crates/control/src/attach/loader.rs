@@ -157,17 +157,15 @@ pub fn busy(target: &Target) -> Failure {
 pub fn without_objects(target: &Target, doubt: Doubt) -> Failure {
     match doubt {
         Doubt::Changes => busy(target),
-        Doubt::IsForeign => refused(
-            target,
-            "the list of its loaded objects is not as its loader keeps it: the program has changed it",
-            RESTART,
-        ),
+        Doubt::IsForeign => {
+            refused(target, "the program has changed its loader's list of loaded objects", RESTART)
+        }
     }
 }
 
 /// Returns the failure for a process with objects that no program has.
 pub fn too_large(target: &Target) -> Failure {
-    refused(target, "its symbol tables are larger than any program's", NOTHING)
+    refused(target, "its symbol tables are too large to be a real program's", NOTHING)
 }
 
 #[cfg(test)]

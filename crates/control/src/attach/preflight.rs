@@ -24,8 +24,7 @@ pub struct Facts {
 
 /// Refuses an allocator to which no pointer leads that ramson could redirect.
 pub fn unseen(target: &Target, inside: &Allocator) -> Failure {
-    let next =
-        "Nor does \"ramson run\" see it: link the program with that allocator's shared library";
+    let next = "\"ramson run\" cannot record it, either: link the program with that allocator's shared library";
     refused(target, &inside.unseen(), next)
 }
 

@@ -108,7 +108,7 @@ fn columns(raw: &Raw) -> (Columns, Vec<String>) {
                 columns[of as usize] = Some(Column { at, factor });
             }
             _ if others.len() == MOST_TYPES => {}
-            _ if name.is_empty() => others.push("something without a name".into()),
+            _ if name.is_empty() => others.push("an unnamed value".into()),
             _ => others.push(format!("{name}/{unit}")),
         }
     }

@@ -83,7 +83,7 @@ fn commonest_use(help: &str) -> Option<&str> {
 
 /// `-h` has the commonest use, the flags that are not rare, and the first sentence of each help; `--help` has all.
 fn with_short_help(command: Command) -> Command {
-    let more = format!("\"ramson {} --help\" has all flags and examples", command.get_name());
+    let more = format!("\"ramson {} --help\" shows all flags and examples", command.get_name());
     let has = |id: &str| command.get_arguments().any(|arg| arg.get_id() == id);
     let more = match (has("sources") || has("source"), has("focus")) {
         (true, true) => {
@@ -127,7 +127,7 @@ pub fn line_of(error: &clap::Error, words: &[OsString]) -> String {
             .into();
     }
     if error.kind() == ErrorKind::MissingRequiredArgument && has_peeked(words) {
-        return "--view peek: an expression comes before SRC, as in --view peek setCommand redis-server".into();
+        return "--view peek: a regular expression must come before SRC, as in --view peek setCommand redis-server".into();
     }
     let unknown = named(ContextKind::InvalidSubcommand)
         .map(|word| (format!("unknown command \"{word}\""), ContextKind::SuggestedSubcommand));
@@ -208,7 +208,7 @@ mod tests {
             let short = command.render_help().to_string();
             let long = command.render_long_help().to_string();
             assert!(short.lines().count() < long.lines().count(), "{name}\n{short}");
-            assert!(short.contains("has all flags"), "{name}\n{short}");
+            assert!(short.contains("shows all flags"), "{name}\n{short}");
             let (options, _) = short.split_once("\n\nFilters").unwrap_or((&short, ""));
             let is_of_command = command.get_arguments().any(|arg| arg.get_id() == "json");
             assert!(!is_of_command || options.contains("--json"), "{name}\n{short}");

@@ -12,7 +12,7 @@ use ramson_profile::{DiffTable, SampleType};
 
 #[derive(Args)]
 #[command(after_help = "\
-Columns: Δ is the change of the function's own allocations, new − old; ± is its 95% interval (that of Δ total where Δ is 0). A row marked ~ is not significant. Functions are matched by name, so the profiles may come from different processes, machines or builds. Two snapshots of one process are compared more precisely: samples that are live in both cancel out.
+Columns: Δ is the change of the function's own allocations, new − old; ± is its 95% interval (that of Δ total if Δ is 0). A row marked ~ is not significant. Functions are matched by name, so the profiles may come from different processes, machines or builds. Two snapshots of one process are compared more precisely: samples that are live in both cancel out.
 
 Exit status: 3 if --fail-above tripped.
 
@@ -78,7 +78,7 @@ fn parse_limit(text: &str) -> Result<Limit, String> {
         }
         None => parse_size(text).map(Amount::Value),
     };
-    let wrong = || "neither a percentage nor a size; as 5% or 10MiB".to_owned();
+    let wrong = || "neither a percentage nor a size, such as 5% or 10MiB".to_owned();
     Ok(Limit { text: text.to_owned(), amount: amount.ok_or_else(wrong)? })
 }
 

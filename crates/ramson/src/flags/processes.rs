@@ -49,7 +49,7 @@ pub struct ExplainFlags {
 
 #[derive(Args)]
 #[command(after_help = "\
-A line begins with ! where something is missing, and then names the next step. Nothing is changed, and no thread is stopped.
+A line that begins with ! reports something missing, and names the next step. Nothing is changed, and no thread is stopped.
 
 Examples:
   ramson check
@@ -89,7 +89,7 @@ pub struct TrimFlags {
 #[command(after_help = "\
 ramson stops one of the process's threads a few times, for about a millisecond each, and has it load libramson.so from memory; the pointers through which the program's binaries call malloc then lead to libramson.so. Earlier allocations are not attributed. \"ramson detach\" restores the pointers. Libraries that the program loads later are seen from the next sample on. docs/internals/attach.md explains each step.
 
-ramson attaches only where that is safe. It refuses static, 32-bit and musl programs, which it cannot record at all. Where something traces the process, or a seccomp filter might forbid the attach, start the program with \"ramson run\".
+ramson attaches only if that is safe. It refuses static, 32-bit and musl programs, which it cannot record at all. If something traces the process, or a seccomp filter might forbid the attach, start the program with \"ramson run\".
 
 Examples:
   ramson attach 4711

@@ -19,7 +19,7 @@ Without this command: LD_PRELOAD=/path/to/libramson.so CMD, with these variables
 
 Before it starts, profiles of processes that ended long ago are removed (ramson list --help). If the program dies because memory ran out, ramson prints the functions that used most of it.
 
-Where systemd tracks the service by its process ID (Type=notify, WatchdogSec, socket activation), or no second process is allowed, the program replaces ramson (exec), and no summary is printed.
+If systemd tracks the service by its process ID (Type=notify, WatchdogSec, socket activation), or no second process is allowed, the program replaces ramson (exec), and no summary is printed.
 
 Exit status: the program's; if signal N ended it, ramson ends by the same signal (128 + N in a shell). 125 ramson failed, 126 not executable, 127 not found.
 
@@ -72,7 +72,7 @@ pub struct ScheduleFlags {
     #[arg(long, value_name = "TIME", value_parser = question::time)]
     pub trim_every: Option<u64>,
     /// Trim a process each time its profile shows that SIZE more was freed
-    #[arg(long, value_name = "SIZE", value_parser = size(1..=u64::MAX, "not a size, as 512M or 1GiB"), allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size(1..=u64::MAX, "not a size, such as 512M or 1GiB"), allow_hyphen_values = true)]
     pub trim_after: Option<u64>,
     /// Append a JSON line about each trim to FILE, instead of a line to standard error
     #[arg(long, value_name = "FILE")]

@@ -18,7 +18,7 @@ SRC: which process or profile
   -                       standard input
 
 Dead processes go by the same names: their profiles are still there. Several SRCs, or several matching processes, are
-summed. \"ramson list\" shows what there is.
+summed. \"ramson list\" lists the profiles.
 
 With a history (\"ramson history\"), a moment or a range may follow:
 

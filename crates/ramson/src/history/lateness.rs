@@ -37,7 +37,7 @@ impl Lateness {
         if since > 2 * self.most && is_new {
             self.said = Some(now);
             remark(format_args!(
-                "{}: no round for {}; this machine is too busy. \"ramson timeline\" shows such gaps; --every 1m needs less",
+                "{}: no snapshot for {}: ramson did not get to run (a busy or suspended machine). \"ramson timeline\" shows such gaps",
                 self.path.display(),
                 seconds(since)
             ));
@@ -51,7 +51,7 @@ impl Lateness {
             self.behind = Some(Instant::now() - behind);
             self.missed = 0;
             remark(format_args!(
-                "{}: the disk has not taken a round for {}. Snapshots wait in memory; if it goes on, -o on another disk",
+                "{}: no snapshot has been written for {}. They wait in memory; if this continues, use -o on another disk",
                 self.path.display(),
                 seconds(behind)
             ));
@@ -69,12 +69,12 @@ impl Lateness {
     pub fn say_if_over(&mut self) {
         let Some(since) = self.behind.take() else { return };
         let missed = match self.missed {
-            0 => "no round was missed".into(),
-            1 => "1 round was missed".into(),
-            missed => format!("{missed} rounds were missed"),
+            0 => "nothing was missed".into(),
+            1 => "1 round of snapshots was missed".into(),
+            missed => format!("{missed} rounds of snapshots were missed"),
         };
         remark(format_args!(
-            "{}: the disk has taken all that waited, after {}; {missed}",
+            "{}: all waiting snapshots are written, after {}; {missed}",
             self.path.display(),
             seconds(since.elapsed())
         ));

@@ -162,7 +162,7 @@ fn check_directory(path: &Path) -> Result<(), Failure> {
     match directory.filter(|directory| !directory.is_dir()) {
         None => Ok(()),
         Some(directory) => Err(Failure::failed(format!(
-            "{}: no such directory. Make it, or choose another place with -o",
+            "{}: no such directory. Create it, or choose another place with -o",
             directory.display()
         ))),
     }
@@ -304,14 +304,14 @@ impl Session {
         match result {
             Ok(()) => {
                 if std::mem::take(&mut self.is_failing) {
-                    remark(format_args!("{}: writing goes on", self.path.display()));
+                    remark(format_args!("{}: snapshots are written again", self.path.display()));
                 }
                 Ok(true)
             }
             Err(error @ (HistoryError::Full | HistoryError::Database(_))) => {
                 if !std::mem::replace(&mut self.is_failing, true) {
                     remark(format_args!(
-                        "{}: {error}. What was kept stays; trying again until there is space",
+                        "{}: {error}. Earlier snapshots are kept; ramson keeps trying",
                         self.path.display()
                     ));
                 }

@@ -19,7 +19,7 @@ impl Selection {
             let selector = Selector::parse(wanted)?;
             if selector.span.is_some() {
                 return Err(Failure::usage(format!(
-                    "{wanted}: the past cannot be kept any more. Pass the process without a moment"
+                    "{wanted}: a history can record only the present. Pass the process without a moment"
                 )));
             }
             match &selector.base {

@@ -94,7 +94,7 @@ impl ServerHandler for Server {
         let Some(tool) = Tool::named(&request.name) else {
             let known: Vec<&str> = tools::ALL.iter().map(|tool| tool.name).collect();
             let finding =
-                format!("unknown tool {:?}. There are {}", request.name, known.join(", "));
+                format!("unknown tool {:?}. The tools: {}", request.name, known.join(", "));
             return Err(ErrorData::invalid_params(finding, None));
         };
         let result = match self.answer(tool, request.arguments).await {
@@ -117,9 +117,7 @@ impl ServerHandler for Server {
             let name = &mark.name;
             Resource::new(uri(&mark), name.clone())
                 .with_title(format!("mark {name} of process {pid}"))
-                .with_description(format!(
-                    "What process {pid} held when it was marked {name}: a report"
-                ))
+                .with_description(format!("Report of process {pid} when it was marked {name}"))
                 .with_mime_type(JSON)
         });
         Ok(ListResourcesResult::with_all_items(resources.collect()))

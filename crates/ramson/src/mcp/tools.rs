@@ -217,7 +217,7 @@ impl Tool {
         if let Some(unknown) = values.keys().find(|name| self.parameter(name).is_none()) {
             let known: Vec<&str> = self.parameters.iter().map(|it| it.name).collect();
             return Err(Failure::usage(format!(
-                "{}: not a parameter of {}. There are {}, {MAX_BYTES}",
+                "{}: not a parameter of {}. Its parameters: {}, {MAX_BYTES}",
                 unknown.escape_debug(),
                 self.name,
                 known.join(", ")
@@ -280,7 +280,7 @@ impl Call {
 pub fn checked(source: &str) -> Result<String, Failure> {
     match Selector::parse(source)?.base {
         Base::Input => {
-            Err(Failure::usage("-: standard input is the protocol's. Pass a process or a file"))
+            Err(Failure::usage("-: standard input carries the protocol. Pass a process or a file"))
         }
         Base::Address(_) => Err(Failure::usage(format!(
             "{source}: addresses are not fetched here. Save the profile to a file, and pass that"
@@ -345,18 +345,14 @@ mod tests {
             ("report", json!({ "source": 1 }), "source: not a string"),
             ("report", json!({ "source": "1", "rows": "all" }), "rows: not a whole number"),
             ("report", json!({ "source": "1", "max_bytes": 1 }), "max_bytes: not a number from"),
-            ("report", json!({ "source": "-" }), "standard input is the protocol's"),
-            ("report", json!({ "source": "1", "view": "pie" }), "view=pie: one of"),
+            ("report", json!({ "source": "-" }), "standard input carries the protocol"),
+            ("report", json!({ "source": "1", "view": "pie" }), "view=pie: must be one of"),
             ("diff", json!({ "old": "http://x/", "new": "1" }), "addresses are not fetched"),
             ("leaks", json!({ "source": "1", "since": "https://x/" }), "addresses are not fetched"),
             ("report", json!({ "source": "/dev/null" }), "a device, not a regular file"),
-            ("report", json!({ "source": "/proc/kmsg" }), "a file of the kernel's"),
-            ("report", json!({ "source": "/sys/kernel/uevent_seqnum" }), "a file of the kernel's"),
-            (
-                "leaks",
-                json!({ "source": "1", "since": "/proc/self/environ" }),
-                "a file of the kernel's",
-            ),
+            ("report", json!({ "source": "/proc/kmsg" }), "a kernel file"),
+            ("report", json!({ "source": "/sys/kernel/uevent_seqnum" }), "a kernel file"),
+            ("leaks", json!({ "source": "1", "since": "/proc/self/environ" }), "a kernel file"),
             ("list", json!({ "words": "x" }), "words: not a list"),
         ] {
             let refused = question(tool, values.clone()).err().expect(finding);

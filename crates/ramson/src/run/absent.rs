@@ -28,7 +28,7 @@ pub fn reason(output: Option<&Path>, ended: &Ended) -> String {
         return if has_changed {
             format!("{unknown}: the program changed to user {user}. Look at {shown}")
         } else {
-            "no profile: most likely the program, which ended at once, allocated too little to be sampled. Try a smaller --interval".into()
+            "no profile: the program ended at once, and most likely allocated too little to be sampled. Try a smaller --interval".into()
         };
     };
     if let Some(root) = &surroundings.root {
@@ -39,7 +39,7 @@ pub fn reason(output: Option<&Path>, ended: &Ended) -> String {
         let missing = needed.into_iter().find(|needed| needed.symlink_metadata().is_err());
         return match missing {
             Some(missing) => format!(
-                "no profile: the program changed its root directory, and there is no {}. Provide it, or record the program outside",
+                "no profile: the program changed its root directory, and {} does not exist. Provide it, or record the program without that change",
                 missing.display()
             ),
             None => format!(

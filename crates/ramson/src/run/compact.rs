@@ -73,7 +73,7 @@ pub fn compacted(file: &File) -> io::Result<Vec<u8>> {
         let bytes = place.end - place.start;
         let start = out.len();
         if place.end > length || start as u64 + bytes > file.most_bytes() {
-            return Err(damaged("the profile is cut or too large"));
+            return Err(damaged("the profile is truncated or too large"));
         }
         let mut content = vec![0; bytes as usize];
         file.read_exact_at(&mut content, place.start)?;

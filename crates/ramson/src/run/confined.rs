@@ -42,8 +42,8 @@ impl Filters {
         let is_harmful = matches!(self, Self::Harmful);
         if is_harmful {
             remark(format_args!(
-                "{}: a seccomp filter may kill for what it takes to make a profile file: the profile is in memory \
-                 and ends with the program. Read it before: ramson report PID",
+                "{}: its seccomp filter may kill it for creating a file, so the profile is only in memory and is lost \
+                 when the program ends. Read it before that: ramson report PID",
                 program.display()
             ));
         }

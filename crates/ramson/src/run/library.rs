@@ -148,7 +148,9 @@ fn make(directory: &Path) -> io::Result<PathBuf> {
     }
     let is_closed = |facts: &Metadata| facts.mode() & SEARCHABLE_BY_ALL == 0;
     if is_root && above.iter().chain([&facts]).any(is_closed) {
-        return Err(io::Error::other("other users may not enter it, and a server may become one"));
+        return Err(io::Error::other(
+            "other users may not enter it, and a server may change its user",
+        ));
     }
     Ok(directory)
 }

@@ -277,14 +277,14 @@ fn report_profiles(
     if let Some(path) = absent::emptied(output, ended) {
         let path = path.display();
         remark(format_args!(
-            "{path}: its content was deleted while the program ran. Recording ended there"
+            "{path}: the file was emptied while the program ran, which ended the recording"
         ));
     } else if profiles.is_empty() && !is_seen {
         // It was said at the start why there is none.
     } else if profiles.is_empty() && is_kept {
         remark(absent::reason(output, ended));
     } else if profiles.is_empty() {
-        remark(format_args!("no profile is left: it could not be kept in a file"));
+        remark(format_args!("no profile is left: it could not be written to a file"));
     }
     for line in last_words.iter().find(|lines| !lines.is_empty()).into_iter().flatten() {
         remark(line);

@@ -56,7 +56,7 @@ impl Bounds {
 fn setting(name: &str, default: u64, parse: fn(&str) -> Result<u64, &'static str>) -> u64 {
     let Ok(text) = env::var(name) else { return default };
     parse(&text).unwrap_or_else(|expected| {
-        remark(format_args!("{name}={text}: {expected}. No profile is removed by it"));
+        remark(format_args!("{name}={text}: {expected}. ramson ignores this limit"));
         u64::MAX
     })
 }

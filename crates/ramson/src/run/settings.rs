@@ -14,7 +14,7 @@ pub fn obstacle(mut variables: impl Iterator<Item = (OsString, OsString)>) -> Op
         let suffix = name.as_encoded_bytes().strip_prefix(PREFIX.as_bytes())?;
         let Expected(expected) = setting(suffix, value.as_encoded_bytes())?.err()?;
         let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
-        let remedy = format!("Unset {name}, or set it to that");
+        let remedy = format!("Correct {name}, or unset it");
         Some(Obstacle::new(format!("{name}={value} must be {expected}"), remedy))
     })
 }

@@ -90,7 +90,7 @@ fn title(finding: &Finding) -> String {
     }
     let hugetlb = finding.rss.explained.hugetlb;
     if hugetlb > 0 {
-        let _ = write!(title, "; {} of huge pages (hugetlbfs) beside RSS", size(hugetlb));
+        let _ = write!(title, "; {} of huge pages (hugetlbfs) in addition to RSS", size(hugetlb));
     }
     if let Some(limit) = &finding.limit {
         let left = limit.left_bytes();

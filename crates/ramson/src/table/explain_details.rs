@@ -23,7 +23,7 @@ const TERMS: [(&str, &str); 7] = [
     ),
     (
         "end of the heap",
-        "the free memory behind the last block of an arena; malloc shortens that of the main arena once it exceeds the trim threshold",
+        "the free memory after the last block of an arena; malloc returns that of the main arena once it exceeds the trim threshold",
     ),
     (
         "fastbins",
@@ -35,7 +35,8 @@ const TERMS: [(&str, &str); 7] = [
     ),
     (
         "mmap threshold",
-        "malloc maps and unmaps each block from this size on by itself; smaller ones come from arenas. Dynamic: freeing such a block raises this and the trim threshold",
+        "malloc maps and unmaps each block of this size or more separately; smaller ones come from arenas. Dynamic: \
+         freeing such a block raises this and the trim threshold",
     ),
     (
         "arena",
@@ -107,8 +108,8 @@ fn push_allocator(out: &mut String, finding: &Finding) {
     match second {
         Some(found) if is_unknown => push("       or  ", &named(found)),
         Some(found) => {
-            let what = "; what it may hold counts as other anonymous";
-            push("beside it  ", &(named(found) + what));
+            let what = "; memory that it holds counts as other anonymous";
+            push("also       ", &(named(found) + what));
         }
         None => {}
     }
@@ -251,18 +252,18 @@ fn push_doubts(out: &mut String, statistics: &Statistics) {
     let (found, all) = (statistics.mapped.chunks, statistics.parameters.mapped_chunks);
     if !statistics.has_all_mapped {
         push(&format!(
-            "blocks that malloc mapped: {} were found where it counts {}; {}",
+            "blocks that malloc mapped: {} were found, malloc counts {}; {}",
             format_objects(found as f64),
             format_objects(all as f64),
             if found < all {
                 "the others count as other anonymous"
             } else {
-                "it changed meanwhile, or some of them are the program's own memory"
+                "the number changed meanwhile, or some of them are the program's own mappings"
             }
         ));
     }
     if statistics.arenas.iter().any(|arena| arena.fastbins.is_cut || arena.tcaches.is_cut) {
-        push("fastbins, tcaches: at least; a list could not be followed to its end");
+        push("fastbins, tcaches: these or more, because a list could not be followed to its end");
     }
 }
 

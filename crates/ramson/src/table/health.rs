@@ -87,11 +87,11 @@ fn time(cost: &Cost, (samples, extents): (u64, u64), per_second: f64) -> String 
     if per_second < FREE_PER_SECOND {
         let _ = write!(
             text,
-            ", which does nothing below {FREE_PER_SECOND} samples a second ({per_second:.0} on average here)"
+            ", which has no effect below {FREE_PER_SECOND} samples a second ({per_second:.0} on average here)"
         );
     } else if cost.overhead_ppm.is_some_and(|ppm| ppm > cost.max_overhead_ppm as f64) {
-        text += ". The target leaves out what a larger interval would not save: the first sample of each stack, making the profile, \
-                 the program's own mappings, and all that is left at 300 samples a second";
+        text += ". The target does not count costs that a larger interval would not save: the first sample of \
+                 each stack, creating the profile, the program's own mappings, and the first 300 samples a second";
     }
     text
 }

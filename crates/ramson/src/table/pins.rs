@@ -25,7 +25,7 @@ pub fn push_pins(out: &mut String, finding: &Finding, rows: usize) {
     let samples = format_objects(pins.samples as f64);
     let _ = writeln!(
         out,
-        "\nfree memory pinned by live blocks beside it, by call site ({samples} sampled blocks)"
+        "\nfree memory pinned by live blocks on its pages, by call site ({samples} sampled blocks)"
     );
     let mut table = Table::new(
         out,

@@ -82,7 +82,7 @@ fn of_sum(sum: &Sum, has_details: bool) -> String {
 /// What several processes use together, and what the sum of their RSS makes of it.
 pub fn really_used(rss: &Rss, count: usize) -> String {
     format!(
-        "really used {} by {count} processes (Pss); the sum of their RSS, {}, counts shared pages once for each process",
+        "{count} processes use {} together (Pss); the sum of their RSS, {}, counts shared pages once for each process",
         size(rss.pss),
         size(rss.bytes)
     )

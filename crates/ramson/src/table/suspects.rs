@@ -199,7 +199,7 @@ fn push_largest(out: &mut String, found: &Suspects) {
 fn together(group: &Group) -> String {
     let numbers = group.suspects.iter().map(|place| (place + 1).to_string());
     format!(
-        "{} rise together below {}: {}",
+        "{} grow together, called by {}: {}",
         listed(numbers.collect()),
         short_name(&group.caller.name),
         format_per_hour(group.growth_per_hour)

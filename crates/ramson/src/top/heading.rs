@@ -76,7 +76,7 @@ impl Heading {
             .end
             .as_ref()
             .filter(|end| *end != "copy")
-            .map(|end| format!("the process is gone: {end}. This is its last picture"));
+            .map(|end| format!("the process is gone: {end}. This is its last state"));
         let missing =
             what_is_missing(recording).into_iter().map(|what| format!("not complete: {what}"));
         let coverage = watched.coverage.clone().filter(|_| watched.end.is_none());

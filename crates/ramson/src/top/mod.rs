@@ -34,7 +34,7 @@ use std::thread;
 pub fn top(flags: &TopFlags) -> Result<(), Failure> {
     if flags.filters.selection().uses_labels() {
         return Err(Failure::usage(
-            "--tagfocus and --tagignore: top shows whole stacks. Choose by frames (--focus, --show …), or threads by --view threads",
+            "--tagfocus and --tagignore: top shows whole stacks. Filter by frames (--focus, --show …), or see the threads with --view threads",
         ));
     }
     let selectors = flags.sources.iter().map(|source| Selector::parse(source));
@@ -55,7 +55,7 @@ fn alone(flags: &TopFlags) -> Result<Option<Recording>, Failure> {
     let (mut found, _) = open_recordings(&flags.sources)?;
     if found.len() > 1 && found.iter().any(|recording| recording.running.is_none()) {
         return Err(Failure::usage(format!(
-            "{}: top lists processes that run, and not all of these do. \"ramson report\" sums them",
+            "{}: some of these have ended, and top shows only running processes. \"ramson report\" sums them",
             flags.sources.join(" ")
         )));
     }

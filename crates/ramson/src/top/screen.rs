@@ -67,7 +67,7 @@ impl Screen {
         }
         if std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb") {
             return Err(Failure::usage(
-                "TERM=dumb: this terminal cannot be drawn upon. Use --once or --json",
+                "TERM=dumb: ramson cannot draw on this terminal. Use --once or --json",
             ));
         }
         let screen = Self::take_over().map_err(|error| {

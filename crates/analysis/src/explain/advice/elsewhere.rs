@@ -15,9 +15,9 @@ const MAIN_SHARE: f64 = 0.5;
 
 const LAZY: &str = "nothing to do: the kernel takes it back when it needs memory";
 const FILES: &str = "nothing to do: the kernel takes back pages that it can read again from their files when it needs memory";
-const SHARED: &str = "nothing to do: it is one memory, counted in the RSS of each process that has touched it (Pss in smaps divides it)";
+const SHARED: &str = "nothing to do: the memory is shared, and counts in the RSS of each process that has touched it (Pss in smaps divides it)";
 const UNRECORDED: &str =
-    "ask the program's run time what is in it: ramson has not recorded what mapped it";
+    "ask the program's runtime what is in it: ramson has not recorded what mapped it";
 
 pub fn padding(finding: &Finding) -> Option<Advice> {
     let bytes = finding.part(Part::Padding);
@@ -27,17 +27,17 @@ pub fn padding(finding: &Finding) -> Option<Advice> {
         cause: "thp",
         needs: Needs::Restart,
         action: if are_asked_for() {
-            "no huge pages there: the program asks for them itself (madvise). Switch that off in it (Java: without \
+            "turn off huge pages there: the program asks for them itself (madvise). Switch that off in it (Java: without \
              -XX:+UseTransparentHugePages; jemalloc: thp:never), or start it with prctl(PR_SET_THP_DISABLE)"
         } else {
-            "no huge pages there: \"madvise\" in /sys/kernel/mm/transparent_hugepage/enabled, or MADV_NOHUGEPAGE or \
-             prctl(PR_SET_THP_DISABLE) in the program"
+            "turn off huge pages there: write madvise to /sys/kernel/mm/transparent_hugepage/enabled, or use \
+             MADV_NOHUGEPAGE or prctl(PR_SET_THP_DISABLE) in the program"
         }
         .into(),
         evidence: format!(
             "{huge} in transparent huge pages, of which {zeros} are zeros: never touched, or cleared in advance"
         ),
-        risk: "more page faults and more misses of the TLB",
+        risk: "more page faults and TLB misses",
         // The program may have written zeros.
         saving: Saving::at_most(finding.part_estimate(Part::Padding)),
     })
@@ -52,7 +52,7 @@ fn are_asked_for() -> bool {
 pub fn ended_threads(finding: &Finding) -> Option<Advice> {
     let bytes = finding.part(Part::EndedStacks);
     let whose = finding.ended_function.as_ref();
-    let whose = whose.map_or("they".into(), |name| format!("those that begin with {name}"));
+    let whose = whose.map_or("they".into(), |name| format!("those that start in {name}"));
     (bytes > 0).then(|| Advice {
         cause: "ended_stacks",
         needs: Needs::Code,
@@ -110,9 +110,7 @@ fn shared(finding: &Finding) -> (Needs, String) {
         return (Needs::Command, format!("see what is in the Java heap: {how}"));
     }
     match first.filter(|_| named::has_own_shared_memory(finding)) {
-        Some(one) => {
-            (Needs::Code, format!("look in the program for what it keeps in {}", one.path))
-        }
+        Some(one) => (Needs::Code, format!("check in the program what it keeps in {}", one.path)),
         None => (Needs::Nothing, SHARED.into()),
     }
 }

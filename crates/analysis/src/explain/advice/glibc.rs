@@ -26,7 +26,7 @@ pub fn advice(finding: &Finding, statistics: &Statistics) -> Vec<Advice> {
 pub(super) const FAULTS: &str = "the pages fault in again when the program needs them; each arena is locked meanwhile, about 0.1 s per GiB returned";
 /// What `arena_max` advises, and its risk.
 pub(super) const FEWER_ARENAS: &str =
-    "fewer arenas: start it with MALLOC_ARENA_MAX=1, or 2 where threads allocate at the same time";
+    "fewer arenas: start it with MALLOC_ARENA_MAX=1, or 2 if threads allocate at the same time";
 pub(super) const WAITING: &str = "threads wait for each other in malloc; blocks of several threads share pages, so that it may also take more memory";
 
 fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
@@ -84,7 +84,7 @@ fn thresholds(statistics: &Statistics) -> Option<Advice> {
             evidence: format!(
                 "{evidence}; malloc raised both thresholds when a block of {mmap} was freed: since then blocks up to that size come from the heap"
             ),
-            risk: "every block of 128 KiB or more is mapped and unmapped: slower where they come and go often",
+            risk: "every block of 128 KiB or more is mapped and unmapped: slower if these are allocated and freed often",
             saving,
         }
     } else {
@@ -119,7 +119,8 @@ fn tcache(statistics: &Statistics) -> Option<Advice> {
             "smaller thread caches: start it with GLIBC_TUNABLES=glibc.malloc.{smaller}"
         ),
         evidence: format!(
-            "{chunks} free blocks, {}, in caches of threads, each of which keeps up to {count} of a size up to {most}; no trim reaches them",
+            "{chunks} free blocks, {}, in per-thread caches, each of which keeps up to {count} blocks of each size up \
+             to {most}; no trim empties them",
             size(bytes)
         ),
         risk: "malloc and free lock the arena more often: slower with many threads",
@@ -142,7 +143,7 @@ fn arena_max(statistics: &Statistics) -> Option<Advice> {
         action: FEWER_ARENAS.into(),
         evidence: format!(
             "{} arenas (malloc gives threads heaps of their own) have {} free, the largest of them {}: threads of one arena cannot \
-             use what is free in another. Less is saved where threads need their memory at the same time",
+             use what is free in another. Less is saved if threads need their memory at the same time",
             used.len(),
             measured(all),
             size(most)
@@ -168,8 +169,8 @@ fn scattered(finding: &Finding, statistics: &Statistics) -> Vec<Advice> {
                  both: LD_PRELOAD=libjemalloc.so.2 MALLOC_CONF=background_thread:true,dirty_decay_ms:1000"
             .into(),
         evidence: evidence.clone(),
-        risk: "another allocator helps where small blocks stayed between larger ones that were freed. Where blocks of one size stayed between \
-             others of that size, it may take more memory",
+        risk: "another allocator helps if small blocks are left between larger ones that were freed. If blocks of one \
+         size are left between freed ones of that size, it may take more memory",
         saving: Saving::at_most(bytes),
     };
     let pool = first_site(finding).filter(|(first, _)| {

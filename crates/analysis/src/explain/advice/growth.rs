@@ -125,7 +125,7 @@ fn filled_limit(finding: &Finding) -> Option<Advice> {
         needs: Needs::Command,
         action: "remove files from tmpfs (df -t tmpfs shows where they are), or shared memory (ipcs -m)".into(),
         evidence: format!(
-            "{} of the {} that control group {} uses is shared memory and files in tmpfs, which no process's heap has and no restart frees",
+            "{} of the {} that control group {} uses is shared memory and files in tmpfs, which are in no process's heap and which no restart frees",
             size(shared),
             size(limit.used_bytes),
             limit.group

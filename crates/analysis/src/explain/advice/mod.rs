@@ -58,7 +58,7 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
 
 /// Says that nothing which could be returned accounts for `least` bytes.
 fn nothing(least: u64) -> Advice {
-    let evidence = format!("nothing that could be returned accounts for {} or more", size(least));
+    let evidence = format!("no step would return {} or more", size(least));
     Advice {
         cause: "nothing",
         needs: Needs::Nothing,
@@ -73,7 +73,7 @@ fn later(finding: &Finding, least: u64) -> Advice {
     Advice {
         cause: "leaks",
         needs: Needs::Command,
-        action: format!("look again later whether it grows: ramson leaks {}", finding.pid),
+        action: format!("check later whether it grows: ramson leaks {}", finding.pid),
         ..nothing(least)
     }
 }

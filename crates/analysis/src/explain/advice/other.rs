@@ -122,7 +122,7 @@ fn unknown(finding: &Finding, missing: &Missing, undivided: u64) -> Advice {
     Advice {
         cause: "unknown",
         needs: Needs::Command,
-        action: format!("not known from outside. {next}"),
+        action: format!("find out what it is. {next}"),
         evidence: format!("{} of anonymous memory is not broken down: {why}", size(undivided)),
         risk: "none",
         saving: None,
