@@ -87,7 +87,7 @@ fn reports_name_start_and_unattributed_memory() {
     let part = |words: &str| assert!(report.contains(words), "{words}: {report}");
     part("live 9.54 MiB");
     part("+ allocated before the attach or not seen 28.");
-    part("not complete: what was allocated before the attach, ");
+    part("not complete: allocations before the attach, ");
     let list = || said(&["list", &pid]);
     assert!(list().contains(" attached "), "{}", list());
     // The terms add up to RSS.
@@ -216,7 +216,7 @@ fn set_changes_sampling_while_running() {
     assert_eq!(count(), on + 100.0);
     let text = finish(ramson(&scratch).args(["report", &pid.to_string()])).good().text();
     assert!(
-        text.contains("not complete: what was allocated while sampling was off, for "),
+        text.contains("not complete: allocations while sampling was off, for "),
         "{text}"
     );
     let set = told(&scratch, "set", pid, &["--interval", "1M"]);

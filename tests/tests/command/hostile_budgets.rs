@@ -86,7 +86,7 @@ SELECT i AS id, 1 AS pid, 'x' AS name, '/x' AS exe, 'x' AS comm, 1 AS start_unix
         let cost = cost(command.args(words));
         assert_eq!(cost.status, 1, "{words:?}: {cost:?}");
         let [remark] = cost.remarks.as_slice() else { panic!("{cost:?}") };
-        assert!(remark.contains("processes is not as in one. Pass a file that"), "{cost:?}");
+        assert!(remark.contains("processes differs from its schema. Pass a file that"), "{cost:?}");
         assert!(cost.cpu_seconds < 2.0, "{cost:?}");
     }
 }
