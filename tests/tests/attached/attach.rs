@@ -215,10 +215,7 @@ fn set_changes_sampling_while_running() {
     visited.tell("hold 100");
     assert_eq!(count(), on + 100.0);
     let text = finish(ramson(&scratch).args(["report", &pid.to_string()])).good().text();
-    assert!(
-        text.contains("not complete: allocations while sampling was off, for "),
-        "{text}"
-    );
+    assert!(text.contains("not complete: allocations while sampling was off, for "), "{text}");
     let set = told(&scratch, "set", pid, &["--interval", "1M"]);
     assert_eq!(set.number("interval_bytes"), f64::from(1 << 20));
     visited.tell("hold 1");
