@@ -2,7 +2,7 @@
 
 use super::chart::chart;
 use super::{Table, columns, or_dash, push_rest, size};
-use ramson_analysis::timeline::{Gaps, Row, Timeline};
+use ramson_analysis::timeline::{Gaps, Point, Row, Timeline};
 use ramson_profile::format::{
     format_amount, format_bytes, format_duration, format_local_time, format_objects,
     format_relative_error,
@@ -29,7 +29,7 @@ pub fn text(timeline: &Timeline, has_chart: bool) -> String {
         words.0
     );
     let mut table = Table::new(&mut out, &heads);
-    let peaks = Peaks::of(&timeline.rows);
+    let peaks = Peaks::of(&timeline.curve);
     for row in &timeline.rows {
         let free = row.free.or(row.held);
         if let Some(gaps) = &row.gaps {
@@ -58,20 +58,20 @@ fn free_text(free: Estimate) -> String {
     format!("≤{}", format_bytes(free.value.max(0.0) + free.half_width_95()))
 }
 
-/// The times of the first rows with the highest values.
+/// The first times of the highest values, which need not be among the rows.
 struct Peaks {
     live: Option<u64>,
     rss: Option<u64>,
 }
 
 impl Peaks {
-    /// Finds the peaks; a single row has none.
-    fn of(rows: &[Row]) -> Self {
-        // The last of equal rows in this order counts.
-        let several = || rows.iter().rev().filter(|_| rows.len() > 1);
-        let live = several().max_by(|a, b| a.live.value.total_cmp(&b.live.value));
-        let rss = several().max_by_key(|row| row.rss);
-        let time = |row: Option<&Row>| row.map(|row| row.time_unix_ns);
+    /// Finds the peaks; a single moment has none.
+    fn of(all: &[Point]) -> Self {
+        // The last of equal ones in this order counts.
+        let several = || all.iter().rev().filter(|_| all.len() > 1);
+        let live = several().max_by(|a, b| a.live.total_cmp(&b.live));
+        let rss = several().max_by_key(|point| point.rss);
+        let time = |point: Option<&Point>| point.map(|point| point.time_unix_ns);
         Self { live: time(live), rss: time(rss) }
     }
 }
