@@ -135,7 +135,7 @@ test("moments are compared only where a history has the stacks, and otherwise th
 
 test("a profile that is cut says what is missing on every screen that counts", async () => {
   const { overview, suspects } = await shown(idOf(paths.cut));
-  for (const screen of [overview, suspects]) assert.match(screen, /Not complete:\s+the file is cut: \d+ bytes/);
+  for (const screen of [overview, suspects]) assert.match(screen, /Not complete:\s+the file is truncated: \d+ bytes/);
 });
 
 test("an allocator that cannot be read is named, and what it holds is a part of RSS", async () => {
@@ -154,7 +154,7 @@ test("an allocator that cannot be read is named, and what it holds is a part of 
 test("a program that the OOM killer ended says so, with its limit, and what it held", async () => {
   const { overview, suspects } = await shown(idOf(paths.oom), ["overview", "flame", "table", "suspects", "allocator"]);
   assert.match(overview, /■ SIGKILL, OOM killer/);
-  assert.match(overview, /Killed by the OOM killer at \d\d:\d\d:\d\d\. RSS [\d.]+ MiB/);
+  assert.match(overview, /Killed by the OOM killer at \d\d:\d\d:\d\d UTC\. RSS [\d.]+ MiB/);
   assert.match(overview, /The limit of its control group \S+ is 64\.0 MiB\./);
   assert.match(overview, /acme::\S+ holds/);
   assert.match(overview, /no leak found in 0 functions; \d+ not judged yet/);
