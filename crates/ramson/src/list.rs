@@ -50,9 +50,12 @@ pub fn list(flags: &ListFlags) -> Result<(), Failure> {
             hint("no profiles. Start a program with \"ramson run -- CMD\"");
             Ok(())
         }
-        count => Err(Failure::not_found(format!(
-            "no profile matches (of {count}). \"ramson list\" shows them all"
-        ))),
+        count => {
+            let wanted = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+            Err(Failure::not_found(format!(
+                "{wanted}: none of {count} profiles matches. \"ramson list\" shows them all"
+            )))
+        }
     }
 }
 
