@@ -176,10 +176,10 @@ install-files:
 SHARE := $(DESTDIR)$(PREFIX)/share
 install-pages:
 	install -d $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
-	$(RAMSON) man --dir $(SHARE)/man/man1
-	$(RAMSON) completions bash > $(SHARE)/bash-completion/completions/ramson
-	$(RAMSON) completions zsh > $(SHARE)/zsh/site-functions/_ramson
-	$(RAMSON) completions fish > $(SHARE)/fish/vendor_completions.d/ramson.fish
+	umask 022; $(RAMSON) man --dir $(SHARE)/man/man1
+	umask 022; $(RAMSON) completions bash > $(SHARE)/bash-completion/completions/ramson
+	umask 022; $(RAMSON) completions zsh > $(SHARE)/zsh/site-functions/_ramson
+	umask 022; $(RAMSON) completions fish > $(SHARE)/fish/vendor_completions.d/ramson.fish
 
 # docs/schemas is made from the types; a test compares.
 schemas: cargo

@@ -62,6 +62,9 @@ pub struct Summary {
     pub sum_of: Option<u64>,
     /// The program's.
     pub name: String,
+    /// Path of its executable.
+    #[serde(skip)]
+    pub executable: String,
     /// Its arguments as it began.
     #[serde(skip)]
     pub command: Vec<String>,
@@ -130,6 +133,7 @@ impl Summary {
             pid: recording.pid(),
             sum_of: Some(header.processes).filter(|&count| count > 0),
             name: recording.name().to_owned(),
+            executable: header.exe.clone(),
             command: header.command.clone(),
             history: recording.past.as_deref().cloned(),
             is_running: recording.running.is_some(),

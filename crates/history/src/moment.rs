@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
+const SECOND_NS: u64 = 1_000_000_000;
+
 /// One moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum When {
@@ -32,15 +34,26 @@ impl Span {
     /// Reads what stands behind the @ of a source. Times without an offset are of this time zone.
     pub fn parse(text: &str, zone: &TimeZone) -> Option<Self> {
         let Some((from, to)) = text.split_once("..") else {
-            return When::parse(text, zone).map(Span::Moment);
+            let when = When::parse(text, zone)?;
+            return Some(Span::Moment(when.with_whole_second()));
         };
         let to = to.strip_prefix('@').unwrap_or(to);
         let to = if to.is_empty() { Some(When::Last) } else { When::parse(to, zone) };
-        Some(Span::Range(When::parse(from, zone)?, to?))
+        Some(Span::Range(When::parse(from, zone)?, to?.with_whole_second()))
     }
 }
 
 impl When {
+    /// Times are shown in whole seconds: one that is pasted back includes what happened within that second.
+    fn with_whole_second(self) -> Self {
+        match self {
+            When::At(time_ns) if time_ns.is_multiple_of(SECOND_NS) => {
+                When::At(time_ns + SECOND_NS - 1)
+            }
+            when => when,
+        }
+    }
+
     fn parse(text: &str, zone: &TimeZone) -> Option<Self> {
         if text == "peak" {
             return Some(When::Peak);
@@ -94,10 +107,9 @@ mod tests {
 
     #[test]
     fn moments_are_parsed() {
-        const SECOND: u64 = 1_000_000_000;
         let of = |when| Some(Span::Moment(when));
-        assert_eq!(parse("-1h"), of(When::Ago(3600 * SECOND)));
-        assert_eq!(parse("-1h30m"), of(When::Ago(5400 * SECOND)));
+        assert_eq!(parse("-1h"), of(When::Ago(3600 * SECOND_NS)));
+        assert_eq!(parse("-1h30m"), of(When::Ago(5400 * SECOND_NS)));
         assert_eq!(parse("peak"), of(When::Peak));
         assert_eq!(parse("mark:deploy"), of(When::Mark("deploy".into())));
         let time = 1_795_190_400;
@@ -107,9 +119,19 @@ mod tests {
             "2026-11-20T18:00:00+02:00",
             "2026-11-20 17:00",
         ] {
-            assert_eq!(parse(text), of(When::At(time * SECOND)), "{text}");
+            let end_ns = (time + 1) * SECOND_NS - 1;
+            assert_eq!(parse(text), of(When::At(end_ns)), "{text}");
         }
-        assert_eq!(parse("2026-11-20"), of(When::At((time - 17 * 3600) * SECOND)));
+        let midnight_ns = (time - 17 * 3600) * SECOND_NS;
+        assert_eq!(parse("2026-11-20"), of(When::At(midnight_ns + SECOND_NS - 1)));
+        let exact = "2026-11-20T16:00:00.5Z";
+        assert_eq!(parse(exact), of(When::At(time * SECOND_NS + SECOND_NS / 2)));
+        let Some(Span::Range(When::At(from), When::At(to))) =
+            parse("2026-11-20T17:00..2026-11-20T17:00")
+        else {
+            panic!("a range")
+        };
+        assert_eq!(to - from, SECOND_NS - 1);
     }
 
     #[test]

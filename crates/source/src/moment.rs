@@ -295,7 +295,9 @@ fn moment_of(
     let ends = |moment: &Moment| moment.triggers.intersects(Triggers::EXIT | Triggers::DEATH);
     let moment = moment_at(history, process.id, when)?;
     if matches!(when, When::Ago(_) | When::At(_)) {
-        let was_there = |moment: &Moment| !ends(moment) || moment.time_ns == time_of(when);
+        // The end itself, too, if it was within the second that is meant.
+        let was_there =
+            |moment: &Moment| !ends(moment) || time_of(when) - moment.time_ns < 1_000_000_000;
         return Ok(moment.filter(was_there).map(|moment| (moment, false)));
     }
     let last = history.at(process.id, u64::MAX)?;

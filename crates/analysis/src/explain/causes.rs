@@ -165,6 +165,14 @@ fn live(finding: &Finding) -> Option<Cause> {
     Some(Cause { cause: "live", bytes, sentence })
 }
 
+/// What threads keep, where an allocator tells.
+fn in_caches(finding: &Finding) -> String {
+    match finding.part(Part::Tcaches) {
+        0 => String::new(),
+        _ => format!(", and {} is in thread caches", part_text(finding, Part::Tcaches)),
+    }
+}
+
 /// Memory that the program freed and the allocator has not returned.
 fn free(finding: &Finding) -> Option<Cause> {
     let bytes = finding.rss.term(Term::Free);
@@ -173,12 +181,13 @@ fn free(finding: &Finding) -> Option<Cause> {
     }
     let why = match &finding.statistics {
         Ok(statistics) => of_glibc(finding, statistics, bytes.value),
-        Err(_) if finding.part(Part::FreePages) == 0 => {
+        Err(_) if finding.part(Part::FreePages) + finding.part(Part::Tcaches) == 0 => {
             "all of it shares pages with live blocks, so that a trim would return nothing".into()
         }
         Err(_) => format!(
-            "{} of it shares pages with live blocks and cannot be returned. A trim would return at most {}",
+            "{} of it shares pages with live blocks and cannot be returned{}. A trim would return at most {}",
             part_text(finding, Part::FreeChunks),
+            in_caches(finding),
             part_text(finding, Part::FreePages),
         ),
     };

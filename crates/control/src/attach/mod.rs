@@ -24,7 +24,6 @@ use loader::RESTART;
 use object::{Object, words};
 use ramson_format::control::{self, Action, MOST_LISTED, Orders, Request};
 use ramson_format::{DEFAULT_FILE_BYTES, flags};
-use ramson_process::allocators::Allocators;
 use ramson_process::{ProcessMemory, clock, identify, read_smaps};
 use ramson_source::{Failure, Target, find_target, gone};
 use serde::Serialize;
@@ -91,7 +90,8 @@ pub fn attach(target: &Target, options: &Options) -> Result<Attached, Failure> {
 pub fn attachable(target: &Target) -> Result<(), Failure> {
     with_process(target, |process| {
         let mut site = Site::open(target, process)?;
-        let (_, objects) = site.guest()?;
+        let (found, objects) = site.guest()?;
+        refuse_silent(&site, found.as_ref())?;
         preflight::check(target, &site.callee.process, &site.callee.allocators)?;
         Functions::find(&mut site.callee, &objects).map(drop)
     })
@@ -104,11 +104,7 @@ fn record(mut site: Site, options: &Options) -> Result<Attached, Failure> {
     if state.is_some_and(|state| !state.is_attached) && target.profile.is_some() {
         return Ok(answer(&site, true, true, &[], 0, Vec::new()));
     }
-    if state.is_some_and(|state| !state.is_attached && state.outcome == 0)
-        && !found.as_ref().is_some_and(|guest| guest.was_brought(&site.callee.areas))
-    {
-        return Err(silent(target, &site.callee.allocators));
-    }
+    refuse_silent(&site, found.as_ref())?;
     let facts = preflight::check(target, &site.callee.process, &site.callee.allocators)?;
     let functions = Functions::find(&mut site.callee, &objects)?;
     let is_running = state.is_some_and(|state| {
@@ -147,12 +143,20 @@ fn record(mut site: Site, options: &Options) -> Result<Attached, Failure> {
     Ok(answer(&site, is_running, follows, &after, objects, missed))
 }
 
-fn silent(target: &Target, allocators: &Allocators) -> Failure {
-    if let Some(inside) = allocators.inside() {
-        return preflight::unseen(target, inside);
+/// Fails if the process was started with a library that has not set itself up yet: there is nothing to attach to.
+fn refuse_silent(site: &Site, guest: Option<&Guest>) -> Result<(), Failure> {
+    let (target, callee) = (site.target(), &site.callee);
+    let Some(guest) = guest else { return Ok(()) };
+    let state = guest.state(target, site.memory())?;
+    let is_silent = !state.is_attached && state.outcome == 0;
+    if !is_silent || guest.was_brought(&callee.areas) {
+        return Ok(());
+    }
+    if let Some(inside) = callee.allocators.inside() {
+        return Err(preflight::unseen(target, inside));
     }
     let next = "Wait until it has allocated more, or set a smaller interval with \"ramson set\"";
-    refused(target, "it was started with libramson.so, which has recorded nothing yet", next)
+    Err(refused(target, "it was started with libramson.so, which has recorded nothing yet", next))
 }
 
 /// The slots of objects that are in the loader's list.

@@ -53,7 +53,7 @@ const TERMS_OF_ALL: usize = 1;
 
 const NAMES: [(Part, &str); 26] = [
     (Part::Live, "live, by the allocator's statistics"),
-    (Part::Unseen, "live, and not in the profile of an attached process"),
+    (Part::Unseen, "live by the allocator's count, and not in the profile"),
     (Part::Top, "free at the end of the heap"),
     (Part::FreePages, "free whole pages (ramson trim returns these)"),
     (Part::FreeChunks, "free, but on pages that still hold live blocks"),
@@ -74,7 +74,7 @@ const NAMES: [(Part, &str); 26] = [
     (Part::Shmem, "shared memory"),
     (Part::Kernel, "kernel (vdso)"),
     (Part::Ramson, "ramson"),
-    (Part::Anonymous, "other anonymous: not malloc's"),
+    (Part::Anonymous, "other anonymous memory"),
     (Part::Padding, "huge-page padding: zeros in transparent huge pages"),
     (Part::NotWalked, "in arenas, not walked"),
     (Part::Moved, "changed during measurement"),

@@ -12,8 +12,10 @@ const UNITS: [&str; 14] =
 /// Columns of the terminal, or of `COLUMNS`; `None` where the output is not a terminal: then nothing is cut.
 pub fn columns() -> Option<usize> {
     let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let of_terminal = || rustix::termios::tcgetwinsize(io::stdout()).ok();
-    asked.or_else(|| of_terminal().map(|size| size.ws_col.into()).filter(|&columns| columns > 0))
+    let of_terminal =
+        || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_col.into());
+    // A terminal that does not know says 0.
+    asked.filter(|&columns| columns > 0).or_else(|| of_terminal().filter(|&columns| columns > 0))
 }
 
 /// `line` cut to `columns` characters, ending in … if anything is missing.

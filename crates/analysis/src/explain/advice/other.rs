@@ -7,7 +7,7 @@ use crate::explain::words::{measured, size};
 use crate::owners;
 use ramson_process::allocators::{Allocator, Missing};
 use ramson_process::identify::AllocatorKind;
-use ramson_process::{Part, Term};
+use ramson_process::Part;
 
 pub fn advice(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
     let kind = match missing {
@@ -28,10 +28,7 @@ pub fn advice(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
         let unknown = (undivided >= least).then(|| unknown(finding, missing, undivided));
         return unknown.into_iter().collect();
     };
-    // With the profile, what is live is told from the rest of its areas.
-    let held = finding.rss.term(Term::Held);
-    let saving = finding.live.and_then(|_| Saving::at_most(held));
-    vec![Advice { saving, ..setting }]
+    vec![setting]
 }
 
 /// Advises to ask the allocator before anything else: memory that shares pages with live blocks comes back by no setting.
@@ -136,7 +133,7 @@ fn setting(allocator: &Allocator) -> Option<Advice> {
         action: format!("start it with {}", allocator.returning()?),
         evidence: "its statistics cannot be read from outside; malloc_trim does nothing here"
             .into(),
-        risk: "returned pages fault in again when the program needs them",
+        risk: "it may save nothing: how much is free in whole pages is not known. Returned pages fault in again when the program needs them",
         saving: None,
     })
 }
