@@ -73,8 +73,12 @@ pub struct Sum {
 pub fn unprofiled_text(count: usize) -> Option<String> {
     match count {
         0 => None,
-        1 => Some("1 other selected process has no profile".into()),
-        count => Some(format!("{count} other selected processes have no profile")),
+        1 => Some(
+            "1 more selected process has no profile (not recorded, or nothing sampled yet)".into(),
+        ),
+        count => Some(format!(
+            "{count} more selected processes have no profile (not recorded, or nothing sampled yet)"
+        )),
     }
 }
 

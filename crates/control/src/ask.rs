@@ -74,7 +74,8 @@ pub fn ask_here(target: &Target) -> Result<Figures, Failure> {
         AllocatorKind::Jemalloc | AllocatorKind::InProgram => ("mallctl", &JEMALLOC),
         AllocatorKind::Tcmalloc => ("MallocExtension_GetNumericProperty", &TCMALLOC),
         AllocatorKind::Mimalloc | AllocatorKind::Musl => {
-            let why = format!("{} has no function that reports its statistics", found.name);
+            let why =
+                format!("{} has no function that returns its statistics as numbers", found.name);
             return Err(refused(target, &why, NOTHING));
         }
     };

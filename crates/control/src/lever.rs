@@ -78,9 +78,8 @@ fn other(callee: &Callee, kind: AllocatorKind, path: &str) -> Option<Lever> {
 fn own_lever(allocator: &Allocator) -> String {
     match allocator.returning() {
         Some(variables) => format!(
-            "It exports no function that returns memory: start the program with {variables}, or use the program's own command, if it \
-             has one (redis-cli MEMORY PURGE)"
+            "It has no function that ramson can call to return memory of all threads: start the program with {variables}"
         ),
-        None => "It has no function that returns memory".into(),
+        None => "It has no function that ramson can call to return memory".into(),
     }
 }

@@ -143,7 +143,10 @@ fn failed_ask_still_explains() {
     });
     let json = asked(&scratch, waiting.pid());
     let why = json.text("asked_missing");
-    assert!(why.contains("mimalloc has no function that reports its statistics"), "{why}");
+    assert!(
+        why.contains("mimalloc has no function that returns its statistics as numbers"),
+        "{why}"
+    );
     assert!(json.text("statistics_missing").starts_with("mimalloc"), "{json:?}");
     // Nobody of it waits, and its locks cannot be seen.
     let mut computing = clean(program("waits.c"));

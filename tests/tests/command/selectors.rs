@@ -84,7 +84,7 @@ fn several_processes_get_rows_or_blocks() {
             heading.contains(" together (Pss); ") && text.contains("the sum of their RSS"),
             "{text}"
         );
-        assert!(text.contains("1 other selected process has no profile"), "{text}");
+        assert!(text.contains("1 more selected process has no profile"), "{text}");
         let rows = text.lines().skip_while(|line| !line.ends_with("command")).skip(1);
         let mut first: Vec<u32> = rows
             .take(2)

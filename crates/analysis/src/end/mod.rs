@@ -21,6 +21,10 @@ const OF_FAULTS: [u32; 8] = [4, 5, 6, 7, 8, 9, 11, 31];
 /// A noted lack of memory belongs to a death that followed within this time.
 const MOST_NS_BEFORE_DEATH: u64 = 5_000_000_000;
 
+/// A program that used this much, and less than this share of it at its exit, freed most before.
+const MUCH_BYTES: u64 = 64 << 20;
+const LITTLE_SHARE: f64 = 0.1;
+
 const SIGABRT: u32 = 6;
 
 const LAST_SEEN: &str = "at last check";
@@ -197,7 +201,11 @@ pub fn rss_and_live_text(recording: &Recording, live: Estimate) -> String {
         "at exit"
     };
     let lost = lost_text(&recording.snapshot);
-    format!("{}; live {when} {}{lost}", rss_text(end.as_ref()), live_text(live))
+    let rss_bytes = end.as_ref().and_then(last_rss).map_or(0, |(bytes, _)| bytes);
+    let most_live = live.value + live.half_width_95();
+    let is_little = rss_bytes >= MUCH_BYTES && most_live < LITTLE_SHARE * rss_bytes as f64;
+    let freed = if is_little { "; --count allocated shows what was freed before" } else { "" };
+    format!("{}; live {when} {}{lost}{freed}", rss_text(end.as_ref()), live_text(live))
 }
 
 /// RSS as it was last seen, and where that is from.

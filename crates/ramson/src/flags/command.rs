@@ -105,7 +105,7 @@ fn with_short_help(command: Command) -> Command {
     let shorten = |arg: Arg| {
         // A heading that is set for some flags would go on for those behind them.
         let heading = heading_of(arg.get_id().as_str());
-        let is_rare = RARE.contains(&arg.get_id().as_str());
+        let is_rare = !arg.is_positional() && RARE.contains(&arg.get_id().as_str());
         let arg = arg.help_heading(heading).hide_short_help(is_rare);
         match (arg.get_help().map(ToString::to_string), arg.get_long_help()) {
             (Some(help), None) => arg.help(first_sentence(&help).to_owned()).long_help(help),

@@ -30,8 +30,8 @@ pub struct RunFlags {
     /// Mean number of bytes between samples (with K, M or G; 1 records every allocation except malloc(0))
     #[arg(long, value_name = "SIZE", default_value = "512K", value_parser = parse_interval, allow_hyphen_values = true)]
     pub interval: u64,
-    /// Target for the CPU time that sampling takes, in percent of the program's (0.001 to 90; 0 or off for
-    /// none): if samples take more, ramson raises the interval. It does nothing below 300 samples a second,
+    /// Target for the CPU time that sampling takes, as a percentage of the program's (0.001 to 90; 0 or off for
+    /// none): if sampling takes more, ramson raises the interval. It has no effect below 300 samples a second,
     /// so a program that uses little CPU time may spend more. Default: 1; none with --interval 1
     #[arg(long, value_name = "PCT", value_parser = parse_max_overhead, allow_hyphen_values = true)]
     pub max_overhead: Option<String>,

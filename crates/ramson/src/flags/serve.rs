@@ -25,7 +25,7 @@ pub struct ServeFlags {
     /// Sources to serve: any SRC of "ramson report", except -; a group as its sum and process by process. Default: all processes of this user (for root, of all users), running and dead
     #[arg(value_name = "SRC")]
     pub sources: Vec<String>,
-    /// Address to listen at: localhost:PORT (on 127.0.0.1 and ::1), ADDR:PORT (there only), unix:PATH, or systemd for the sockets of a socket unit. Port 0: any that is free
+    /// Address to listen on: localhost:PORT (on 127.0.0.1 and ::1), ADDR:PORT (there only), unix:PATH, or systemd for the sockets of a socket unit. Port 0: any that is free
     #[arg(long, value_name = "ADDR:PORT|unix:PATH|systemd", default_value = "localhost:7777", value_parser = Address::parse)]
     pub listen: Address,
     /// Another name by which clients may call this server, besides localhost and the listening address (repeatable)

@@ -55,7 +55,7 @@ pub struct TopFlags {
     /// The order to begin with; own and total are for --view functions: what functions allocate themselves, or together with what they call
     #[arg(long, default_value = "live", value_parser = one_of(SORTS))]
     sort: (Sort, View),
-    /// Print one table after one interval (which rates need), instead of the live view
+    /// Print one table after one refresh (which rates need), instead of the live view
     #[arg(long)]
     pub once: bool,
     /// One JSON object per line instead of the live view

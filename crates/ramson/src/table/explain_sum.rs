@@ -32,7 +32,7 @@ pub fn text(findings: &Findings, shown: Shown, is_each: bool) -> String {
 
 fn push_advice(out: &mut String, findings: &Findings) {
     if findings.advice.is_empty() {
-        out.push_str("\nno advice saves memory in any of them\n");
+        out.push_str("\nnothing that would save memory was found in any of them\n");
         return;
     }
     let shown = findings.advice.iter().take(MOST_ADVICE);

@@ -6,13 +6,32 @@ use ramson_leaks::Slope;
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_duration, format_per_hour};
 
+/// Processes of several that are named.
+const MOST_PROCESSES: usize = 3;
+
 /// The sentences; none where all growth is that of the leak suspects.
 pub fn lines(found: &Suspects) -> Vec<String> {
     let totals = &found.answer.totals;
     let suspects = found.answer.growth_per_hour;
     let live = totals.live_per_hour.filter(|&live| exceeds(live, suspects));
     let live = live.map(|live| format!("all live memory grows by {}", format_per_hour(live)));
-    [of_rss(totals).or_else(|| not_known(found)), live].into_iter().flatten().collect()
+    let rss = of_rss(totals).or_else(|| not_known(found));
+    rss.into_iter().chain(of_each(found)).chain(live).collect()
+}
+
+/// The processes of several whose RSS grows, the fastest first.
+fn of_each(found: &Suspects) -> impl Iterator<Item = String> {
+    let rate = |of: &Suspects| {
+        let totals = &of.answer.totals;
+        totals.rss.or(totals.outside_malloc).map_or(0.0, |slope| slope.bytes_per_hour.value)
+    };
+    let mut growing: Vec<&Suspects> = found.processes.iter().map(|each| &each.answer).collect();
+    growing.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+    let line = |of: &Suspects| {
+        let Subject::Recording(summary) = &of.subject else { return None };
+        Some(format!("{} (pid {}): {}", summary.name, summary.pid, of_rss(&of.answer.totals)?))
+    };
+    growing.into_iter().filter_map(line).take(MOST_PROCESSES).collect::<Vec<_>>().into_iter()
 }
 
 /// Whether a rate is above another one for sure.

@@ -5,9 +5,9 @@ use super::saving::{Advice, Needs, Saving};
 use crate::explain::finding::Finding;
 use crate::explain::words::{measured, size};
 use crate::owners;
+use ramson_process::Part;
 use ramson_process::allocators::{Allocator, Missing};
 use ramson_process::identify::AllocatorKind;
-use ramson_process::Part;
 
 pub fn advice(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
     let kind = match missing {
