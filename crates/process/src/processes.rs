@@ -38,7 +38,19 @@ fn is_named(pid: u32, name: &str) -> bool {
     let exe = exe.to_string_lossy();
     let command = command(pid);
     let called = called_name(command.first().map_or("", String::as_str), &exe);
-    !name.is_empty() && [comm.trim_ascii_end(), base_name(&exe), called].contains(&name)
+    let script = script(base_name(&exe), &command);
+    !name.is_empty() && [comm.trim_ascii_end(), base_name(&exe), called, script].contains(&name)
+}
+
+/// The file name of the script that an interpreter runs; empty for other programs.
+pub fn script<'a>(executable: &str, command: &'a [String]) -> &'a str {
+    const INTERPRETERS: [&str; 7] = ["python", "node", "ruby", "php", "perl", "bash", "lua"];
+    let is_one = INTERPRETERS.iter().any(|name| executable.starts_with(name));
+    let arguments = command.iter().skip(1).filter(|_| is_one);
+    arguments
+        .take_while(|word| *word != "-c")
+        .find(|word| !word.starts_with('-'))
+        .map_or("", |it| base_name(it))
 }
 
 /// A process and its descendants. A process whose parent has ended belongs to another ancestor.

@@ -69,7 +69,9 @@ fn named(name: &str) -> Vec<u32> {
 /// Whether a process had this name when its profile began.
 pub fn is_named(header: &Header, name: &str) -> bool {
     // A child in its parent's memory may have none yet.
-    !name.is_empty() && [name_of(header), base_name(&header.exe), &header.comm].contains(&name)
+    let exe = base_name(&header.exe);
+    let script = processes::script(exe, &header.command);
+    !name.is_empty() && [name_of(header), exe, &header.comm, script].contains(&name)
 }
 
 fn has_memory(pid: u32) -> bool {

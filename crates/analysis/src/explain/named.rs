@@ -16,7 +16,7 @@ pub fn phrase(finding: &Finding, cause: &str) -> Option<String> {
             variables(finding)
         ),
         "files" => format!(
-            "is mapped files{}: the kernel takes back pages that it can read again",
+            "is code and mapped files{}: the kernel takes back pages that it can read again",
             listed(&finding.details.files)
         ),
         "shared" => shared(finding),

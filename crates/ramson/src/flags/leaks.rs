@@ -6,7 +6,9 @@ use super::values::parse_size;
 use clap::Args;
 use ramson_analysis::question;
 use ramson_analysis::suspects::{Answer, Suspects};
+use ramson_leaks::Slope;
 use ramson_profile::format::format_bytes;
+use std::iter;
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -45,8 +47,8 @@ pub struct LeaksFlags {
     /// Findings to show; 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub rows: usize,
-    /// Exit with 3 if there is a leak suspect (growing), or if all suspects together grow faster than
-    /// a rate (10MiB/h); with 4 if it is too early to tell (unknown). Separate several with commas
+    /// Exit with 3 if there is a leak suspect (growing), or if all suspects together, or memory outside
+    /// malloc (with --window), grow faster than a rate (10MiB/h); with 4 if it is too early to tell (unknown). Separate several with commas
     #[arg(long, value_name = "GATE", value_parser = parse_gate, value_delimiter = ',')]
     pub fail_on: Vec<Gate>,
     #[command(flatten)]
@@ -85,8 +87,16 @@ impl Gate {
             format!("{count} leak {suspects}, growing by {}/h or more", format_bytes(at_least));
         match *self {
             Gate::Growing => (count > 0).then_some(finding),
-            Gate::BytesPerHour(most) => (at_least > most as f64)
-                .then(|| format!("{finding}: more than {}/h", format_bytes(most as f64))),
+            Gate::BytesPerHour(most) => {
+                let outside = outside_at_least(found);
+                let finding = if outside > most as f64 {
+                    format!("memory outside malloc grows by {}/h or more", format_bytes(outside))
+                } else {
+                    finding
+                };
+                (at_least.max(outside) > most as f64)
+                    .then(|| format!("{finding}: more than {}/h", format_bytes(most as f64)))
+            }
             Gate::Unknown => None,
         }
     }
@@ -97,6 +107,14 @@ impl Gate {
         let hides = |most: u64| limit.is_none_or(|limit| limit.bytes_per_hour > most as f64);
         cannot_tell.is_some() || matches!(*self, Gate::BytesPerHour(most) if hides(most))
     }
+}
+
+/// How fast memory that malloc does not know grows in one process, if that was measured: the lower end of the interval.
+fn outside_at_least(found: &Suspects) -> f64 {
+    let each = found.processes.iter().map(|each| &each.answer);
+    let slopes = iter::once(found).chain(each).filter_map(|it| it.answer.totals.outside_malloc);
+    let rates = slopes.filter(Slope::is_growth).map(|slope| slope.bytes_per_hour);
+    rates.map(|rate| rate.value - rate.half_width_95()).fold(0.0, f64::max)
 }
 
 fn parse_gate(text: &str) -> Result<Gate, String> {

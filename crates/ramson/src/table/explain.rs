@@ -67,7 +67,7 @@ pub fn text(finding: &Finding, shown: Shown) -> String {
     cut_all(out.lines().map(str::to_owned))
 }
 
-/// `server (pid 4711): RSS 80.0 MiB, growing by 6.00 MiB/h (±0.50 MiB); glibc 2.36 (…); 12.0 MiB (9.4%) left of the limit of 128 MiB of
+/// `server (pid 4711): RSS 80.0 MiB, live growing by 6.00 MiB/h (±0.50 MiB); glibc 2.36 (…); 12.0 MiB (9.4%) left of the limit of 128 MiB of
 /// cgroup /a`.
 fn title(finding: &Finding) -> String {
     let rss = size(finding.rss.bytes);
@@ -77,7 +77,7 @@ fn title(finding: &Finding) -> String {
         suspects.or(leaks.totals.live_per_hour)
     });
     if let Some(rate) = grows {
-        let _ = write!(title, ", growing by {}", format_per_hour(rate));
+        let _ = write!(title, ", live growing by {}", format_per_hour(rate));
     }
     let allocators = &finding.allocators;
     let other = allocators.other.as_ref().map(|(_, found)| found);

@@ -3,7 +3,7 @@
 use super::{Table, most, push_prose, push_rest, size};
 use ramson_analysis::explain::{Advice, Finding, Needs, Saving};
 use ramson_analysis::rss::live_text;
-use ramson_process::Term;
+use ramson_process::Part;
 use ramson_profile::format::{
     format_bytes, format_duration, format_objects, format_relative_error,
 };
@@ -12,7 +12,8 @@ use std::iter;
 
 pub fn push_pins(out: &mut String, finding: &Finding, rows: usize) {
     let Some(pins) = &finding.pins else {
-        if finding.rss.term(Term::Free).value > 0.05 * finding.rss.bytes as f64 {
+        // What a trim returns is pinned by nothing.
+        if finding.part(Part::FreeChunks) as f64 > 0.05 * finding.rss.bytes as f64 {
             let why = "not known without a profile. Start the program with \"ramson run\"";
             out.push('\n');
             push_prose(out, "pinned by: ", why);

@@ -19,6 +19,8 @@ use std::fmt::Write;
 const MAX_CALLERS: usize = 6;
 /// If functions that hold more than this cannot be judged for want of time, no finding says anything.
 const MOST_SHARE: f64 = 0.5;
+/// A suspect with more than this of the growth has most of it.
+const MOST_GROWTH: f64 = 0.6;
 /// Functions shown then.
 const LARGEST: usize = 2;
 /// Functions that are no suspects and are named, if they have this share of what is live.
@@ -97,7 +99,13 @@ fn answer_of(found: &Suspects) -> String {
         (Some(first), 1) => format!("1 leak suspect: {rate} in {}", name(first)),
         (Some(first), 2..) => {
             let count = answer.leak_suspects;
-            format!("{count} leak suspects: {rate} together, most of it in {}", name(first))
+            let of = |suspect: &Suspect| {
+                let growth = suspect.finding.growth.as_ref();
+                growth.map_or(0.0, |growth| growth.per_hour.value)
+            };
+            let is_most = of(first) > MOST_GROWTH * answer.growth_per_hour.value;
+            let place = if is_most { "most of it in" } else { "the fastest in" };
+            format!("{count} leak suspects: {rate} together, {place} {}", name(first))
         }
         _ => match limit(answer) {
             Some(limit) => format!("{}; {limit}{}", no_leak(found), raised(found)),
@@ -142,7 +150,11 @@ fn no_leak(found: &Suspects) -> String {
             format!("the recording is too short to tell: it needs {min_age} (--min-age)")
         }
         Some(CannotTell::TotalGrows) => {
-            "live memory as a whole keeps growing, but no single function shows a leak".into()
+            let time = answer.judged_in_ns.filter(|_| answer.is_running);
+            format!(
+                "live memory as a whole keeps growing, but no single function shows a leak{}",
+                more_time(time, " yet. Ask again in ")
+            )
         }
         Some(CannotTell::Undecided) if is_too_early(found) => format!(
             "too early to tell: {} of live memory is in functions first seen less than {min_age} ago (--min-age){}",

@@ -251,7 +251,7 @@ const TITLES: Record<string, string> = {
   free: "It is free, but not returned",
   held: "The allocator holds it",
   mmap: "The program mapped it itself",
-  files: "It is mapped files",
+  files: "It is code and mapped files",
   freed_lazily: "It is freed lazily: the kernel takes it back",
   inherited: "It is shared with its parent",
   copied: "It was copied from its parent",

@@ -142,7 +142,7 @@ pub fn main_part(finding: &Finding) -> Option<Advice> {
         (
             "files",
             sum(&[Part::Code, Part::Files]),
-            "is mapped files",
+            "is code and mapped files",
             (Needs::Nothing, FILES.into()),
         ),
         ("freed_lazily", sum(&[Part::LazyFree]), "was freed lazily", (Needs::Nothing, LAZY.into())),

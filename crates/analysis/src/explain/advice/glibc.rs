@@ -23,11 +23,12 @@ pub fn advice(finding: &Finding, statistics: &Statistics) -> Vec<Advice> {
 }
 
 /// Risk of a trim.
-pub(super) const FAULTS: &str = "the pages fault in again when the program needs them; each arena is locked meanwhile, about 0.1 s per GiB returned";
+pub(super) const FAULTS: &str = "the pages fault in again when the program needs them; each arena is locked meanwhile, 0.1 to 0.2 s per GiB returned";
 /// What `arena_max` advises, and its risk.
 pub(super) const FEWER_ARENAS: &str =
     "fewer arenas: start it with MALLOC_ARENA_MAX=1, or 2 if threads allocate at the same time";
-pub(super) const WAITING: &str = "threads wait for each other in malloc; blocks of several threads share pages, so that it may also take more memory";
+pub(super) const WAITING: &str = "it saves nothing if the threads needed their memory at the same time; threads wait for each other in malloc, and blocks of several \
+     threads share pages, so that it may also take more memory";
 
 fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
     let bytes = statistics.sum(Arena::releasable_bytes);
