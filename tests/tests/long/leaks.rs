@@ -217,3 +217,27 @@ fn mistakes_are_one_line_that_says_what_to_do(scratch: &Scratch, path: &str) {
     }
     assert_eq!(say(scratch, &["mark", path, "../x"]).status, 2);
 }
+
+#[test]
+fn gate_sees_growth_outside_malloc() {
+    const SCRIPT: &str = "import mmap, time\nkept = []\nprint('ready', flush=True)\n\
+        for i in range(400):\n    kept.append(mmap.mmap(-1, 1 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))\n    \
+        kept[-1].write(b'x' * (1 << 20))\n    time.sleep(0.1)\n";
+    let scratch = Scratch::new();
+    let log = scratch.path("log");
+    let mut command = ramson(&scratch);
+    command.args(["run", "--"]).arg(python()).arg(scratch.file("maps.py", SCRIPT));
+    let _running = Running::start(&mut command, &log, || {
+        std::fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"))
+    });
+    let gate = |rate: &str| {
+        say(
+            &scratch,
+            &["leaks", "maps.py", "--window", "20s", "--min-age", "1s", "--fail-on", rate],
+        )
+    };
+    // 36 GiB an hour, on a machine that is not too busy.
+    let tripped = gate("100MiB/h");
+    assert_eq!(tripped.status, 3, "{tripped:?}");
+    assert!(tripped.remarks[0].contains("memory outside malloc grows by "), "{tripped:?}");
+}

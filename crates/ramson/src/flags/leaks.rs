@@ -47,8 +47,9 @@ pub struct LeaksFlags {
     /// Findings to show; 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub rows: usize,
-    /// Exit with 3 if there is a leak suspect (growing), or if all suspects together, or memory outside
-    /// malloc (with --window), grow faster than a rate (10MiB/h); with 4 if it is too early to tell (unknown). Separate several with commas
+    /// Exit with 3 if there is a leak suspect (growing), or growth above a rate (10MiB/h). The rate is
+    /// that of all suspects together, or with --window that of memory outside malloc. Exit with 4 if
+    /// it is too early to tell (unknown). Separate several with commas
     #[arg(long, value_name = "GATE", value_parser = parse_gate, value_delimiter = ',')]
     pub fail_on: Vec<Gate>,
     #[command(flatten)]
