@@ -9,6 +9,7 @@ SRC: which process or profile
 
   4711                    a process ID; -p 4711 works, too
   redis-server            all processes of that name, unless there is such a file; also name:redis-server
+  name:svc.py             an interpreter's processes that run this script
   tree:4711               a process and its descendants
   unit:redis.service      the processes of a systemd unit
   cgroup:/system.slice    the processes of a control group and of its children

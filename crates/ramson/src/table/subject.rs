@@ -201,7 +201,7 @@ fn push_mmap(out: &mut String, mmap: &MmapSums) {
         // The mmap part of RSS is smaller mappings, or memory that was reserved and used since.
         0 => format!("no extents of 1 MiB or more; {reserved} reserved (mapped PROT_NONE)"),
         extents => format!(
-            "mmap {} in {} extent{}, not part of live: --kind mmap",
+            "mmap {} in {} extent{}, touched or not, beside live: --kind mmap",
             format_bytes(mmap.mapped.value),
             format_objects(extents as f64),
             if extents == 1 { "" } else { "s" },
