@@ -81,7 +81,10 @@ fn rss_counts_resident_extents() {
     assert_eq!(report.number("mmap.reserved.value"), (1u64 << 34) as f64);
     let shown = say(&scratch, &["report", &pid]);
     assert!(shown.lines().next().unwrap().contains(" + mmap 40."), "{shown}");
-    assert!(shown.contains("mmap 72.0 MiB in 2 extents, touched or not, beside live: --kind mmap"), "{shown}");
+    assert!(
+        shown.contains("mmap 72.0 MiB in 2 extents, touched or not, beside live: --kind mmap"),
+        "{shown}"
+    );
     assert!(shown.contains("plus 16.0 GiB reserved (mapped PROT_NONE)"), "{shown}");
     let rows = say(&scratch, &["report", &pid, "--kind", "mmap"]);
     assert!(rows.contains("\nmapped, total 72.0 MiB"), "{rows}");

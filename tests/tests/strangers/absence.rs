@@ -72,11 +72,11 @@ fn unsafe_directory_is_named_before_start() {
 fn changed_root_names_what_is_missing() {
     assert_said(
         "mkdir /var/tmp/jail; $ramson run -- $changes root /var/tmp/jail",
-        "there is no /var/tmp/jail/var/tmp",
+        "/var/tmp/jail/var/tmp does not exist",
     );
     let script =
         "mkdir -p -m 1777 /var/tmp/jail/var/tmp; $ramson run -- $changes root /var/tmp/jail";
-    assert_said(script, "there is no /var/tmp/jail/proc");
+    assert_said(script, "/var/tmp/jail/proc does not exist");
 }
 
 #[test]
