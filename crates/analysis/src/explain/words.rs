@@ -11,6 +11,10 @@ const SHOWN_FRAMES: usize = 2;
 
 /// `30.1 MiB (±701 KiB; 39.0%)`: bytes with their share of RSS.
 pub fn amount(bytes: Estimate, rss_bytes: u64) -> String {
+    // An estimate may exceed the whole.
+    if bytes.value > rss_bytes as f64 {
+        return measured(bytes);
+    }
     let value = format_amount(bytes, SampleUnit::Bytes);
     let share = format_percent(bytes.value, rss_bytes as f64);
     if bytes.is_part() {
