@@ -25,7 +25,7 @@ pub struct Candidate {
 const HARMLESS: [i32; 3] = [libc::SIGURG, libc::SIGWINCH, libc::SIGCHLD];
 
 /// System calls that wait, have no effect before they return, and are begun again after a stop as if there had been none. With their
-/// rank: first those on which nothing hangs, then those whose time-out begins anew, then the one that could miss a signal, last those that may have
+/// rank: first those on which nothing hangs, then those whose time-out begins anew, then those that could miss a signal or say EINTR, last those that may have
 /// part of what they wait for (`waits_for_more`).
 const WAITING: [(i64, u32); 28] = [
     (libc::SYS_rt_sigsuspend, 0),
@@ -49,7 +49,6 @@ const WAITING: [(i64, u32); 28] = [
     (libc::SYS_flock, 2),
     (libc::SYS_semop, 2),
     (libc::SYS_futex, 2),
-    (libc::SYS_restart_syscall, 2),
     (libc::SYS_epoll_wait, 3),
     (libc::SYS_epoll_pwait, 3),
     (libc::SYS_epoll_pwait2, 3),
@@ -57,6 +56,8 @@ const WAITING: [(i64, u32); 28] = [
     (libc::SYS_io_uring_enter, 3),
     // A signal in the microsecond before it begins again is handled, and the wait goes on.
     (libc::SYS_pause, 4),
+    // If ramson is killed during the call, the thread cannot begin this again by itself: the program's call says EINTR.
+    (libc::SYS_restart_syscall, 4),
 ];
 
 /// The rank of those that read from a descriptor, their first argument.
