@@ -76,7 +76,7 @@ fn changed_root_names_what_is_missing() {
     );
     let script =
         "mkdir -p -m 1777 /var/tmp/jail/var/tmp; $ramson run -- $changes root /var/tmp/jail";
-    assert_said(script, "/var/tmp/jail/proc does not exist");
+    assert_said(script, "/var/tmp/jail/proc/self does not exist");
 }
 
 #[test]
