@@ -49,7 +49,7 @@ pub struct Estimate {
     /// does not say how it sampled, infinite where records were lost: `value` is then of those that are left, and no sum with
     /// it is more certain.
     pub variance: f64,
-    /// What a calibration has taken out of the error (docs/internals/sampling.md), as the root of the variance: the error's variance is
+    /// Error that a calibration has removed (docs/internals/sampling.md), as the root of a variance: the variance that is left is
     /// `variance` − `known`². 0 without a calibration. Adds up as values do over parts of one calibrated profile.
     pub known: f64,
 }

@@ -42,7 +42,7 @@ pub struct Mapping {
     pub path: String,
     /// Lower-case hex of the GNU build ID; empty if the binary has none.
     pub build_id: String,
-    /// What the program was started as, through a link with another name; else empty.
+    /// Name that the program was started as, if its file has another one; else empty.
     pub started_as: String,
 }
 
@@ -198,7 +198,7 @@ impl fmt::Display for SampleType {
 }
 
 impl Mapping {
-    /// What a table shows: the name that the program was started as, or the file's.
+    /// Name in tables: the one that the program was started as, or the file's.
     pub fn shown_name(&self) -> &str {
         if self.started_as.is_empty() { self.basename() } else { &self.started_as }
     }

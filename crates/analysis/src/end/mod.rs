@@ -7,7 +7,7 @@ use crate::attachment;
 use crate::extents::lost_text;
 use crate::rss::live_text;
 use kernel_log::KernelLog;
-use ramson_format::state;
+use ramson_format::{Kind, state};
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_bytes, format_duration, format_local_time, format_objects};
 use ramson_reader::{End as Noted, FailedAllocation, Header, Snapshot, Way};
@@ -203,7 +203,12 @@ pub fn rss_and_live_text(recording: &Recording, live: Estimate) -> String {
     let lost = lost_text(&recording.snapshot);
     let rss_bytes = end.as_ref().and_then(last_rss).map_or(0, |(bytes, _)| bytes);
     let most_live = live.value + live.half_width_95();
-    let is_little = rss_bytes >= MUCH_BYTES && most_live < LITTLE_SHARE * rss_bytes as f64;
+    let heap = recording.snapshot.stacks.iter().filter(|stack| stack.kind() == Kind::Heap);
+    let allocated: f64 = heap.map(|stack| stack.alloc_space).sum();
+    // Memory that malloc never had (a Java heap) was not freed.
+    let is_little = rss_bytes >= MUCH_BYTES
+        && most_live < LITTLE_SHARE * rss_bytes as f64
+        && allocated > 0.5 * rss_bytes as f64;
     let freed = if is_little { "; --count allocated shows what was freed before" } else { "" };
     format!("{}; live {when} {}{lost}{freed}", rss_text(end.as_ref()), live_text(live))
 }

@@ -165,7 +165,7 @@ fn live(finding: &Finding) -> Option<Cause> {
     Some(Cause { cause: "live", bytes, sentence })
 }
 
-/// What threads keep, where an allocator tells.
+/// Clause for free memory in thread caches; empty if the allocator has none or does not report it.
 fn in_caches(finding: &Finding) -> String {
     match finding.part(Part::Tcaches) {
         0 => String::new(),
@@ -181,8 +181,11 @@ fn free(finding: &Finding) -> Option<Cause> {
     }
     let why = match &finding.statistics {
         Ok(statistics) => of_glibc(finding, statistics, bytes.value),
-        Err(_) if finding.part(Part::FreePages) + finding.part(Part::Tcaches) == 0 => {
-            "all of it shares pages with live blocks, so that a trim would return nothing".into()
+        Err(_) if finding.part(Part::FreeChunks) as f64 > (1.0 - NEXT_TO_NOTHING) * bytes.value => {
+            format!(
+                "nearly all of it shares pages with live blocks. A trim would return at most {}",
+                part_text(finding, Part::FreePages),
+            )
         }
         Err(_) => format!(
             "{} of it shares pages with live blocks and cannot be returned{}. A trim would return at most {}",

@@ -3,6 +3,7 @@
 use super::finding::Finding;
 use super::words::size;
 use ramson_process::Mapped;
+use ramson_process::identify::base_name;
 use ramson_profile::format::format_objects;
 
 /// The sum is one memory in each process that has it.
@@ -42,14 +43,15 @@ fn variables(finding: &Finding) -> String {
 
 /// `: /srv/data.mdb 2.00 GiB, /usr/bin/server 30.0 MiB`.
 fn listed(all: &[Mapped]) -> String {
-    // Of libraries, the name says enough.
-    let name = |path: &str| {
-        let file = path.rsplit('/').next().filter(|file| file.contains(".so"));
-        file.unwrap_or(path).to_owned()
-    };
-    let named = large(all).map(|one| format!("{} {}", name(&one.path), size(one.bytes)));
+    let named = large(all).map(|one| format!("{} {}", file_name(&one.path), size(one.bytes)));
     let named: Vec<String> = named.collect();
     if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) }
+}
+
+/// The path; of a library, only its last part.
+fn file_name(path: &str) -> &str {
+    let name = base_name(path);
+    if name.contains(".so") { name } else { path }
 }
 
 /// Those with a tenth of them or more.

@@ -18,7 +18,7 @@ pub use set::{Changes, Set, set};
 use crate::outside::{milliseconds, refused, with_process};
 use act::act;
 use bounded::Bounded;
-use guest::{Guest, ListedSlot, name_of};
+use guest::{Guest, ListedSlot, State, name_of};
 use library::Functions;
 use loader::RESTART;
 use object::{Object, words};
@@ -91,7 +91,8 @@ pub fn attachable(target: &Target) -> Result<(), Failure> {
     with_process(target, |process| {
         let mut site = Site::open(target, process)?;
         let (found, objects) = site.guest()?;
-        refuse_silent(&site, found.as_ref())?;
+        let state = state_of(&site, found.as_ref())?;
+        refuse_silent(&site, found.as_ref(), state)?;
         preflight::check(target, &site.callee.process, &site.callee.allocators)?;
         Functions::find(&mut site.callee, &objects).map(drop)
     })
@@ -100,11 +101,11 @@ pub fn attachable(target: &Target) -> Result<(), Failure> {
 fn record(mut site: Site, options: &Options) -> Result<Attached, Failure> {
     let target = site.target();
     let (found, objects) = site.guest()?;
-    let state = found.as_ref().map(|guest| guest.state(target, site.memory())).transpose()?;
+    let state = state_of(&site, found.as_ref())?;
     if state.is_some_and(|state| !state.is_attached) && target.profile.is_some() {
         return Ok(answer(&site, true, true, &[], 0, Vec::new()));
     }
-    refuse_silent(&site, found.as_ref())?;
+    refuse_silent(&site, found.as_ref(), state)?;
     let facts = preflight::check(target, &site.callee.process, &site.callee.allocators)?;
     let functions = Functions::find(&mut site.callee, &objects)?;
     let is_running = state.is_some_and(|state| {
@@ -143,13 +144,16 @@ fn record(mut site: Site, options: &Options) -> Result<Attached, Failure> {
     Ok(answer(&site, is_running, follows, &after, objects, missed))
 }
 
+/// State of the library in the process; `None` if it is not there.
+fn state_of(site: &Site, guest: Option<&Guest>) -> Result<Option<State>, Failure> {
+    guest.map(|guest| guest.state(site.target(), site.memory())).transpose()
+}
+
 /// Fails if the process was started with a library that has not set itself up yet: there is nothing to attach to.
-fn refuse_silent(site: &Site, guest: Option<&Guest>) -> Result<(), Failure> {
+fn refuse_silent(site: &Site, guest: Option<&Guest>, state: Option<State>) -> Result<(), Failure> {
     let (target, callee) = (site.target(), &site.callee);
-    let Some(guest) = guest else { return Ok(()) };
-    let state = guest.state(target, site.memory())?;
-    let is_silent = !state.is_attached && state.outcome == 0;
-    if !is_silent || guest.was_brought(&callee.areas) {
+    let is_silent = state.is_some_and(|state| !state.is_attached && state.outcome == 0);
+    if !is_silent || guest.is_some_and(|guest| guest.was_brought(&callee.areas)) {
         return Ok(());
     }
     if let Some(inside) = callee.allocators.inside() {

@@ -75,7 +75,7 @@ pub struct TopFlags {
 }
 
 impl TopFlags {
-    /// What a row stands for.
+    /// Kind of the rows; the order decides whether functions include what they call.
     pub fn view(&self) -> View {
         if self.view == View::Own { self.sort.1 } else { self.view }
     }

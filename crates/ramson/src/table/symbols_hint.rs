@@ -5,6 +5,7 @@ use super::stacks::shown_frames;
 use crate::output::hint;
 use ramson_analysis::report::{Report, View};
 use ramson_analysis::summary::Subject;
+use ramson_process::identify::base_name;
 use ramson_process::other_root;
 use ramson_profile::view::{TreeRow, TreeRowKind};
 use ramson_symbols::SymbolDefect;
@@ -22,9 +23,9 @@ pub fn say(report: &Report, rows: usize) {
         _ => ("", ""),
     };
     let shown = shown_names(report, super::most(rows));
-    let file = |path: &'_ str| path.rsplit('/').next().unwrap_or(path).to_owned();
     let would_name = |path: &str| {
-        let is_of = |object: &str| object == file(path) || object == name && path == executable;
+        let is_of =
+            |object: &str| object == base_name(path) || object == name && path == executable;
         shown.iter().filter_map(|name| name.rsplit_once("+0x")).any(|(object, _)| is_of(object))
     };
     let is_worth_it = |defect: &&SymbolDefect| match defect {
