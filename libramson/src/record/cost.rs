@@ -132,7 +132,7 @@ impl Recorder {
         let header = self.profile().file.header();
         let Orders { interval_bytes, max_overhead_ppm, until_monotonic_ns, is_off, .. } = *orders;
         let configured_bytes = cost.configured_bytes.swap(interval_bytes, Relaxed);
-        cost.max_overhead_ppm.store(max_overhead_ppm, Relaxed);
+        let bound_ppm = cost.max_overhead_ppm.swap(max_overhead_ppm, Relaxed);
         header.configured_interval_bytes.store(interval_bytes, Relaxed);
         header.max_overhead_ppm.store(max_overhead_ppm, Relaxed);
         // When sampling ends, or ended.
@@ -156,13 +156,14 @@ impl Recorder {
         } else {
             header.flags.fetch_and(!flags::PAUSED, Relaxed);
         }
-        if configured_bytes != interval_bytes {
+        let is_other = configured_bytes != interval_bytes;
+        if is_other || bound_ppm != max_overhead_ppm {
             cost.keep(&Recent::default());
             cost.cpu_ns.store(0, Relaxed);
             cost.interval_bytes.store(0, Relaxed);
-            header.interval_bytes.store(interval_bytes, Relaxed);
-            header.interval_changes.fetch_add(1, Relaxed);
-            header.interval_orders.fetch_add(1, Relaxed);
+            let present_bytes = header.interval_bytes.swap(interval_bytes, Relaxed);
+            header.interval_changes.fetch_add((present_bytes != interval_bytes).into(), Relaxed);
+            header.interval_orders.fetch_add(is_other.into(), Relaxed);
         }
     }
 

@@ -94,6 +94,22 @@ fn interval_recovers_after_the_storm() {
 }
 
 #[test]
+fn interval_recovers_without_a_bound() {
+    let scratch = Scratch::new();
+    // It may have to be built first.
+    let mut set = ramson(&scratch);
+    let mut run = governed("storm 60000");
+    let mut child = run.spawn();
+    wait_for(&run, |snapshot| snapshot.header.interval_bytes > 4 << 10);
+    let pid = child.id().to_string();
+    finish(set.args(["set", &pid, "--max-overhead", "off"])).good();
+    let free = wait_for(&run, |snapshot| snapshot.header.max_overhead_ppm == 0);
+    assert_eq!((free.header.interval_bytes, free.header.interval_orders), (4 << 10, 0));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
 fn mappings_never_raise_the_interval() {
     let run = governed("extents 1500").env("RAMSON_INTERVAL", "512K");
     // The heap grows by 22 MB a second at most: 42 samples.
