@@ -30,6 +30,16 @@ const LIBRARIES: &[&str] = &[
     "_PyObject_GC_New",
     "PyType_GenericAlloc",
     "new_keys_object",
+    "_PyObject_ArenaMmap",
+    "my_malloc",
+    "alloc_root",
+    "init_alloc_root",
+    "init_sql_alloc",
+    "MEM_ROOT::AllocSlow(unsigned long)",
+    "mem_heap_create_block_func",
+    "ut_allocator<unsigned char, true>::allocate(unsigned long)",
+    "ggc_internal_alloc(unsigned long, void (*)(void*), unsigned long, unsigned long)",
+    "void va_gc::reserve<tree_node*, va_gc>(vec<tree_node*, va_gc, vl_embed>*&, unsigned int, bool)",
     "v8::internal::StringTable::Data::Resize(v8::internal::Isolate*)",
     "v8::internal::(anonymous namespace)::IterateObjectCache(v8::internal::Isolate*)",
     "ossl_sa_set",
@@ -87,6 +97,10 @@ const OWN: &[&str] = &[
     "camlApp__entry",
     "rt.Cache!(int).Cache.load",
     "gc_alloc_all",
+    "Prepared_statement::Prepared_statement(THD*)",
+    "alloc_root_node",
+    "ggc_collect",
+    "my_hash_insert",
 ];
 
 #[test]
