@@ -37,17 +37,17 @@ impl Growth {
         Some(Self { is_measured: history.measured.is_some(), ..growth })
     }
 
-    /// Bytes allocated between horizon and settled age and still live, over that time: what a time so far back has added
+    /// Bytes allocated since growth began and still live, over that time, but for ages at which much is freed: what that time has added
     /// for good, if none of it is freed later.
     pub fn of_kept(
         history: &StackHistory,
         persistence: &Persistence,
         stacks: usize,
     ) -> Option<Self> {
-        let Persistence { horizon_ns, settled_ns, .. } = *persistence;
-        // Memory that the function allocated at the start is no growth; it is in the oldest third, if anywhere.
-        let window_ns = horizon_ns.checked_sub(settled_ns)? / 3 * 2;
-        let window = settled_ns..settled_ns + window_ns;
+        let Persistence { lasting_ns, began_ns, .. } = *persistence;
+        let window_ns = began_ns - lasting_ns;
+        // Without the sample with which it began: the time was chosen to reach back to it.
+        let window = lasting_ns..began_ns;
         let kept = history.live.iter().filter(|block| window.contains(&history.age_ns(block)));
         let bytes: Estimate = kept.map(|block| block.estimate(SampleUnit::Bytes)).sum();
         if window_ns == 0 {

@@ -144,10 +144,11 @@ impl StackHistory {
         self.live.iter().map(|block| block.estimate(unit)).sum()
     }
 
-    /// Age of the oldest live sample that is not older than `most_ns`.
-    pub fn oldest_ns(&self, most_ns: u64) -> Option<u64> {
-        let ages = self.live.iter().map(|block| self.age_ns(block));
-        ages.filter(|&age_ns| age_ns <= most_ns).max()
+    /// Ages of the live samples, ascending.
+    pub(crate) fn ascending_ages(&self) -> Vec<u64> {
+        let mut ages: Vec<u64> = self.live.iter().map(|block| self.age_ns(block)).collect();
+        ages.sort_unstable();
+        ages
     }
 
     /// Freed samples, raw.

@@ -2,7 +2,7 @@
 //! docs/internals/leaks.md.
 //!
 //! `history` is what is known of one stack, `bursts` what of it came in one go, `survival` how long its memory lives, `persistence`
-//! whether what grew old is ever freed, `growth` how fast it becomes more, `verdict` what follows, `limit` which leak would not show yet,
+//! whether what grew old is ever freed, `lasting` since when what lasts has come, `growth` how fast it becomes more, `verdict` what follows, `limit` which leak would not show yet,
 //! `paths` which call paths of a function leak together, `slope` how
 //! fast a figure of the whole process grows, `suppressions` which stacks the reader knows already.
 #![forbid(unsafe_code)]
@@ -10,6 +10,7 @@
 mod bursts;
 mod growth;
 mod history;
+mod lasting;
 mod limit;
 mod paths;
 mod persistence;

@@ -7,6 +7,7 @@
 //! at a steady rate, while a table that was built once does not.
 
 use crate::history::{StackHistory, bucket_start_ns};
+use crate::lasting::Lasting;
 use ramson_format::lifetime_bucket;
 use serde::Serialize;
 use statrs::distribution::{Beta, ContinuousCDF, DiscreteCDF, Poisson};
@@ -16,7 +17,7 @@ const FULL_PART: f64 = 0.1;
 /// … except with this probability at most, however often it is judged.
 const FALSE_ALARMS: f64 = 0.001;
 /// Largest share that a leak frees of the memory that grew old.
-const FREED_BY_A_LEAK: f64 = 0.01;
+pub(crate) const FREED_BY_A_LEAK: f64 = 0.01;
 /// Confidence of the lower bound that is shown.
 const CONFIDENCE: f64 = 0.95;
 /// Parts of the time from H to A that are compared with each other.
@@ -25,7 +26,7 @@ const SLICES: u64 = 3;
 /// probability of 2/n².
 const QUIET_TIMES: u64 = 2;
 /// Horizons tried: all of the time, its half, its quarter, its eighth. A leak need not be as old as its stack.
-const HORIZONS: u32 = 4;
+pub(crate) const HORIZONS: u32 = 4;
 
 /// Test for a count below the common rate: `share` of that rate would give so low a count with less than `probability`.
 #[derive(Clone, Copy)]
@@ -54,6 +55,10 @@ pub struct Persistence {
     pub kept_share_at_least: f64,
     /// Whether the kept ones were allocated at a steady rate that goes on.
     pub is_steady: bool,
+    /// The age from which hardly any sample was freed, no more than the settled age.
+    pub lasting_ns: u64,
+    /// The age of the sample with which the present rate of those began; growth is taken from there to `lasting_ns`.
+    pub began_ns: u64,
 }
 
 impl Persistence {
@@ -61,16 +66,14 @@ impl Persistence {
     /// has not been observed for as long as `min_age_ns`.
     pub fn of(history: &StackHistory, min_age_ns: u64) -> Option<Self> {
         let observed = history.observed_ns();
-        let mut ages: Vec<u64> = history.live.iter().map(|block| history.age_ns(block)).collect();
-        ages.sort_unstable();
+        let ages = history.ascending_ages();
         let mut longest = None;
         for horizon_ns in (0..HORIZONS).map(|halvings| observed >> halvings) {
             if horizon_ns < min_age_ns.max(1) {
                 break;
             }
             let bucket = lifetime_bucket(horizon_ns / 2);
-            let freed = history.lifetimes[bucket..].iter().sum();
-            let seen = Self::at(&ages, freed, horizon_ns, bucket_start_ns(bucket));
+            let seen = Self::at(&ages, history, horizon_ns, bucket);
             if seen.shows_growth() {
                 return Some(seen);
             }
@@ -80,7 +83,9 @@ impl Persistence {
     }
 
     /// `ages` ascend.
-    fn at(ages: &[u64], freed: u64, horizon_ns: u64, settled_ns: u64) -> Self {
+    fn at(ages: &[u64], history: &StackHistory, horizon_ns: u64, bucket: usize) -> Self {
+        let settled_ns = bucket_start_ns(bucket);
+        let freed = history.lifetimes[bucket..].iter().sum();
         let count = |from_ns: u64, to_ns: u64| {
             let below = |limit_ns| ages.partition_point(|&age_ns| age_ns < limit_ns);
             (below(to_ns) - below(from_ns)) as u64
@@ -107,7 +112,19 @@ impl Persistence {
             && !(0..judged_slices).any(is_thin)
             && !is_fading;
         let kept_share_at_least = lower_bound(kept, freed);
-        Self { horizon_ns, settled_ns, kept, freed, kept_share_at_least, is_steady }
+        let lasting = Lasting::of(ages, &history.lifetimes, horizon_ns, Some(settled_ns));
+        let (lasting_ns, began_ns) =
+            lasting.map_or((settled_ns, settled_ns), |lasting| (lasting.from_ns, lasting.to_ns));
+        Self {
+            horizon_ns,
+            settled_ns,
+            kept,
+            freed,
+            kept_share_at_least,
+            is_steady,
+            lasting_ns,
+            began_ns,
+        }
     }
 
     /// Whether what grew old is kept as by a leak: Wald's test of a leak against a cache that has just filled.
@@ -126,13 +143,6 @@ impl Persistence {
         least_kept(self.settled_ns, self.horizon_ns)
     }
 
-    /// How much longer until a leak would show, if kept and freed samples keep coming as they did; `None` if it would not.
-    pub fn missing_ns(&self) -> Option<u64> {
-        let evidence = self.evidence();
-        let times = -FALSE_ALARMS.ln() / evidence;
-        (evidence > 0.0).then(|| (self.horizon_ns as f64 * (times - 1.0).max(0.0)) as u64)
-    }
-
     /// The evidence of a leak: it is kept, and becomes more steadily.
     pub fn shows_growth(&self) -> bool {
         self.is_steady && self.is_kept()
@@ -140,7 +150,7 @@ impl Persistence {
 
     /// Whether a leak would show in time, if it goes on like this.
     pub fn may_show_growth(&self) -> bool {
-        self.is_steady && self.missing_ns().is_some()
+        self.is_steady && self.evidence() > 0.0
     }
 
     /// Whether so few samples reached the settled age that neither answer would be sure.
@@ -174,7 +184,7 @@ fn is_too_few(count: u64, expected: f64, less: Less) -> bool {
 }
 
 /// Whether nothing has come for longer than ever before; `ages` ascend.
-fn has_stopped(ages: &[u64]) -> bool {
+pub(crate) fn has_stopped(ages: &[u64]) -> bool {
     let pauses = ages.windows(2).map(|pair| pair[1] - pair[0]);
     pauses.max().is_some_and(|longest_ns| ages[0] / QUIET_TIMES > longest_ns)
 }
@@ -244,6 +254,8 @@ mod tests {
             freed,
             kept_share_at_least,
             is_steady: true,
+            lasting_ns: settled_ns,
+            began_ns: 600,
         }
     }
 
@@ -308,20 +320,6 @@ mod tests {
             assert!((0.0..=share).contains(&seen.kept_share_at_least), "{seen:?}");
             assert!(kept < 100 || seen.kept_share_at_least > share - 0.001, "{seen:?}");
         }
-    }
-
-    #[test]
-    fn missing_samples_come_in_time() {
-        for settled_ns in [150, 299] {
-            let least = seen(0, 0, settled_ns).least_kept();
-            // A third of the samples: twice the time again, within a sample.
-            let missing_ns = seen(least / 3, 0, settled_ns).missing_ns().unwrap();
-            assert!((1100..=1300).contains(&missing_ns), "{missing_ns}");
-            assert_eq!(seen(least, 0, settled_ns).missing_ns(), Some(0));
-            assert!(seen(36, 1, settled_ns).missing_ns() > seen(36, 0, settled_ns).missing_ns());
-        }
-        assert_eq!(seen(0, 0, 200).missing_ns(), None);
-        assert_eq!(seen(4, 2, 200).missing_ns(), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::bursts::LEAST_SAMPLES;
 use crate::growth::Growth;
 use crate::history::{Ages, StackHistory};
+use crate::lasting::Lasting;
 use crate::persistence::Persistence;
 use crate::survival::Survival;
 use ramson_profile::format::{format_bytes, format_duration};
@@ -66,11 +67,11 @@ pub struct Finding {
     pub survival: Option<Survival>,
     /// Samples of the settled age: how many were kept and freed, and whether more come. Null if observed for too short a time.
     pub persistence: Option<Persistence>,
-    /// Per hour; `None` if observed for too short a time.
+    /// Per hour; `None` if observed for too short a time, or if nothing is kept.
     pub growth: Option<Growth>,
-    /// For a leak suspect, how long it has been growing at least, in ns: the age of the oldest sample that is evidence.
+    /// For a leak suspect, how long it has been growing like this at least, in ns: its growth per hour is that of this time.
     pub growing_for_ns: Option<u64>,
-    /// For a stack that cannot be judged yet, ns until a leak would show at the rate so far; null if that cannot be told.
+    /// For a stack that cannot be judged yet, ns until a leak would show at the rate so far; null if it does not grow, or that cannot be told.
     pub judged_in_ns: Option<u64>,
 }
 
@@ -139,16 +140,10 @@ impl Evidence {
             None => too_young(history, settings),
             Some(seen) => conclusion(history, seen, growth.as_ref(), settings),
         };
-        let judged_in_ns = match (verdict, &persistence) {
-            (Verdict::NotEnoughData, Some(seen)) => seen.missing_ns(),
-            (Verdict::NotEnoughData, None) => {
-                Some(settings.min_age_ns.saturating_sub(history.observed_ns()))
-            }
-            _ => None,
-        };
-        let growing_for_ns = persistence
-            .filter(|_| verdict == Verdict::Growing)
-            .and_then(|seen| history.oldest_ns(seen.horizon_ns));
+        let is_undecided = verdict == Verdict::NotEnoughData;
+        let judged_in_ns = is_undecided.then(|| judged_in_ns(history, settings)).flatten();
+        let growing_for_ns =
+            persistence.filter(|_| verdict == Verdict::Growing).map(|seen| seen.began_ns);
         Self { verdict, reason, persistence, growth, growing_for_ns, judged_in_ns }
     }
 
@@ -187,6 +182,11 @@ impl Finding {
     }
 }
 
+/// How much longer until what lasts would be called a leak at the rate so far.
+fn judged_in_ns(history: &StackHistory, settings: &Settings) -> Option<u64> {
+    Lasting::of_all(history)?.judged_in_ns(history.observed_ns(), settings.min_age_ns)
+}
+
 fn too_young(history: &StackHistory, settings: &Settings) -> (Verdict, String) {
     let reason = format!(
         "First seen {} ago; nothing is judged before {} (--min-age).",
@@ -222,9 +222,10 @@ fn conclusion(
         Some((mean_ns, mean)) if mean_ns >= settings.min_age_ns => {
             (Verdict::Plateau, format!("Freed or replaced after {mean} on average."))
         }
-        Some((_, mean)) if is_left_young => {
-            (Verdict::Churn, format!("Short-lived: freed after {mean} on average."))
-        }
+        Some((_, mean)) if is_left_young => match young_leak(history, settings) {
+            Some(lasting) => (Verdict::NotEnoughData, lasts(&mean, &lasting)),
+            None => (Verdict::Churn, format!("Short-lived: freed after {mean} on average.")),
+        },
         _ if seen.is_scarce() => (Verdict::NotEnoughData, scarce(seen)),
         Some((_, mean)) => (
             Verdict::Plateau,
@@ -247,6 +248,14 @@ fn conclusion(
     }
 }
 
+/// What lasts of it, if that may be a leak that is young: it would show before as much time again has passed.
+fn young_leak(history: &StackHistory, settings: &Settings) -> Option<Lasting> {
+    let lasting = Lasting::of_all(history)?;
+    let observed_ns = history.observed_ns();
+    let wait_ns = lasting.judged_in_ns(observed_ns, settings.min_age_ns)?;
+    (wait_ns <= observed_ns).then_some(lasting)
+}
+
 /// As much as they say all the same.
 fn scarce(seen: &Persistence) -> String {
     let reached = seen.kept + seen.freed;
@@ -265,18 +274,25 @@ fn scarce(seen: &Persistence) -> String {
     }
 }
 
+fn lasts(mean: &str, lasting: &Lasting) -> String {
+    let [from, oldest] = [lasting.from_ns, lasting.to_ns].map(format_duration);
+    format!(
+        "Most is freed after {mean} on average, but what is older than {from} is kept, since {oldest} ago: too early to tell."
+    )
+}
+
 fn growing(history: &StackHistory, seen: &Persistence) -> String {
-    let horizon = format_duration(seen.horizon_ns);
+    let since = format_duration(seen.began_ns);
     if history.freed_samples() == 0 {
-        return format!("Nothing allocated here in the last {horizon} has been freed ({FILLING}).");
+        return format!("Nothing allocated here in the last {since} has been freed ({FILLING}).");
     }
     let settled = format_duration(seen.settled_ns);
     match seen.freed {
         0 => format!(
-            "Blocks older than {settled} are not freed, and more were added throughout the last {horizon} ({FILLING})."
+            "Blocks older than {settled} are not freed, and more were added throughout the last {since} ({FILLING})."
         ),
         freed => format!(
-            "Of {} sampled blocks older than {settled} only {freed} {} freed, and more were added throughout the last {horizon} ({FILLING}).",
+            "Of {} sampled blocks older than {settled} only {freed} {} freed, and more were added throughout the last {since} ({FILLING}).",
             seen.kept + freed,
             if freed == 1 { "was" } else { "were" },
         ),

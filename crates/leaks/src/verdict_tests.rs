@@ -53,12 +53,12 @@ fn reason_has_lifetime_of_freed() {
 #[test]
 fn undecided_tells_when_it_decides() {
     let young = StackHistory { first_ns: NOW - 12 * SECOND, ..history(0..1, &[]) };
-    assert_eq!(judge(&young, &SETTINGS).judged_in_ns, Some(48 * SECOND));
+    assert_eq!(judge(&young, &SETTINGS).judged_in_ns, None, "one sample says nothing of growth");
     // A sample each 40 s: some 75 of them are there after 3,000 s.
     let slow = judge(&history((0..1000).step_by(40), &[]), &SETTINGS);
     assert!(slow.reason.starts_with("Only "), "{}", slow.reason);
     let judged_in_s = slow.judged_in_ns.unwrap() / SECOND;
-    assert!((1800..2200).contains(&judged_in_s), "{judged_in_s}");
+    assert!((1800..2300).contains(&judged_in_s), "{judged_in_s}");
     let later = history((0..1000 + 2200).step_by(40).map(|age_s| age_s * 1000 / 3200), &[]);
     assert_eq!(verdict_on(&later), Verdict::Growing);
     assert_eq!(judge(&later, &SETTINGS).judged_in_ns, None);

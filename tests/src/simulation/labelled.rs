@@ -216,7 +216,7 @@ impl Labelled {
             !matches!(it.finding.verdict, Verdict::Growing | Verdict::NotEnoughData) && has_leak(it)
         };
         let bytes = |history: &StackHistory| history.inuse(SampleUnit::Bytes).value;
-        let oldest = histories.iter().filter_map(|history| history.oldest_ns(u64::MAX)).max();
+        let oldest = histories.iter().filter_map(|history| Some(history.ages()?.oldest_ns)).max();
         Function {
             is_leak: sites.iter().any(|site| site.site.is_leak),
             is_settled: sites.iter().all(|site| site.is_settled(self.world.now_ns())),
