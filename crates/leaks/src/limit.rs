@@ -49,15 +49,15 @@ impl DetectionLimit {
     }
 }
 
-/// `a leak below 980 MiB/h would not show (3 min, interval 512 KiB)`; in the alternate form `… would not show yet …`.
+/// `a leak of 980 MiB/h over all 3 min would show, a smaller or later one may not (interval 512 KiB)`; in the alternate form `… may not yet …`.
 impl fmt::Display for DetectionLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "a leak below {}/h would not show{} ({}, interval {})",
+            "a leak of {}/h over all {} would show, a smaller or later one may not{} (interval {})",
             format_bytes(self.bytes_per_hour),
-            if f.alternate() { " yet" } else { "" },
             format_duration(self.observed_ns),
+            if f.alternate() { " yet" } else { "" },
             format_bytes(self.interval_bytes as f64)
         )
     }

@@ -1,4 +1,4 @@
-// Which leak would not show, where none was found.
+// Which leak would show, where none was found.
 
 import type { Leaks } from "../types";
 import { bytes, duration } from "../units";
@@ -7,5 +7,5 @@ export function limitOf({ answer: { cannot_tell, is_running, limit } }: Leaks): 
   if (cannot_tell === "samples-lost") return "Samples were lost, and a leak may be among these.";
   if (cannot_tell === "live-not-known") return "Which blocks are live is not known.";
   if (limit === null) return "The recording is too short to tell.";
-  return `A leak below ${bytes(limit.bytes_per_hour)}/h would not show${is_running ? " yet" : ""} (${duration(limit.observed_ns)}, interval ${bytes(limit.interval_bytes)}).`;
+  return `A leak of ${bytes(limit.bytes_per_hour)}/h over all ${duration(limit.observed_ns)} would show, a smaller or later one may not${is_running ? " yet" : ""} (interval ${bytes(limit.interval_bytes)}).`;
 }

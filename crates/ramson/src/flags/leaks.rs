@@ -15,9 +15,9 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Each function of the program is one finding: leak suspect (old memory is kept, and more keeps coming), cache or pool, built once, short-lived, or not enough data yet. A suspect is evidence, not proof: a cache that is still filling looks like a leak. docs/explanation/leaks.md has the method, and how often it is right.
 
-If RSS or live memory as a whole grows faster than the suspects, a line before the answer says so. To measure the growth of RSS, pass --window, or keep a history (ramson history). If there is no leak suspect, the answer says how small a leak would not show yet.
+If RSS or live memory as a whole grows faster than the suspects, a line before the answer says so. To measure the growth of RSS, pass --window, or keep a history (ramson history). If there is no leak suspect, the answer says which leak would show by now: of what rate, if it began with the recording. A leak that began later needs more time, or a higher rate.
 
-Exit status: 3 if a gate of --fail-on found a leak, 4 if \"unknown\" is among the gates and a leak may be hidden. Reasons: which blocks are live is not known, the recording is not older than --min-age, samples were lost, live memory as a whole grows but no single function does, functions with 1% of live memory or more cannot be judged yet, too few samples are live to find a leak, or a leak at the gate's rate would not show yet.
+Exit status: 3 if a gate of --fail-on found a leak, 4 if \"unknown\" is among the gates and a leak may be hidden. Reasons: which blocks are live is not known, the recording is not older than --min-age, samples were lost, live memory as a whole grows but no single function does, functions with 1% of live memory or more cannot be judged yet, too few samples are live to find a leak, or a leak at the gate's rate would not show yet, even if it began with the recording.
 
 Examples:
   ramson leaks redis-server
@@ -32,7 +32,7 @@ pub struct LeaksFlags {
     /// recently is not judged yet (ms, s, m, h or d)
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = question::time)]
     pub min_age: u64,
-    /// Measure growth: read the profile, wait for this time, and read it again
+    /// Measure growth: read the profile, wait for this time (--min-age or longer), and read it again
     #[arg(long, value_name = "TIME", value_parser = question::time)]
     pub window: Option<u64>,
     /// Measure growth since a mark, or since a copy of the profile was made

@@ -219,7 +219,7 @@ function Since({ leaks, explained, entry }: Of) {
         <p class="headline">Too early to tell</p>
         <p>
           {share(answer.undecided_share, 1)} of live memory cannot be judged yet
-          {answer.judged_in_ns === null || !answer.is_running ? "" : `; the largest in about ${duration(answer.judged_in_ns)}`}.
+          {answer.judged_in_ns === null || !answer.is_running ? "" : `; ask again in about ${duration(answer.judged_in_ns)}`}.
         </p>
       </>
     );
