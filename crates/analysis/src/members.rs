@@ -27,13 +27,23 @@ pub struct Row {
     /// Live bytes of the heap.
     #[serde(skip)]
     pub live: Option<Estimate>,
-    /// Growth of what is live, in bytes per hour, if all its stacks together are judged to be growing; `None`: they are not, or it is not
-    /// known.
-    pub live_per_hour: Option<Estimate>,
+    /// Whether what is live grows.
+    #[serde(flatten)]
+    pub growth: RowGrowth,
     /// Since the process began; `None` where it does not run any more, and for a moment of the past.
     pub age_ns: Option<u64>,
     /// As it is now, else as it began.
     pub command_line: Vec<String>,
+}
+
+/// Growth of what is live of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct RowGrowth {
+    /// Bytes per hour: of all stacks together, if they are judged to be growing, else of the leak suspects; null: none of them grows, or it is
+    /// not known.
+    pub live_per_hour: Option<Estimate>,
+    /// It is not known yet whether it grows.
+    pub is_undecided: bool,
 }
 
 /// The answer for one of several processes.
@@ -67,6 +77,14 @@ pub struct Sum {
     /// Those with the most private memory first.
     #[serde(skip)]
     pub rows: Vec<Row>,
+}
+
+impl RowGrowth {
+    /// Of all that is live, of the leak suspects, and whether others may grow.
+    pub fn of(whole: Option<Estimate>, suspects: Option<Estimate>, may_grow: bool) -> Self {
+        let live_per_hour = whole.or(suspects);
+        Self { live_per_hour, is_undecided: live_per_hour.is_none() && may_grow }
+    }
 }
 
 /// Says how many processes that were named are not in the answer; `None`: all are.
@@ -118,7 +136,7 @@ impl Row {
             rss: stat.and_then(|stat| stat.rss),
             private: None,
             live: None,
-            live_per_hour: None,
+            growth: RowGrowth::default(),
             age_ns: stat.map(|stat| processes::age_ns(stat.start_ticks)),
             command_line: processes::command(pid),
         }
@@ -146,11 +164,11 @@ impl Row {
 pub fn together<T>(
     answers: Vec<T>,
     unprofiled: usize,
-    said: impl Fn(&T) -> (&Subject, &Vec<String>, Option<Estimate>),
+    said: impl Fn(&T) -> (&Subject, &Vec<String>, RowGrowth),
 ) -> (Vec<Each<T>>, Subject, Vec<String>) {
     let row = |answer: &T| {
-        let (subject, _, live_per_hour) = said(answer);
-        Row { live_per_hour, ..Row::of(subject) }
+        let (subject, _, growth) = said(answer);
+        Row { growth, ..Row::of(subject) }
     };
     let each = |answer| Each { row: row(&answer), answer };
     let mut all: Vec<Each<T>> = answers.into_iter().map(each).collect();

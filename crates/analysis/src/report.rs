@@ -1,7 +1,7 @@
 //! Reports on the use of memory: a profile as tables and trees.
 
 use crate::frees::{self, Frees};
-use crate::members::{Each, together, unprofiled_text};
+use crate::members::{Each, RowGrowth, together, unprofiled_text};
 use crate::named::{self, Detail, Kinds, Named, common_sample_type, defects, take_named};
 use crate::question::{Question, Shown};
 use crate::rss::Rss;
@@ -57,9 +57,9 @@ pub struct Report {
     /// The report is about memory that the program mapped itself, and nothing else.
     #[serde(skip)]
     pub is_of_mmap: bool,
-    /// Growth of what is live, if all stacks together are judged to be growing.
+    /// Growth of what is live, for a table of several processes.
     #[serde(skip)]
-    live_per_hour: Option<Estimate>,
+    growth: RowGrowth,
     /// The profile that the view was made from.
     #[serde(skip)]
     pub profile: Profile,
@@ -128,7 +128,9 @@ pub fn report(members: &mut Members, question: &Question) -> Result<Report, Fail
         }
         let stacks = answer.stacks(opened, question);
         answer.show(Some(opened), &stacks.1, question);
-        answer.live_per_hour = suspects::live_per_hour(&stacks.1);
+        if !is_one {
+            answer.growth = suspects::row_growth(stacks.1.clone());
+        }
         all_stacks.push(stacks);
         answers.push(answer);
     }
@@ -145,7 +147,7 @@ pub fn report(members: &mut Members, question: &Question) -> Result<Report, Fail
         _ => named::sum(all, &members.opened)?,
     };
     let (processes, sum, defects) =
-        together(answers, members.unprofiled, |it| (&it.subject, &it.defects, it.live_per_hour));
+        together(answers, members.unprofiled, |it| (&it.subject, &it.defects, it.growth));
     let mut whole = Report::new(sum, defects, summed, counted);
     let applied = question.selection.apply(&mut whole.profile, counted)?;
     whole.note(applied);
@@ -174,7 +176,7 @@ impl Report {
             unmatched: Vec::new(),
             is_folded: false,
             is_of_mmap: false,
-            live_per_hour: None,
+            growth: RowGrowth::default(),
             profile,
             processes: Vec::new(),
         }

@@ -5,6 +5,7 @@ use super::cause::Cause;
 use super::leaks::Leaks;
 use super::pins::Pins;
 use super::words::with_half_width;
+use crate::members::RowGrowth;
 use crate::rss::Rss;
 use ramson_leaks::Slope;
 use ramson_process::allocators::{Allocators, Figures, Missing};
@@ -85,6 +86,13 @@ impl Finding {
             _ => 0.0,
         };
         Estimate::new(self.part(part) as f64, variance)
+    }
+
+    /// The growth of the process in a row of a table.
+    pub fn row_growth(&self) -> RowGrowth {
+        let Some(leaks) = &self.leaks else { return RowGrowth::of(None, None, true) };
+        let suspects = (!leaks.growing.is_empty()).then(|| leaks.bytes_per_hour());
+        RowGrowth::of(leaks.totals.live_per_hour, suspects, self.is_growth_undecided())
     }
 
     /// Nothing is known to grow, and most of what is live cannot be judged yet.

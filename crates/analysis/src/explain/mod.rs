@@ -244,7 +244,7 @@ fn examine_all(targets: &Targets, question: &Question) -> Result<Findings, Failu
                 let mut row = Row::of_process(target.pid, target.name.clone());
                 row.rss = Some(finding.rss.bytes);
                 row.private = Some(finding.rss.private);
-                row.live_per_hour = finding.leaks.as_ref().and_then(|it| it.totals.live_per_hour);
+                row.growth = finding.row_growth();
                 processes.push(Each { row, answer: finding });
             }
             Err(failure) => {

@@ -3,12 +3,13 @@
 use super::functions::Moment;
 use super::suspect::Suspect;
 use super::totals::Totals;
+use crate::members::RowGrowth;
 use ramson_leaks::{DetectionLimit, Verdict};
 use ramson_profile::Estimate;
 use serde::Serialize;
 
 /// Undecided functions that hold less than this share of the live bytes leave the answer as it is.
-const SMALL_SHARE: f64 = 0.01;
+pub(super) const SMALL_SHARE: f64 = 0.01;
 
 /// Why it cannot be told whether anything leaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -59,7 +60,8 @@ pub struct Answer {
     pub undecided: usize,
     /// The share of all live bytes that these hold, 0 to 1.
     pub undecided_share: f64,
-    /// How much longer until the largest of these can be judged, if that can be told.
+    /// How much longer until the largest of these is as old as `min_age_ns`, and the largest that grows can be judged; null if neither takes
+    /// time.
     pub judged_in_ns: Option<u64>,
     /// `--min-age`, in ns: functions that were first seen later than that are not judged.
     pub min_age_ns: u64,
@@ -67,9 +69,10 @@ pub struct Answer {
     pub is_running: bool,
     /// Nanoseconds since sampling of a running process ended; the answer is as of then.
     pub sampling_ended_ns: Option<u64>,
-    /// The smallest leak that would have been found by now; null if none would.
+    /// The smallest leak since the recording began that would have been found by now; null if none would. One that began later may be
+    /// larger, and not found yet.
     pub limit: Option<DetectionLimit>,
-    /// Without a leak suspect: why nobody can tell whether there is a leak; null if there is none above the limit.
+    /// Without a leak suspect: why nobody can tell whether there is a leak; null if there is none above the limit, but for one that began later.
     pub cannot_tell: Option<CannotTell>,
 }
 
@@ -88,7 +91,7 @@ impl Answer {
             undecided: undecided().count(),
             // Not sum(), which is -0.0 of nothing.
             undecided_share: undecided().fold(0.0, |share, it| share + it.share),
-            judged_in_ns: undecided().next().and_then(|it| it.finding.judged_in_ns),
+            judged_in_ns: judged_in_ns(undecided(), with.min_age_ns),
             min_age_ns: with.min_age_ns,
             is_running: of.is_running,
             sampling_ended_ns: with.sampling_ended_ns,
@@ -97,6 +100,12 @@ impl Answer {
         };
         let samples = suspects.iter().map(|it| it.finding.samples).sum();
         Self { cannot_tell: answer.cannot_tell(samples, &with), ..answer }
+    }
+
+    /// The growth of a process in a row of a table.
+    pub fn row_growth(&self) -> RowGrowth {
+        let suspects = (self.leak_suspects > 0).then_some(self.growth_per_hour);
+        RowGrowth::of(self.totals.live_per_hour, suspects, self.cannot_tell.is_some())
     }
 
     fn cannot_tell(&self, samples: u64, with: &Circumstances) -> Option<CannotTell> {
@@ -112,4 +121,14 @@ impl Answer {
             }
         }
     }
+}
+
+/// The longer of two times: until the largest of these can be judged at all, and until the largest that grows can.
+fn judged_in_ns<'a>(
+    mut undecided: impl Iterator<Item = &'a Suspect> + Clone,
+    min_age_ns: u64,
+) -> Option<u64> {
+    let young_ns = undecided.clone().next().map(|it| min_age_ns.saturating_sub(it.first_seen_ns));
+    let growing_ns = undecided.find_map(|it| it.finding.judged_in_ns);
+    young_ns.filter(|&ns| ns > 0).max(growing_ns)
 }

@@ -1,4 +1,6 @@
+use super::super::answer::{Answer, Circumstances};
 use super::super::groups::groups;
+use super::super::totals::Totals;
 use super::*;
 use ramson_leaks::{LiveBlock, Verdict};
 use ramson_profile::Language;
@@ -178,4 +180,33 @@ fn function_with_most_bytes_names_finding() {
     let found = found(vec![open("a", 0..700), open("b", 1..700), open("c", 0..990)]);
     assert_eq!(found.len(), 1);
     assert_eq!(&*found[0].frames[1].name, "c");
+}
+
+/// The largest function was allocated in one go; another one leaks.
+#[test]
+fn answer_waits_for_what_grows() {
+    let wait_s = |now_s: u64, leak_ages_s: std::ops::Range<u64>| {
+        let since_start = |mut stack: NamedStack| {
+            stack.history.first_ns = (1000 - now_s) * SECOND;
+            stack
+        };
+        let boot = stack(&[("boot", 1), ("main", 1)], [now_s - 1; 100].into_iter());
+        let leak = stack(&[("leak", 1), ("main", 1)], leak_ages_s);
+        let all = [boot, leak].into_iter().filter(|stack| !stack.history.live.is_empty());
+        let suspects = found(all.map(since_start).collect());
+        let with = Circumstances {
+            limit: None,
+            totals: Totals::default(),
+            min_age_ns: 60 * SECOND,
+            is_live_known: true,
+            is_part: false,
+            sampling_ended_ns: None,
+        };
+        let answer = Answer::of(&suspects, &Moment::default(), with);
+        answer.judged_in_ns.map(|ns| ns / SECOND)
+    };
+    assert_eq!(wait_s(20, 0..0), Some(40), "--min-age");
+    let wait = wait_s(20, 0..20);
+    assert!(wait.is_some_and(|wait| (45..60).contains(&wait)), "{wait:?}");
+    assert_eq!(wait_s(200, 0..0), None);
 }

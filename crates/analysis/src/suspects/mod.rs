@@ -19,7 +19,7 @@ pub use totals::{Look, Totals, watch};
 
 use crate::attachment;
 use crate::extents::lost;
-use crate::members::{Each, together, unprofiled_text};
+use crate::members::{Each, RowGrowth, together, unprofiled_text};
 use crate::named::{Detail, assemble};
 use crate::naming::Names;
 use crate::question::{MIN_AGE_NS, Question};
@@ -28,11 +28,12 @@ use crate::summary::{Subject, Summary};
 use answer::Circumstances;
 use course::refuse_short;
 use ramson_format::Kind;
-use ramson_leaks::{Ages, DetectionLimit, Growth, StackHistory};
-use ramson_profile::{Estimate, OwnFrames, SampleType};
+use ramson_leaks::{Ages, DetectionLimit, Growth, StackHistory, Verdict};
+use ramson_profile::{Estimate, OwnFrames, SampleType, SampleUnit};
 use ramson_source::{Failure, Recording, marks, open_recordings};
 use serde::Serialize;
 use std::collections::HashSet;
+use std::ops::Add;
 use std::slice;
 use suspect::Key;
 
@@ -142,9 +143,8 @@ pub fn suspects(
         return Ok(only);
     }
     let interval_bytes = answers.iter().map(|answer| answer.interval_bytes).max().unwrap_or(0);
-    let (processes, sum, defects) = together(answers, unprofiled, |it| {
-        (&it.subject, &it.defects, it.answer.totals.live_per_hour)
-    });
+    let (processes, sum, defects) =
+        together(answers, unprofiled, |it| (&it.subject, &it.defects, it.answer.row_growth()));
     let sum = Suspects::of(judged(courses, question, &known)?, sum);
     Ok(Suspects { interval_bytes, defects, processes, ..sum })
 }
@@ -188,9 +188,17 @@ impl Suspects {
     }
 }
 
-/// The growth of what is live in bytes per hour, if all stacks together are judged to be growing.
-pub fn live_per_hour(stacks: &[NamedStack]) -> Option<Estimate> {
-    totals::live_per_hour(stacks, MIN_AGE_NS)
+/// The growth of a process with these stacks.
+pub fn row_growth(stacks: Vec<NamedStack>) -> RowGrowth {
+    let whole = totals::live_per_hour(&stacks, MIN_AGE_NS);
+    let live = stacks.iter().map(|stack| stack.history.inuse(SampleUnit::Bytes)).sum();
+    let of = functions::Moment { live, ..functions::Moment::default() };
+    let suspects = functions::judged(stacks, MIN_AGE_NS, &of);
+    let growing = suspects.iter().filter(|it| it.is_growing());
+    let rates = growing.filter_map(|it| Some(it.finding.growth?.per_hour));
+    let undecided = suspects.iter().filter(|it| it.finding.verdict == Verdict::NotEnoughData);
+    let share: f64 = undecided.map(|it| it.share).sum();
+    RowGrowth::of(whole, rates.reduce(Add::add), share >= answer::SMALL_SHARE)
 }
 
 /// The growth of the leak suspects among stacks that are judged together.

@@ -1,10 +1,10 @@
 //! Findings of `explain` in several processes as text: their sum, a row for each, and what saves most.
 
 use super::explain::Shown;
-use super::subject::{growth_column, growth_of, really_used};
+use super::subject::{growth_column, growth_of, push_growth_legend, really_used};
 use super::{Table, blocks, command, explain, pins, push_prose, push_terms, size};
 use ramson_analysis::explain::Findings;
-use ramson_analysis::members::Row;
+use ramson_analysis::members::RowGrowth;
 use ramson_analysis::rss::Rss;
 use ramson_process::{Part, Term};
 use ramson_profile::format::format_bytes;
@@ -143,12 +143,14 @@ fn push_table(out: &mut String, findings: &Findings) {
         Table::new(out, &format!("pid:>10|private:>10|RSS:>10{heads}|rest:>10@90{growth}|command"));
     for each in findings.processes.iter().take(MOST_ROWS) {
         let pid = each.answer.pid.to_string();
-        table.row(cells(pid, &each.answer.rss, growth_of(&each.row), command(&each.row)));
+        table.row(cells(pid, &each.answer.rss, growth_of(each.row.growth), command(&each.row)));
     }
     if let Some(more) = findings.processes.len().checked_sub(MOST_ROWS).filter(|&more| more > 0) {
         table.line_across(&format!("{more:>10} more; --json has all"));
     }
-    let rates = findings.processes.iter().filter_map(|each| each.row.live_per_hour);
-    let growth = growth_of(&Row { live_per_hour: rates.reduce(Add::add), ..Row::default() });
-    table.row(cells("sum".into(), sum, growth, String::new()));
+    let rows = || findings.processes.iter().map(|each| &each.row);
+    let rates = rows().filter_map(|row| row.growth.live_per_hour);
+    let of_all = RowGrowth::of(rates.reduce(Add::add), None, false);
+    table.row(cells("sum".into(), sum, growth_of(of_all), String::new()));
+    push_growth_legend(&mut table, growth, rows());
 }

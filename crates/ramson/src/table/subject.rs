@@ -2,7 +2,7 @@
 
 use super::{Table, command, or_dash, push_prose, push_terms, size};
 use ramson_analysis::MmapSums;
-use ramson_analysis::members::{Row, Sum, unprofiled_text};
+use ramson_analysis::members::{Row, RowGrowth, Sum, unprofiled_text};
 use ramson_analysis::report::Report;
 use ramson_analysis::rss::{Rss, live_text};
 use ramson_analysis::summary::{ForeignSummary, Subject, Summary};
@@ -90,12 +90,26 @@ pub fn really_used(rss: &Rss, count: usize) -> String {
 
 /// The column of what grows, if any of them does.
 pub fn growth_column<'a>(mut rows: impl Iterator<Item = &'a Row>) -> &'static str {
-    if rows.any(|row| row.live_per_hour.is_some()) { "|grows by:>12@80" } else { "" }
+    if rows.any(|row| row.growth.live_per_hour.is_some()) { "|grows by:>12@80" } else { "" }
 }
 
-/// `12.0 MiB/h`.
-pub fn growth_of(row: &Row) -> String {
-    or_dash(row.live_per_hour.map(|rate| format!("{}/h", format_bytes(rate.value))))
+/// `12.0 MiB/h`, `–` if it does not grow, `?` if that is not known yet.
+pub fn growth_of(growth: RowGrowth) -> String {
+    match growth.live_per_hour {
+        None if growth.is_undecided => "?".into(),
+        rate => or_dash(rate.map(|rate| format!("{}/h", format_bytes(rate.value)))),
+    }
+}
+
+/// Says what `?` is, if it is shown.
+pub fn push_growth_legend<'a>(
+    table: &mut Table,
+    growth: &str,
+    mut rows: impl Iterator<Item = &'a Row>,
+) {
+    if !growth.is_empty() && rows.any(|row| row.growth.is_undecided) {
+        table.line_across("?: not known yet whether it grows");
+    }
 }
 
 fn push_rows(out: &mut String, rows: &[Row]) {
@@ -110,13 +124,14 @@ fn push_rows(out: &mut String, rows: &[Row]) {
             or_dash(row.live.map(|live| format_bytes(live.value))),
             or_dash(row.live.map(format_relative_error)),
         ];
-        let growth = (!growth.is_empty()).then(|| growth_of(row));
+        let growth = (!growth.is_empty()).then(|| growth_of(row.growth));
         let last = [or_dash(row.age_ns.map(format_duration)), command(row)];
         table.row(first.into_iter().chain(growth).chain(last));
     }
     if rows.len() > MOST_ROWS {
         table.line_across(&format!("{:>10} more; --json has all", rows.len() - MOST_ROWS));
     }
+    push_growth_legend(&mut table, growth, rows.iter());
 }
 
 fn of_recording(summary: &Summary, detail: Detail) -> String {
@@ -261,7 +276,10 @@ mod tests {
 
     #[test]
     fn rows_show_growth_where_any_grows() {
-        let row = |pid, live_per_hour| Row { pid: Some(pid), live_per_hour, ..Row::default() };
+        let row = |pid, live_per_hour| {
+            let growth = RowGrowth::of(live_per_hour, None, pid == 9);
+            Row { pid: Some(pid), growth, ..Row::default() }
+        };
         let text = |rows: &[Row]| {
             let mut out = String::new();
             push_rows(&mut out, rows);
@@ -273,5 +291,10 @@ mod tests {
         let lines: Vec<&str> = grown.lines().collect();
         assert!(lines[0].contains("   grows by "), "{grown}");
         assert!(!lines[1].contains("/h") && lines[2].contains(" 12.0 MiB/h "), "{grown}");
+        assert!(!grown.contains('?'), "{grown}");
+        let young = text(&[row(9, None), row(8, Some(Estimate::exact(12_582_912.0)))]);
+        let lines: Vec<&str> = young.lines().collect();
+        assert!(lines[1].contains(" ? "), "{young}");
+        assert_eq!(lines[3], "?: not known yet whether it grows");
     }
 }

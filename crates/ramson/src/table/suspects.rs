@@ -128,7 +128,7 @@ fn raised(found: &Suspects) -> String {
     )
 }
 
-/// Growth below which a leak would not show.
+/// Which leak would show.
 pub fn limit(answer: &Answer) -> Option<String> {
     let limit = answer.limit?;
     Some(if answer.is_running { format!("{limit:#}") } else { limit.to_string() })
@@ -167,7 +167,7 @@ fn no_leak(found: &Suspects) -> String {
                 "no leak found yet: {} of live memory, in {}, cannot be judged yet{}",
                 format_share(answer.undecided_share),
                 functions(answer.undecided),
-                more_time(time, "; the largest can be judged in about "),
+                more_time(time, "; ask again in about "),
             )
         }
         Some(CannotTell::TooFewSamples) => {
@@ -265,19 +265,25 @@ fn push_short(out: &mut String, found: &Suspects, rows: usize) {
     }
     push_rest(out, suspects.len(), most(rows), " suspects");
     let large = others.iter().filter(|other| other.share >= LEAST_SHARE);
-    let named = large.take(most(rows).min(OTHERS)).map(|other| {
+    let named: Vec<&&Suspect> = large.take(most(rows).min(OTHERS)).collect();
+    let text = |other: &&&Suspect| {
         let finding = &other.finding;
         let live = format_amount(finding.inuse_space, SampleUnit::Bytes);
         format!("{} {live}, {}", short_name(&other.function.name), finding.verdict)
-    });
-    let mut named: Vec<String> = named.collect();
-    let more = others.len() - named.len();
-    named.extend((more > 0).then(|| format!("{more} more")));
-    if named.is_empty() {
+    };
+    let mut texts: Vec<String> = named.iter().map(text).collect();
+    let more = others.len() - texts.len();
+    texts.extend((more > 0).then(|| format!("{more} more")));
+    if texts.is_empty() {
         return push_prose(out, "", "-v shows the evidence");
     }
-    let label = if suspects.is_empty() { "largest: " } else { "not suspects: " };
-    push_prose(out, label, &format!("{} (-v shows why)", named.join("; ")));
+    let is_undecided = named.iter().any(|other| other.finding.verdict == Verdict::NotEnoughData);
+    let label = match (suspects.is_empty(), is_undecided) {
+        (true, _) => "largest: ",
+        (false, true) => "not suspects so far: ",
+        (false, false) => "not suspects: ",
+    };
+    push_prose(out, label, &format!("{} (-v shows why)", texts.join("; ")));
 }
 
 /// `growing by 13.7 GiB/h (±1.5 GiB) since … or earlier; live 351 MiB (±7%), 94% of all`.
