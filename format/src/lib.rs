@@ -52,6 +52,10 @@ pub const COMMITTED: u32 = 2;
 pub const KEY_RESERVED: u64 = 1;
 /// Live key of a slot that nothing will be moved to any more, until it is free again.
 pub const KEY_CANCELLED: u64 = 2;
+/// Bit of a live key from which on the family stands; below is the address.
+pub const KEY_FAMILY_SHIFT: u32 = 58;
+/// The family of the malloc that libramson is in front of.
+pub const PRELOADED_FAMILY: u8 = 0;
 /// `Mapping::epoch_to` while it is mapped.
 pub const EPOCH_OPEN: u32 = u32::MAX;
 /// Number of lifetime buckets of a stack.
@@ -347,6 +351,25 @@ pub fn stack_hash(
         hash = mix(hash, frame);
     }
     hash | 1
+}
+
+/// The live key of a block at `address`. `family` numbers the functions that allocate and free it: blocks of two families may begin at one
+/// address, as one allocator may get its memory from another.
+#[inline(always)]
+pub const fn live_key(address: u64, family: u8) -> u64 {
+    address | (family as u64) << KEY_FAMILY_SHIFT
+}
+
+/// The address in a live key.
+#[inline(always)]
+pub const fn address_of(key: u64) -> u64 {
+    key & ((1 << KEY_FAMILY_SHIFT) - 1)
+}
+
+/// The family in a live key.
+#[inline(always)]
+pub const fn family_of(key: u64) -> u8 {
+    (key >> KEY_FAMILY_SHIFT) as u8
 }
 
 /// Check of a live sample; `words` are its key, size, inverse_probability, monotonic_ns,

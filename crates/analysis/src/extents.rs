@@ -4,7 +4,7 @@ use ramson_format::{Health, Kind, flags};
 use ramson_process::{Presence, ProcessMemory};
 use ramson_profile::format::format_objects;
 use ramson_profile::{Calibration, Estimate, SampleUnit};
-use ramson_reader::{Counting, Extent, LiveSample, Rounding, Snapshot};
+use ramson_reader::{Counting, Extent, LiveSample, Roundings, Snapshot};
 use serde::Serialize;
 use std::iter;
 use std::ops::Range;
@@ -58,9 +58,10 @@ fn live_as(
     counting: Counting,
 ) -> impl Iterator<Item = Live> {
     let [lost_heap, lost_extents] = [Kind::Heap, Kind::Mmap].map(|kind| lost(snapshot, kind) > 0);
-    let rounding = Rounding::of(&snapshot.mappings);
+    let roundings = Roundings::of(snapshot);
     let heap = snapshot.live.iter().map(move |sample| {
-        let &LiveSample { address, stack, size, tid, monotonic_ns, inverse_probability } = sample;
+        let &LiveSample { address, stack, size, tid, monotonic_ns, inverse_probability, .. } =
+            sample;
         let calibration = match counting {
             Counting::Calibrated { slope, known, until_ns } if monotonic_ns <= until_ns => {
                 Calibration { slope, known }
@@ -76,7 +77,7 @@ fn live_as(
             inverse_probability,
             bytes: match counting {
                 Counting::Requested => size,
-                _ => rounding.usable_bytes(size, address),
+                _ => roundings.usable_bytes(sample),
             },
             calibration,
             is_part: lost_heap,
@@ -145,9 +146,9 @@ pub fn residence(snapshot: &Snapshot, memory: &ProcessMemory, live: Estimate) ->
     let step = snapshot.live.len().div_ceil(MOST_SAMPLES).max(1);
     let mut resident = Estimate::default();
     let mut missing = Estimate::default();
-    let rounding = Rounding::of(&snapshot.mappings);
+    let roundings = Roundings::of(snapshot);
     for sample in heap_samples(snapshot).step_by(step) {
-        let size = rounding.usable_bytes(sample.size, sample.address);
+        let size = roundings.usable_bytes(sample);
         let end = sample.address.saturating_add(size);
         let Some(presence) = Presence::of(memory, sample.address, end) else { continue };
         let bytes = presence.resident_bytes(sample.address, end).min(size);

@@ -231,7 +231,19 @@ pub fn stack(entry: Entry, frames: &Region) -> Option<Stack> {
 }
 
 impl LiveSample {
-    /// All except the address, which is the key, the flags and the check.
+    /// Its key in the live table.
+    pub fn key(&self) -> u64 {
+        format::live_key(self.address, self.family)
+    }
+
+    /// Whether the whole block has addresses that a key has room for.
+    pub fn fits_in_key(&self) -> bool {
+        let end = self.address.checked_add(self.size);
+        end.is_some_and(|end| format::family_of(end) == 0)
+            && format::family_of(self.key()) == self.family
+    }
+
+    /// All except the address and the family, which are the key, the flags and the check.
     pub fn walk(&mut self, entry: &mut impl Fields) {
         use format::LiveSample as L;
         entry.u64(offset_of!(L, size), &mut self.size);
@@ -258,11 +270,12 @@ pub fn live_check(key: u64, entry: Entry) -> u64 {
 /// A record of the live table: the sample, or the extent as if it were one, its flags, and its number.
 pub fn live(key: u64, mut entry: Entry) -> Option<(LiveSample, u32, u32)> {
     use format::LiveSample as L;
-    let mut sample = LiveSample { address: key, ..LiveSample::default() };
+    let (address, family) = (format::address_of(key), format::family_of(key));
+    let mut sample = LiveSample { address, family, ..LiveSample::default() };
     sample.walk(&mut entry);
     let is_whole = entry.u64(offset_of!(L, check)) == live_check(key, entry)
         && sample.inverse_probability >= 1.0
-        && key.checked_add(sample.size).is_some();
+        && sample.fits_in_key();
     let [flags, number] = [offset_of!(L, flags), offset_of!(L, number)].map(|at| entry.u32(at));
     is_whole.then_some((sample, flags, number))
 }
@@ -290,6 +303,7 @@ impl Extent {
             monotonic_ns: self.monotonic_ns,
             stack: self.stack,
             tid: self.tid,
+            family: format::PRELOADED_FAMILY,
         };
         let flags = live_flags::EXTENT
             | if self.is_reserved { live_flags::RESERVED } else { 0 }

@@ -31,4 +31,4 @@ pub use snapshot::{
     Counting, Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot, Stack,
 };
 pub use source::{MappedBytes, ProcessFiles, ProcessRange, ReadAt};
-pub use usable::Rounding;
+pub use usable::Roundings;

@@ -113,6 +113,8 @@ pub struct LiveSample {
     /// Index into `Snapshot::stacks`.
     pub stack: usize,
     pub tid: u32,
+    /// Number of the functions that allocated it, as in the key.
+    pub family: u8,
 }
 
 /// Anonymous memory that the program mapped itself, as far as it is still there: one mapping, or a

@@ -99,9 +99,9 @@ fn push_live(regions: &mut Regions, mut live: LiveSample, mut flags: u32) {
     let mut entry = vec![0; size_of::<L>()];
     live.walk(&mut entry);
     entry.u32(offset_of!(L, flags), &mut flags);
-    let mut check = live_check(live.address, Entry(&entry));
+    let mut check = live_check(live.key(), Entry(&entry));
     entry.u64(offset_of!(L, check), &mut check);
-    regions.push(RegionKind::LiveKeys, &live.address.to_le_bytes());
+    regions.push(RegionKind::LiveKeys, &live.key().to_le_bytes());
     regions.push(RegionKind::LiveSamples, &entry);
 }
 

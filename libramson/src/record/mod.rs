@@ -39,7 +39,9 @@ use meter::{Measurement, Path};
 use nursery::Nursery;
 use profile::NearIndex;
 use ramson_format::atomic::AtomicU64;
-use ramson_format::{Health, Kind, NO_STACK, RegionKind, Stack, lifetime_bucket, state};
+use ramson_format::{
+    Health, Kind, NO_STACK, RegionKind, Stack, address_of, lifetime_bucket, state,
+};
 use scratch::Scratches;
 use stacks::Holder;
 
@@ -156,11 +158,11 @@ impl Recorder {
         time[0] * 1_000_000_000 + time[1]
     }
 
-    /// Records a sampled allocation.
+    /// Records a sampled allocation, under its live key.
     pub fn record(
         &self,
         thread: &Thread,
-        address: u64,
+        key: u64,
         size: u64,
         inverse_probability: f64,
         caller: Caller,
@@ -168,8 +170,9 @@ impl Recorder {
         let profile = self.profile();
         let measurement = Measurement::begin(&profile.file, Path::Sample, Health::Samples);
         let now_ns = self.now_ns();
+        let address = address_of(key);
         if !self.raise_filter(address)
-            && let Some(stale) = self.claim(address)
+            && let Some(stale) = self.claim(key)
         {
             profile.count(Health::Healed, 1);
             self.complete(stale, address);
@@ -186,7 +189,7 @@ impl Recorder {
             flags: 0,
             number: 0,
         };
-        if !self.insert(profile, address, &sample) {
+        if !self.insert(profile, key, &sample) {
             page_filter::lower(address);
             profile.count(Health::DroppedLive, 1);
         }
