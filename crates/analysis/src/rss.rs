@@ -421,6 +421,17 @@ impl Rss {
         self.live.is_none_or(|live| is_same(live) || reads_same(live))
     }
 
+    /// Whether other anonymous memory may be the allocator's: where another allocator than glibc's does not tell, only live samples show
+    /// which areas are its own.
+    pub fn may_be_allocators(&self) -> bool {
+        !self.is_live_counted && self.allocator != "malloc"
+    }
+
+    /// Whether `explain --ask` learns from the allocator how much of its memory is free.
+    pub fn can_be_asked(&self) -> bool {
+        matches!(&*self.allocator, "jemalloc" | "tcmalloc")
+    }
+
     /// Every term's name and bytes, in their order: they add up to `bytes`.
     pub fn words(&self) -> impl Iterator<Item = (String, Estimate)> {
         Term::ALL.iter().map(|&(term, _)| (self.word(term), self.term(term)))
@@ -438,8 +449,8 @@ impl Rss {
                 format!("held by {}: allocated before the attach, or free", self.allocator)
             }
             Term::Held => format!("held by {}", self.allocator),
-            Term::Other if self.may_hold_live && self.allocator != "malloc" => {
-                format!("other anonymous, including {}'s", self.allocator)
+            Term::Other if self.may_be_allocators() => {
+                format!("other anonymous or {}'s", self.allocator)
             }
             _ => Term::ALL[term as usize].1.replace('_', " "),
         }

@@ -277,16 +277,20 @@ fn of_parts(finding: &Finding, other: &(&'static str, &[Part], &str)) -> Option<
 /// Anonymous memory, where the allocator's part of it is not known.
 fn undivided(finding: &Finding, start: &str) -> String {
     match &finding.statistics {
-        Err(Missing::Unreadable(kind)) if *kind != AllocatorKind::InProgram => format!(
-            "{start} is anonymous memory, which may include {}'s {}.{}",
-            finding.rss.allocator,
-            if finding.live.is_some() && finding.rss.before.is_none() {
+        Err(Missing::Unreadable(kind)) if *kind != AllocatorKind::InProgram => {
+            let may_be = match &finding.owner {
+                Some(owner) => format!(": {owner} or"),
+                None => ", which may include".into(),
+            };
+            let blocks = if finding.live.is_some() && finding.rss.before.is_none() {
                 "free memory and metadata"
             } else {
                 "live blocks, free memory and metadata"
-            },
-            next_question(finding),
-        ),
+            };
+            let allocator = &finding.rss.allocator;
+            let next = next_question(finding);
+            format!("{start} is anonymous memory{may_be} {allocator}'s {blocks}.{next}")
+        }
         Err(_) if finding.owner.is_some() => {
             format!("{start} is anonymous memory: {}.", owner(finding))
         }

@@ -151,6 +151,24 @@ fn causes_are_sentences_largest_first() {
     }
 }
 
+/// The interpreter's memory and the allocator's free memory cannot be told apart.
+#[test]
+fn owner_of_undivided_memory_is_no_certainty() {
+    let mut found = finding(None, None);
+    found.rss = of_areas(10, 110, 5);
+    found.rss.allocator = "jemalloc".into();
+    let other = |found: &Finding| {
+        let causes = causes::causes(found);
+        causes.into_iter().find(|cause| cause.cause == "other").unwrap().sentence
+    };
+    let words = " jemalloc's free memory and metadata. Only jemalloc knows how much of it is free: \
+                 ramson explain --ask 42.";
+    let start = "110 MiB (91.7%) is anonymous memory";
+    assert_eq!(other(&found), format!("{start}, which may include{words}"));
+    found.owner = Some("Ruby's heap pages".into());
+    assert_eq!(other(&found), format!("{start}: Ruby's heap pages or{words}"));
+}
+
 #[test]
 fn leaks_are_advised_before_free_memory() {
     let limit = |left: u64| {
