@@ -171,14 +171,18 @@ fn live_memory_causes_are_told_apart() {
     }
 }
 
+fn sampled(scratch: &Scratch, arguments: &[&str], interval: &str) -> Keeping {
+    Keeping::start(scratch, arguments, |command| {
+        let command = ramson_tests::preload(command, interval);
+        command.env("RAMSON_DIR", scratch.open_directory("profiles"));
+    })
+}
+
 #[test]
 fn pinning_site_is_named() {
     let scratch = Scratch::new();
     for (interval, mib) in [("1", "64"), ("2K", "128")] {
-        let keeping = Keeping::start(&scratch, &["survivors", mib], |command| {
-            let command = ramson_tests::preload(command, interval);
-            command.env("RAMSON_DIR", scratch.open_directory("profiles"));
-        });
+        let keeping = sampled(&scratch, &["between", mib], interval);
         let json = explain(&scratch, keeping.pid());
         let sites = json.list("pins.sites");
         let frames = sites[0].list("frames");
@@ -186,20 +190,40 @@ fn pinning_site_is_named() {
         assert!(frames.iter().any(is_session), "{json:?}");
         // Beside the survivors there are a few blocks of the C library.
         let holds = sites[0].number("pinned.value");
-        let kept = part(&json, "free_whole_pages") + part(&json, "free_in_used_pages");
+        let kept = part(&json, "free_in_used_pages");
         let error = sites[0].number("pinned.half_width_95") / 1.96;
         assert!((holds - kept).abs() < 0.05 * kept + 4.0 * error, "{json:?}");
-        let evidence = json.list("advice")[0].text("evidence").to_owned();
-        assert_eq!(first_advice(&json).0, "trim");
-        assert!(evidence.contains("session"), "{evidence}");
+        assert!(holds <= json.number("pins.arenas_bytes"), "{json:?}");
+        let is_pool = |advice: &&Json| advice.text("cause") == "pool";
+        let pool = json.list("advice").iter().find(is_pool).unwrap();
+        assert!(pool.text("evidence").contains("session"), "{json:?}");
+        assert!(pool.number("saving.bytes") <= kept, "{json:?}");
         assert!(sites[0].number("oldest_age_ns") > 0.0);
         let mut command = ramson(&scratch);
         let text = finish(command.args(["explain", &keeping.pid().to_string()])).good().text();
-        assert!(text.contains("free memory pinned by") && text.contains("session"), "{text}");
+        assert!(text.contains(" of free memory is pinned by") && text.contains("session"), "{text}");
         assert!(text.contains("heap map, ") && text.contains("░ free"), "{text}");
-        let trim = format!("trim now: ramson trim {}", keeping.pid());
-        assert!(text.contains(&trim), "{text}");
     }
+}
+
+/// A block of a thousand stays, between whole pages that a trim returns.
+#[test]
+fn what_a_trim_returns_is_not_pinned() {
+    let scratch = Scratch::new();
+    let keeping = sampled(&scratch, &["survivors", "64"], "2K");
+    let json = explain(&scratch, keeping.pid());
+    assert_eq!(first_advice(&json).0, "trim");
+    let pinned = json.number("pins.arenas_bytes");
+    assert!(pinned < 0.01 * part(&json, "free_whole_pages"), "{json:?}");
+    let sites = json.list("pins.sites").iter();
+    let sum: f64 = sites.map(|site| site.number("pinned.value")).sum();
+    assert!(sum <= 1.001 * pinned, "{json:?}");
+    assert!(json.list("advice").iter().all(|advice| advice.text("cause") != "pool"));
+    let mut command = ramson(&scratch);
+    let text = finish(command.args(["explain", &keeping.pid().to_string()])).good().text();
+    assert!(!text.contains("pinned by"), "{text}");
+    let trim = format!("trim now: ramson trim {}", keeping.pid());
+    assert!(text.contains(&trim), "{text}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::advice::Advice;
 use super::cause::Cause;
+use super::causes;
 use super::leaks::Leaks;
 use super::pins::Pins;
 use super::words::with_half_width;
@@ -12,6 +13,9 @@ use ramson_process::cgroup::Limit;
 use ramson_process::glibc::{Arena, Statistics};
 use ramson_process::{Details, Part, Term};
 use ramson_profile::Estimate;
+
+/// Pinned memory that is less than this part of what a trim returns is not why memory is not returned.
+const LEAST_PINNED: f64 = 0.25;
 
 /// Facts that were found about one process.
 pub struct Finding {
@@ -99,5 +103,12 @@ impl Finding {
         let statistics = self.statistics.as_ref().ok()?;
         let bytes = statistics.sum(Arena::releasable_bytes) as f64;
         Some(with_half_width(bytes, statistics.releasable_half_width_95_bytes()))
+    }
+
+    /// Whether live blocks keep much free memory from being returned, beside what a trim returns: only then it matters which blocks do.
+    pub fn is_much_pinned(&self) -> bool {
+        let pinned = self.part(Part::FreeChunks);
+        let returned = self.releasable().unwrap_or_default().value;
+        pinned >= causes::least(self.rss.bytes) && pinned as f64 >= LEAST_PINNED * returned
     }
 }

@@ -1,11 +1,11 @@
-//! Call sites that pin free memory: those of live blocks that free chunks touch.
+//! Call sites that pin free memory: those of live blocks on whose pages it is.
 
 use crate::extents::{self, Live, lost};
 use crate::named::{Detail, assemble, short_frames, stack_number};
 use crate::naming::Names;
 use ramson_format::Kind;
 use ramson_process::clock::monotonic_ns;
-use ramson_process::glibc::Statistics;
+use ramson_process::glibc::{Arena, Statistics};
 use ramson_process::{ProcessMemory, beside};
 use ramson_profile::{Estimate, FrameTable, OwnFrames, SampleUnit, fold_addresses};
 use ramson_source::{Failure, Recording};
@@ -25,6 +25,15 @@ pub struct Pins {
     /// Free bytes that all sites pin.
     #[serde(rename = "pinned")]
     pub held: Estimate,
+    /// Free bytes on pages with live blocks, as the arenas count them: what all blocks pin, those in the allocator's caches included.
+    pub arenas_bytes: u64,
+}
+
+impl Pins {
+    /// The sites that are told from sampling noise.
+    pub fn significant(&self) -> impl Iterator<Item = &Site> {
+        self.sites.iter().filter(|site| site.held.is_significant())
+    }
 }
 
 /// A call site whose live blocks pin free memory.
@@ -32,7 +41,7 @@ pub struct Pins {
 pub struct Site {
     /// Leaf first.
     pub frames: Vec<String>,
-    /// Free bytes that touch its blocks, half of each side.
+    /// Free bytes that share pages with its blocks and lie beside them.
     #[serde(rename = "pinned")]
     pub held: Estimate,
     /// Its live blocks.
@@ -91,7 +100,7 @@ pub fn pins(
     Ok(settled(recording, statistics, sites.into_values(), samples, held))
 }
 
-/// Completes the sites after all samples: together they pin at most the bytes that are free.
+/// Completes the sites after all samples: together they pin at most what the arenas count.
 fn settled(
     recording: &Recording,
     statistics: &Statistics,
@@ -107,9 +116,10 @@ fn settled(
             site.live = site.live.as_part();
         }
     }
-    // An estimate from few samples may exceed the free bytes, which are counted.
-    let free_bytes = statistics.sum(|arena| arena.free.resident_bytes) as f64;
-    let scale = (free_bytes / held.value).min(1.0);
+    // An estimate from few samples may exceed what is counted.
+    let scattered = |arena: &Arena| arena.free.resident_bytes - arena.free_page_bytes;
+    let arenas_bytes = statistics.sum(scattered);
+    let scale = (arenas_bytes as f64 / held.value).min(1.0);
     held = held.scaled(scale);
     for site in &mut sites {
         site.held = site.held.scaled(scale);
@@ -120,5 +130,5 @@ fn settled(
     sites.sort_by(|a, b| {
         b.held.value.total_cmp(&a.held.value).then_with(|| a.frames.cmp(&b.frames))
     });
-    Pins { sites, samples, held }
+    Pins { sites, samples, held, arenas_bytes }
 }

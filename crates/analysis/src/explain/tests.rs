@@ -204,22 +204,39 @@ fn leaks_are_advised_before_free_memory() {
     );
 }
 
+/// The same of a process whose jemalloc was asked.
+fn asked(kind: AllocatorKind) -> Finding {
+    let figures = Figures {
+        function: "mallctl",
+        figures: Vec::new(),
+        parts: Vec::new(),
+        tid: 42,
+        thread: String::new(),
+        stopped: std::time::Duration::ZERO,
+    };
+    Finding {
+        allocators: allocators("jemalloc", kind),
+        statistics: Err(Missing::Unreadable(kind)),
+        asked: Some(Ok(figures)),
+        ..finding(None, None)
+    }
+}
+
+#[test]
+fn trim_of_asked_allocator_is_no_guess() {
+    let mut found = asked(AllocatorKind::Jemalloc);
+    found.rss.explained.transfer(Part::Anonymous, Part::FreePages, 20 << 20);
+    let advice = advice::advice(&found);
+    let trim = advice.iter().find(|advice| advice.action.starts_with("trim now")).unwrap();
+    assert!(!trim.risk.contains("not known"), "{}", trim.risk);
+    assert!(trim.risk.contains("one thread is stopped meanwhile"), "{}", trim.risk);
+}
+
 #[test]
 fn only_redis_with_jemalloc_is_defragmented() {
     let action = |name: &str, kind: AllocatorKind| {
-        let mut found = finding(None, None);
+        let mut found = asked(kind);
         found.name = name.into();
-        found.allocators = allocators("jemalloc", kind);
-        found.statistics = Err(Missing::Unreadable(kind));
-        let figures = Figures {
-            function: "mallctl",
-            figures: Vec::new(),
-            parts: Vec::new(),
-            tid: 42,
-            thread: String::new(),
-            stopped: std::time::Duration::ZERO,
-        };
-        found.asked = Some(Ok(figures));
         found.rss.explained.transfer(Part::Anonymous, Part::FreeChunks, 20 << 20);
         let advice = advice::advice(&found);
         advice.into_iter().find(|advice| advice.cause == "scattered").unwrap()

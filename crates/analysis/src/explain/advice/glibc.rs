@@ -3,7 +3,7 @@
 use super::saving::{Advice, Needs, Saving};
 use crate::explain::finding::Finding;
 use crate::explain::pins::Site;
-use crate::explain::words::{measured, share, site, size, with_half_width};
+use crate::explain::words::{measured, site, size, with_half_width};
 use ramson_process::Part;
 use ramson_process::glibc::{Arena, Statistics};
 use ramson_profile::Estimate;
@@ -13,7 +13,7 @@ use ramson_profile::format::format_percent;
 const DEFAULT_THRESHOLD_BYTES: u64 = 128 << 10;
 /// The largest block that a thread cache keeps by default; larger ones since glibc 2.42.
 const DEFAULT_TCACHE_MAX_BYTES: u64 = 1032;
-/// A site that pins this share of all pinned memory is worth a pool of its own.
+/// A site that pins this share of what the arenas count as pinned is worth a pool of its own.
 const POOL_SHARE: f64 = 0.5;
 
 pub fn advice(finding: &Finding, statistics: &Statistics) -> Vec<Advice> {
@@ -22,8 +22,9 @@ pub fn advice(finding: &Finding, statistics: &Statistics) -> Vec<Advice> {
     all.chain(scattered(finding, statistics)).collect()
 }
 
-/// Risk of a trim.
-pub(super) const FAULTS: &str = "the pages fault in again when the program needs them; each arena is locked meanwhile, 0.1 to 0.2 s per GiB returned";
+/// Risk of a trim, of any allocator.
+pub(super) const FAULTS: &str = "the pages fault in again when the program needs them; one thread is stopped meanwhile, and others may wait for it in malloc: \
+     about 1 ms per 5 MiB returned, and per MiB where it lies in single pages";
 /// What `arena_max` advises, and its risk.
 pub(super) const FEWER_ARENAS: &str =
     "fewer arenas: start it with MALLOC_ARENA_MAX=1, or 2 if threads allocate at the same time";
@@ -44,11 +45,6 @@ fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
     let places = places.iter().filter(|(bytes, _)| bytes.value > 0.0);
     let places: Vec<String> =
         places.map(|(bytes, place)| format!("{} {place}", measured(*bytes))).collect();
-    let mut evidence = places.join(", ");
-    if let Some((first, share)) = first_site(finding) {
-        let name = site(&first.frames);
-        evidence += &format!("; blocks of {name} pin {share} of what sampled blocks pin");
-    }
     Some(Advice {
         cause: "trim",
         needs: Needs::Command,
@@ -56,7 +52,7 @@ fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
             "trim now: ramson trim {}; to repeat it, start the program with ramson run --trim-every 30s, or call malloc_trim(0) in it",
             finding.pid
         ),
-        evidence,
+        evidence: places.join(", "),
         risk: FAULTS,
         saving: Saving::expected(bytes, statistics.releasable_half_width_95_bytes()),
     })
@@ -174,29 +170,27 @@ fn scattered(finding: &Finding, statistics: &Statistics) -> Vec<Advice> {
          size are left between freed ones of that size, it may take more memory",
         saving: Saving::at_most(bytes),
     };
-    let pool = first_site(finding).filter(|(first, _)| {
-        let all = finding.pins.as_ref().map_or(0.0, |pins| pins.held.value);
-        first.held.value >= POOL_SHARE * all
-    });
-    let pool = pool.map(|(first, share)| {
+    let pool = first_site(finding).map(|(first, pinned)| {
         let name = site(&first.frames);
+        let most = (first.held.value + first.held.half_width_95()).min(pinned as f64);
         Advice {
             cause: "pool",
             needs: Needs::Code,
             action: format!(
-                "allocate {name}'s long-lived blocks from a separate pool, or before the short-lived ones"
+                "allocate {name}'s long-lived blocks from a separate pool, or before the short-lived ones; a trim then returns what is free"
             ),
-            evidence: format!("{evidence}; blocks of {name} pin {share} of what is pinned"),
+            evidence: format!("{evidence}; blocks of {name} pin {} of it", measured(first.held)),
             risk: "requires a code change",
-            saving: Saving::at_most(bytes),
+            saving: Saving::at_most(Estimate::exact(most)),
         }
     });
     [other].into_iter().chain(pool).collect()
 }
 
-/// The one that pins most, and its share of all that is pinned.
-fn first_site(finding: &Finding) -> Option<(&Site, String)> {
-    let pins = finding.pins.as_ref()?;
-    let first = pins.sites.first()?;
-    Some((first, share(first.held, pins.held)?))
+/// The site that pins most of what all pin, if one does, and how much all pin.
+fn first_site(finding: &Finding) -> Option<(&Site, u64)> {
+    let pins = finding.pins.as_ref().filter(|_| finding.is_much_pinned())?;
+    let pinned = pins.arenas_bytes;
+    let is_most = |site: &&Site| site.held.value >= POOL_SHARE * pinned as f64;
+    Some((pins.significant().next().filter(is_most)?, pinned))
 }
