@@ -52,8 +52,10 @@ fn many_arenas_advise_fewer() {
     let with = Keeping::start(&scratch, &["turns", "64", "4"], |command| {
         command.env("MALLOC_ARENA_MAX", "1");
     });
-    assert_saves(&json, "arena_max", keeping.rss(), with.rss());
-    assert_eq!(*json.list("advice")[0].at("saving.is_at_most"), Json::Word("true".into()));
+    let advice = json.list("advice").iter().find(|advice| advice.text("cause") == "arena_max");
+    // Real programs save a small part of what such a program does, so that no figure is promised.
+    assert_eq!(*advice.unwrap().at("saving"), Json::Word("null".into()));
+    assert!(with.rss() < 0.5 * keeping.rss(), "{} {}", with.rss(), keeping.rss());
 }
 
 #[test]
@@ -201,7 +203,10 @@ fn pinning_site_is_named() {
         assert!(sites[0].number("oldest_age_ns") > 0.0);
         let mut command = ramson(&scratch);
         let text = finish(command.args(["explain", &keeping.pid().to_string()])).good().text();
-        assert!(text.contains(" of free memory is pinned by") && text.contains("session"), "{text}");
+        assert!(
+            text.contains(" of free memory is pinned by") && text.contains("session"),
+            "{text}"
+        );
         assert!(text.contains("heap map, ") && text.contains("░ free"), "{text}");
     }
 }
@@ -213,11 +218,7 @@ fn what_a_trim_returns_is_not_pinned() {
     let keeping = sampled(&scratch, &["survivors", "64"], "2K");
     let json = explain(&scratch, keeping.pid());
     assert_eq!(first_advice(&json).0, "trim");
-    let pinned = json.number("pins.arenas_bytes");
-    assert!(pinned < 0.01 * part(&json, "free_whole_pages"), "{json:?}");
-    let sites = json.list("pins.sites").iter();
-    let sum: f64 = sites.map(|site| site.number("pinned.value")).sum();
-    assert!(sum <= 1.001 * pinned, "{json:?}");
+    assert_eq!(*json.at("pins"), Json::Word("null".into()), "{json:?}");
     assert!(json.list("advice").iter().all(|advice| advice.text("cause") != "pool"));
     let mut command = ramson(&scratch);
     let text = finish(command.args(["explain", &keeping.pid().to_string()])).good().text();

@@ -245,7 +245,7 @@ fn held(finding: &Finding) -> Option<Cause> {
             amount(bytes, finding.rss.bytes),
             match finding.rss.before {
                 Some(Before::Fork) => {
-                    " beyond the live blocks, which may include memory allocated before the fork"
+                    " beyond the live blocks, which may include memory inherited from its parent"
                 }
                 Some(_) => ": allocated before the attach, not seen by ramson, or free",
                 None => " beyond the live blocks",

@@ -2,9 +2,8 @@
 
 use super::advice::Advice;
 use super::cause::Cause;
-use super::causes;
 use super::leaks::Leaks;
-use super::pins::Pins;
+use super::pins::{self, Pins};
 use super::words::with_half_width;
 use crate::rss::Rss;
 use ramson_leaks::Slope;
@@ -13,9 +12,6 @@ use ramson_process::cgroup::Limit;
 use ramson_process::glibc::{Arena, Statistics};
 use ramson_process::{Details, Part, Term};
 use ramson_profile::Estimate;
-
-/// Pinned memory that is less than this part of what a trim returns is not why memory is not returned.
-const LEAST_PINNED: f64 = 0.25;
 
 /// Facts that were found about one process.
 pub struct Finding {
@@ -51,7 +47,7 @@ pub struct Finding {
     pub group_growth: Option<Slope>,
     /// Which no process's RSS contains; bytes.
     pub page_tables: Option<u64>,
-    /// Call sites that pin free memory; `None` without a profile or statistics.
+    /// Call sites that pin free memory; `None` without a profile or statistics, and where little is pinned.
     pub pins: Option<Pins>,
     /// Stacks that ended early, if many bytes have them: where, and how many bytes.
     pub early_ends: Option<String>,
@@ -105,10 +101,8 @@ impl Finding {
         Some(with_half_width(bytes, statistics.releasable_half_width_95_bytes()))
     }
 
-    /// Whether live blocks keep much free memory from being returned, beside what a trim returns: only then it matters which blocks do.
+    /// Whether it matters which live blocks keep free memory from being returned.
     pub fn is_much_pinned(&self) -> bool {
-        let pinned = self.part(Part::FreeChunks);
-        let returned = self.releasable().unwrap_or_default().value;
-        pinned >= causes::least(self.rss.bytes) && pinned as f64 >= LEAST_PINNED * returned
+        pins::is_much_pinned(&self.rss)
     }
 }

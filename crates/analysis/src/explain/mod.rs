@@ -107,7 +107,7 @@ fn look_at(
     let calibrated = profile.map(|recording| recording.with(counted(&recording.snapshot, &rss)));
     let live = calibrated.as_ref().map(|recording| extents::live_heap(&recording.snapshot));
     let pins = match (&calibrated, &reading.memory, &reading.statistics) {
-        (Some(recording), Some(memory), Ok(statistics)) => {
+        (Some(recording), Some(memory), Ok(statistics)) if pins::is_much_pinned(&rss) => {
             Some(pins::pins(recording, memory, statistics, names, own_frames)?)
         }
         _ => None,

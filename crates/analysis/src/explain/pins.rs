@@ -1,12 +1,14 @@
 //! Call sites that pin free memory: those of live blocks on whose pages it is.
 
+use super::causes;
 use crate::extents::{self, Live, lost};
 use crate::named::{Detail, assemble, short_frames, stack_number};
 use crate::naming::Names;
+use crate::rss::Rss;
 use ramson_format::Kind;
 use ramson_process::clock::monotonic_ns;
 use ramson_process::glibc::{Arena, Statistics};
-use ramson_process::{ProcessMemory, beside};
+use ramson_process::{Part, ProcessMemory, beside};
 use ramson_profile::{Estimate, FrameTable, OwnFrames, SampleUnit, fold_addresses};
 use ramson_source::{Failure, Recording};
 use serde::Serialize;
@@ -14,11 +16,13 @@ use std::collections::HashMap;
 
 /// Frames shown of a stack.
 const MOST_FRAMES: usize = 6;
+/// Pinned memory that is less than this part of what a trim returns is not why memory is not returned.
+const LEAST_PINNED: f64 = 0.25;
 
 /// All that was found.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Pins {
-    /// Those that pin most first.
+    /// Those that pin most first, without those that cannot be told from sampling noise.
     pub sites: Vec<Site>,
     /// Live samples in arenas that were looked at.
     pub samples: usize,
@@ -29,11 +33,11 @@ pub struct Pins {
     pub arenas_bytes: u64,
 }
 
-impl Pins {
-    /// The sites that are told from sampling noise.
-    pub fn significant(&self) -> impl Iterator<Item = &Site> {
-        self.sites.iter().filter(|site| site.held.is_significant())
-    }
+/// Whether live blocks keep much free memory from being returned, also beside what a trim returns: only then it matters which blocks do.
+pub fn is_much_pinned(rss: &Rss) -> bool {
+    let pinned = rss.explained.part(Part::FreeChunks).max(0) as u64;
+    let returned = rss.releasable.unwrap_or_default() as f64;
+    pinned >= causes::least(rss.bytes) && pinned as f64 >= LEAST_PINNED * returned
 }
 
 /// A call site whose live blocks pin free memory.
@@ -127,6 +131,7 @@ fn settled(
         site.median_age_ns = site.ages_ns[site.ages_ns.len() / 2];
         site.oldest_age_ns = site.ages_ns.last().copied().unwrap_or(0);
     }
+    sites.retain(|site| site.held.is_significant());
     sites.sort_by(|a, b| {
         b.held.value.total_cmp(&a.held.value).then_with(|| a.frames.cmp(&b.frames))
     });

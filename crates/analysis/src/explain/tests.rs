@@ -223,6 +223,18 @@ fn asked(kind: AllocatorKind) -> Finding {
 }
 
 #[test]
+fn little_beside_what_a_trim_returns_is_not_pinned() {
+    let is_much = |pinned_mib: i64, returned_mib: u64| {
+        let mut rss = of_areas(200, 20, 0);
+        rss.explained.transfer(Part::Anonymous, Part::FreeChunks, pinned_mib << 20);
+        rss.releasable = Some(returned_mib << 20);
+        pins::is_much_pinned(&rss)
+    };
+    assert!(is_much(20, 0) && is_much(20, 80));
+    assert!(!is_much(20, 100) && !is_much(10, 0));
+}
+
+#[test]
 fn trim_of_asked_allocator_is_no_guess() {
     let mut found = asked(AllocatorKind::Jemalloc);
     found.rss.explained.transfer(Part::Anonymous, Part::FreePages, 20 << 20);
@@ -296,15 +308,24 @@ fn memory_mapped_before_attach_lacks_stacks() {
 
 #[test]
 fn memory_live_before_attach_has_interval() {
-    for (before, words) in
-        [(Before::Attach, "before the attach"), (Before::Fork, "before the fork")]
-    {
+    for (before, parent, words, end) in [
+        (Before::Attach, None, "allocated before the attach or", "no stack is known."),
+        (Before::Fork, None, "inherited from its parent or", "no stack is known."),
+        (
+            Before::Fork,
+            Some(7),
+            "inherited from its parent or",
+            "ramson report 7 names what the parent allocated.",
+        ),
+    ] {
         let mut found = finding(None, None);
         found.rss = half_unseen(200.0, 100.0, 10.0, before);
+        found.rss.parent = parent;
         let causes = causes::causes(&found);
         let unseen = causes.iter().find(|cause| cause.cause == "unseen").unwrap();
-        let start = format!("100 MiB (±10.0 MiB; 50.0%) is live, but was allocated {words} or");
+        let start = format!("100 MiB (±10.0 MiB; 50.0%) is live, but was {words}");
         assert!(unseen.sentence.starts_with(&start), "{}", unseen.sentence);
+        assert!(unseen.sentence.ends_with(end), "{}", unseen.sentence);
     }
 }
 

@@ -64,7 +64,7 @@ pub fn say_frames(program: &Path, flags: &RunFlags, command: &mut Command) {
 }
 
 /// The run time that a program is, as far as its file tells.
-fn run_time(binary: &Path) -> Option<Language> {
+pub fn run_time(binary: &Path) -> Option<Language> {
     let name = binary.file_name()?.to_str()?;
     match name {
         "node" | "nodejs" => Some(Language::JavaScript),

@@ -5,7 +5,7 @@ pub mod compact;
 mod confined;
 mod end_note;
 pub mod keeper;
-mod languages;
+pub mod languages;
 pub mod library;
 pub mod prune;
 mod roots;
@@ -22,10 +22,11 @@ use confined::Filters;
 use keeper::Keeper;
 use prune::Bounds;
 use ramson_analysis::rss::live_text;
-use ramson_analysis::{end, live_heap, lost_text};
+use ramson_analysis::{MmapSums, end, live_heap, lost_text};
 use ramson_format::{Health, state};
 use ramson_process::clock::unix_ns;
 use ramson_process::{executable, program};
+use ramson_profile::format::format_bytes;
 use ramson_reader::{Header, Way};
 use ramson_source::{Failure, Recording, files_in, files_since, places};
 use rustix::fs::{Access, StatVfs, access, statvfs};
@@ -291,8 +292,14 @@ fn report_profiles(
     }
     for source in profiles.iter().take(MAX_REPORTED) {
         let live = live_heap(&source.snapshot);
+        let mapped = MmapSums::of(&source.snapshot).mapped;
+        let (mmap, kind) = if mapped.value > live.value {
+            (format!(", mmap {}", format_bytes(mapped.value)), " --kind all")
+        } else {
+            (String::new(), "")
+        };
         remark(format_args!(
-            "{} (pid {}) {}, live {}{}: ramson report {}",
+            "{} (pid {}) {}, live {}{}{mmap}: ramson report {}{kind}",
             source.name(),
             source.pid(),
             end::state_of(source),

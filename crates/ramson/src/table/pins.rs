@@ -1,7 +1,7 @@
 //! Text on the blocks that pin free memory, and on what to do about them.
 
 use super::{Table, most, push_prose, push_rest, size};
-use ramson_analysis::explain::{Advice, Finding, Needs, Saving, Site};
+use ramson_analysis::explain::{Advice, Finding, Needs, Saving};
 use ramson_profile::format::{
     format_bytes, format_duration, format_objects, format_relative_error,
 };
@@ -18,9 +18,9 @@ pub fn push_pins(out: &mut String, finding: &Finding, rows: usize) {
         return push_prose(out, "pinned by: ", why);
     };
     let samples = format_objects(pins.samples as f64);
-    let sites: Vec<&Site> = pins.significant().collect();
-    if sites.is_empty() {
-        let why = format!("not known: {samples} sampled blocks are too few to tell call sites apart");
+    if pins.sites.is_empty() {
+        let why =
+            format!("not known: {samples} sampled blocks are too few to tell call sites apart");
         return push_prose(out, "pinned by: ", &why);
     }
     let title = format!(
@@ -33,7 +33,7 @@ pub fn push_pins(out: &mut String, finding: &Finding, rows: usize) {
         "pins:>10|±:>8@60|live:>10@100|±:>8@120|age p50:>9@80|oldest:>9@120|allocated by",
     );
     let mut rest = pins.arenas_bytes as f64;
-    for site in sites.iter().take(most(rows)) {
+    for site in pins.sites.iter().take(most(rows)) {
         rest -= site.held.value;
         table.row([
             format_bytes(site.held.value),
@@ -48,7 +48,7 @@ pub fn push_pins(out: &mut String, finding: &Finding, rows: usize) {
     if rest > 0.0 {
         table.line_across(&format!("{:>10} all others", format_bytes(rest)));
     }
-    push_rest(out, sites.len(), most(rows), " sites");
+    push_rest(out, pins.sites.len(), most(rows), " sites");
 }
 
 /// Width of what stands before the text: `Why`, `Now`, `Fix`.

@@ -82,7 +82,7 @@ impl Advice {
     /// Ranks expected savings before possible ones. Among those, a setting comes first if it may save half as much, and another allocator last,
     /// because it may also take more memory.
     fn rank(&self) -> (u8, u64) {
-        let is_setting = matches!(self.cause, "arena_max" | "tcache" | "other_lever");
+        let is_setting = matches!(self.cause, "tcache" | "other_lever");
         match self.saving {
             None => (0, 0),
             Some(saving) if !saving.is_at_most => (2, saving.bytes),
