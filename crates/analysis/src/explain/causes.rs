@@ -1,6 +1,6 @@
 //! Explains RSS in plain words: a sentence for each cause that accounts for a part worth a word, the largest first.
 
-use super::cause::Cause;
+use super::cause::{Cause, least};
 use super::finding::Finding;
 use super::leaks::Leaks;
 use super::named;
@@ -14,10 +14,6 @@ use ramson_process::{Part, Term};
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_bytes, format_per_hour};
 
-/// Less than this, and less than this share of RSS, is not worth a sentence …
-const LEAST_BYTES: u64 = 1 << 20;
-/// … nor a change.
-const LEAST_SHARE: f64 = 0.05;
 /// A trim that returns less of what is free returns next to nothing.
 const NEXT_TO_NOTHING: f64 = 0.05;
 
@@ -96,11 +92,6 @@ pub fn causes(finding: &Finding) -> Vec<Cause> {
     let told = all.iter().filter(|cause| cause.bytes.value >= least(rss) as f64).count();
     all.truncate(told.max(1));
     all
-}
-
-/// Bytes from which on a part of so much RSS is worth a sentence.
-pub fn least(rss_bytes: u64) -> u64 {
-    LEAST_BYTES.max((rss_bytes as f64 * LEAST_SHARE) as u64)
 }
 
 /// Live memory that the leak analysis calls growing.

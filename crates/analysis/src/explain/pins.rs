@@ -1,6 +1,6 @@
 //! Call sites that pin free memory: those of live blocks on whose pages it is.
 
-use super::causes;
+use super::cause;
 use crate::extents::{self, Live, lost};
 use crate::named::{Detail, assemble, short_frames, stack_number};
 use crate::naming::Names;
@@ -37,7 +37,7 @@ pub struct Pins {
 pub fn is_much_pinned(rss: &Rss) -> bool {
     let pinned = rss.explained.part(Part::FreeChunks).max(0) as u64;
     let returned = rss.releasable.unwrap_or_default() as f64;
-    pinned >= causes::least(rss.bytes) && pinned as f64 >= LEAST_PINNED * returned
+    pinned >= cause::least(rss.bytes) && pinned as f64 >= LEAST_PINNED * returned
 }
 
 /// A call site whose live blocks pin free memory.

@@ -5,7 +5,7 @@ pub mod compact;
 mod confined;
 mod end_note;
 pub mod keeper;
-pub mod languages;
+mod languages;
 pub mod library;
 pub mod prune;
 mod roots;
@@ -290,28 +290,31 @@ fn report_profiles(
     for line in last_words.iter().find(|lines| !lines.is_empty()).into_iter().flatten() {
         remark(line);
     }
-    for source in profiles.iter().take(MAX_REPORTED) {
-        let live = live_heap(&source.snapshot);
-        let mapped = MmapSums::of(&source.snapshot).mapped;
-        let (mmap, kind) = if mapped.value > live.value {
-            (format!(", mmap {}", format_bytes(mapped.value)), " --kind all")
-        } else {
-            (String::new(), "")
-        };
-        remark(format_args!(
-            "{} (pid {}) {}, live {}{}{mmap}: ramson report {}{kind}",
-            source.name(),
-            source.pid(),
-            end::state_of(source),
-            live_text(live),
-            lost_text(&source.snapshot),
-            source.origin
-        ));
-    }
+    profiles.iter().take(MAX_REPORTED).for_each(say_profile);
     say_early_children(&profiles);
     if profiles.len() > MAX_REPORTED {
         remark(format_args!("and {} more: ramson list", profiles.len() - MAX_REPORTED));
     }
+}
+
+/// Names a profile, and the report that has most of its memory.
+fn say_profile(source: &Recording) {
+    let live = live_heap(&source.snapshot);
+    let mapped = MmapSums::of(&source.snapshot).mapped;
+    let (mmap, kind) = if mapped.value > live.value {
+        (format!(", mmap {}", format_bytes(mapped.value)), " --kind all")
+    } else {
+        (String::new(), "")
+    };
+    remark(format_args!(
+        "{} (pid {}) {}, live {}{}{mmap}: ramson report {}{kind}",
+        source.name(),
+        source.pid(),
+        end::state_of(source),
+        live_text(live),
+        lost_text(&source.snapshot),
+        source.origin
+    ));
 }
 
 fn say_early_children(profiles: &[Recording]) {

@@ -5,7 +5,6 @@ use super::push_prose;
 use super::report::missing;
 use super::stacks::shown_frames;
 use crate::output::hint;
-use crate::run::languages::run_time;
 use ramson_analysis::report::{Report, View};
 use ramson_analysis::summary::Subject;
 use ramson_process::identify::base_name;
@@ -81,7 +80,7 @@ fn of_python(report: &Report) -> Option<String> {
     let is_its =
         |function: &Function| Language::of(&function.system_name) == Some(Language::Python);
     let is_named = report.profile.functions.iter().any(is_its);
-    let is_python = run_time(Path::new(program(report).1)) == Some(Language::Python);
+    let is_python = Language::of_program(Path::new(program(report).1)) == Some(Language::Python);
     (is_python && !is_named).then(|| {
         "Python functions have no names: they take Python 3.12 or newer, started with \"ramson run --languages\""
             .into()

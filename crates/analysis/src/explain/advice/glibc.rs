@@ -1,7 +1,7 @@
 //! Advice if the C library's statistics are known.
 
 use super::saving::{Advice, Needs, Saving};
-use crate::explain::causes;
+use crate::explain::cause;
 use crate::explain::finding::Finding;
 use crate::explain::pins::Site;
 use crate::explain::words::{measured, site, size, with_half_width};
@@ -18,7 +18,7 @@ const DEFAULT_TCACHE_MAX_BYTES: u64 = 1032;
 const POOL_SHARE: f64 = 0.5;
 
 pub fn advice(finding: &Finding, statistics: &Statistics) -> Vec<Advice> {
-    let least = causes::least(finding.rss.bytes);
+    let least = cause::least(finding.rss.bytes);
     let settings = [thresholds(statistics), tcache(statistics), arena_max(statistics, least)];
     let all = [trim(finding, statistics)].into_iter().chain(settings).flatten();
     all.chain(scattered(finding, statistics)).collect()

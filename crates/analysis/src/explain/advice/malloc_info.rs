@@ -3,7 +3,7 @@
 
 use super::glibc::{FAULTS, FEWER_ARENAS, WAITING};
 use super::saving::{Advice, Needs, Saving};
-use crate::explain::causes;
+use crate::explain::cause;
 use crate::explain::words::size;
 use ramson_profile::Estimate;
 use ramson_profile::format::format_objects;
@@ -11,7 +11,7 @@ use ramson_source::MallocInfo;
 
 /// Advice for whoever runs the process that wrote the file, in which malloc had `system_bytes`.
 pub fn of_malloc_info(info: &MallocInfo, system_bytes: u64) -> Vec<Advice> {
-    let least = causes::least(system_bytes);
+    let least = cause::least(system_bytes);
     let all = [Some(trim(info)), arena_max(info, least)];
     let mut all: Vec<Advice> = all.into_iter().flatten().collect();
     all.retain(|advice| advice.saving.is_none_or(|saving| saving.bytes >= least));

@@ -13,7 +13,7 @@ mod saving;
 pub use malloc_info::of_malloc_info;
 pub use saving::{Advice, Needs, Saving};
 
-use super::causes;
+use super::cause;
 use super::finding::Finding;
 use super::words::size;
 use std::cmp::Reverse;
@@ -23,7 +23,7 @@ const EXPLAINING_SHARE: f64 = 0.8;
 /// Lists what an operator can do: against growth first, then what saves most. Advice that needs a change of the code is last.
 /// The list is never empty.
 pub fn advice(finding: &Finding) -> Vec<Advice> {
-    let least = causes::least(finding.rss.bytes);
+    let least = cause::least(finding.rss.bytes);
     let mut all: Vec<Advice> = match &finding.statistics {
         Ok(statistics) => glibc::advice(finding, statistics),
         Err(missing) => other::advice(finding, missing, least),
