@@ -159,9 +159,8 @@ fn missing_frames_suggest_languages_option() {
 #[test]
 fn report_says_what_python_functions_take() {
     let scratch = Scratch::new();
-    let python = installed("python3.11", "python3.11");
     let kept = "import os; kept = [bytearray(3000) for _ in range(10000)]; os.kill(os.getpid(), 9)";
-    let (_, profile) = run(&scratch, &[], &[python.to_str().unwrap(), "-c", kept]);
+    let (_, profile) = run(&scratch, &[], &["/usr/bin/python3", "-c", kept]);
     let shown = finish(ramson(&scratch).arg("report").arg(&profile)).good().text();
     let hints: Vec<&str> = shown.lines().filter(|line| line.contains("no names")).collect();
     let hint = "Python functions have no names: they take Python 3.12 or newer, started with \"ramson run --languages\"";
