@@ -79,7 +79,8 @@ fn name(pid: u32, object: &str, exe: &str) -> String {
     }
 }
 
-fn unnamed(pid: u32) -> String {
+/// The owner of memory of which only the process is known.
+pub fn unnamed(pid: u32) -> String {
     executable::heap_owner(pid).unwrap_or_else(|| POOL.into())
 }
 

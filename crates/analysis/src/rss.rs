@@ -65,6 +65,9 @@ pub struct Rss {
     /// `attach`, `fork` or, of several processes, `either`: the process may have allocated memory before this event, which the profile
     /// does not have. Null: the profile has all.
     pub before: Option<Before>,
+    /// The process that forked this one, if it still runs, and both run one program: its profile has what this one inherited. Null also in
+    /// a sum of several processes.
+    pub parent: Option<u64>,
     /// The parts, for those who look further.
     #[serde(skip)]
     pub explained: Explained,
@@ -184,7 +187,7 @@ impl Rss {
         if statistics.is_some_and(Statistics::is_surveyed) {
             rss.correct_survey();
         }
-        rss.since(before)
+        Self { parent: reading.details.parent, ..rss }.since(before)
     }
 
     /// A survey's error in what is live is the opposite of those in what is free, and in the sizes in front of blocks. Calibrated live bytes
@@ -271,6 +274,7 @@ impl Rss {
             },
             may_hold_live: false,
             before: None,
+            parent: None,
             explained,
             releasable: statistics.map(|it| it.sum(Arena::releasable_bytes)),
         }
@@ -328,6 +332,7 @@ impl Rss {
                 .iter()
                 .filter_map(|rss| rss.before)
                 .reduce(|one, other| if one == other { one } else { Before::Either }),
+            parent: None,
             explained: all.iter().map(|rss| &rss.explained).sum(),
             releasable: all.iter().filter_map(|rss| rss.releasable).reduce(Add::add),
         })
@@ -348,6 +353,8 @@ impl Rss {
         let shown = self.shown();
         let size = |&(term, bytes): &(Term, Estimate)| match term {
             Term::Live => f64::INFINITY,
+            // The live bytes may be all there is.
+            Term::Unseen if !bytes.is_significant() => 0.0,
             _ => bytes.value.abs(),
         };
         let mut sizes: Vec<f64> = shown.iter().map(size).collect();
@@ -402,7 +409,7 @@ impl Rss {
         line
     }
 
-    /// Returns live bytes as every screen has them, with the resident part if that is another figure.
+    /// Returns live bytes as every screen has them, behind the resident ones, which are the term, if these are another figure.
     pub fn live_words(&self) -> String {
         let resident = self.term(Term::Live);
         let Some(live) = self.live else { return format_term(resident) };
@@ -410,7 +417,7 @@ impl Rss {
         if self.is_live_resident() {
             return text;
         }
-        format!("{text}, {} resident", format_bytes(resident.value))
+        format!("{} resident of {text}", format_bytes(resident.value))
     }
 
     /// Whether live bytes are resident but for a part that is not shown.
@@ -419,6 +426,17 @@ impl Rss {
         let reads_same = |live| format_amount(live, SampleUnit::Bytes) == format_bytes(resident);
         let is_same = |live: Estimate| (live.value - resident).abs() <= SAME_SHARE * live.value;
         self.live.is_none_or(|live| is_same(live) || reads_same(live))
+    }
+
+    /// Whether other anonymous memory may be the allocator's: where another allocator than glibc's does not tell, only live samples show
+    /// which areas are its own.
+    pub fn may_be_allocators(&self) -> bool {
+        !self.is_live_counted && self.allocator != "malloc"
+    }
+
+    /// Whether `explain --ask` learns from the allocator how much of its memory is free.
+    pub fn can_be_asked(&self) -> bool {
+        matches!(&*self.allocator, "jemalloc" | "tcmalloc")
     }
 
     /// Every term's name and bytes, in their order: they add up to `bytes`.
@@ -430,6 +448,7 @@ impl Rss {
     pub fn word(&self, term: Term) -> String {
         match term {
             Term::Unseen => match self.before {
+                Some(Before::Fork) => "inherited from parent or not seen".into(),
                 Some(before) => format!("allocated before {before} or not seen"),
                 None => "not seen".into(),
             },
@@ -438,8 +457,8 @@ impl Rss {
                 format!("held by {}: allocated before the attach, or free", self.allocator)
             }
             Term::Held => format!("held by {}", self.allocator),
-            Term::Other if self.may_hold_live && self.allocator != "malloc" => {
-                format!("other anonymous, including {}'s", self.allocator)
+            Term::Other if self.may_be_allocators() => {
+                format!("other anonymous or {}'s", self.allocator)
             }
             _ => Term::ALL[term as usize].1.replace('_', " "),
         }

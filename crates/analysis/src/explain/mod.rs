@@ -107,7 +107,7 @@ fn look_at(
     let calibrated = profile.map(|recording| recording.with(counted(&recording.snapshot, &rss)));
     let live = calibrated.as_ref().map(|recording| extents::live_heap(&recording.snapshot));
     let pins = match (&calibrated, &reading.memory, &reading.statistics) {
-        (Some(recording), Some(memory), Ok(statistics)) => {
+        (Some(recording), Some(memory), Ok(statistics)) if pins::is_much_pinned(&rss) => {
             Some(pins::pins(recording, memory, statistics, names, own_frames)?)
         }
         _ => None,
@@ -123,7 +123,7 @@ fn look_at(
         Some(demangled(name))
     });
     let is_worth_it =
-        |part| reading.explained.part(part).max(0) as u64 >= causes::least(reading.explained.rss);
+        |part| reading.explained.part(part).max(0) as u64 >= cause::least(reading.explained.rss);
     let owner = is_worth_it(Part::Anonymous).then(|| executable::heap_owner(target.pid)).flatten();
     let extents_owner = snapshot.filter(|_| is_worth_it(Part::Extents)).map(|snapshot| {
         let bytes = reading.explained.part(Part::Extents).max(0) as u64;
@@ -171,7 +171,7 @@ fn look_at(
 fn named_variables(pid: u32, reading: &Reading) -> Vec<(String, u64)> {
     let bytes = reading.explained.part(Part::Data).max(0) as u64;
     let first = reading.details.variables.first();
-    let binary = first.filter(|_| bytes >= causes::least(reading.explained.rss));
+    let binary = first.filter(|_| bytes >= cause::least(reading.explained.rss));
     let binary = binary.and_then(|binary| Binary::at(pid, &binary.path));
     let named = binary.map_or(Vec::new(), |binary| binary.search(Search::Variables).sizes());
     named.into_iter().map(|(name, bytes)| (demangled(name), bytes)).collect()

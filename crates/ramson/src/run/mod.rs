@@ -22,10 +22,11 @@ use confined::Filters;
 use keeper::Keeper;
 use prune::Bounds;
 use ramson_analysis::rss::live_text;
-use ramson_analysis::{end, live_heap, lost_text};
+use ramson_analysis::{MmapSums, end, live_heap, lost_text};
 use ramson_format::{Health, state};
 use ramson_process::clock::unix_ns;
 use ramson_process::{executable, program};
+use ramson_profile::format::format_bytes;
 use ramson_reader::{Header, Way};
 use ramson_source::{Failure, Recording, files_in, files_since, places};
 use rustix::fs::{Access, StatVfs, access, statvfs};
@@ -289,22 +290,31 @@ fn report_profiles(
     for line in last_words.iter().find(|lines| !lines.is_empty()).into_iter().flatten() {
         remark(line);
     }
-    for source in profiles.iter().take(MAX_REPORTED) {
-        let live = live_heap(&source.snapshot);
-        remark(format_args!(
-            "{} (pid {}) {}, live {}{}: ramson report {}",
-            source.name(),
-            source.pid(),
-            end::state_of(source),
-            live_text(live),
-            lost_text(&source.snapshot),
-            source.origin
-        ));
-    }
+    profiles.iter().take(MAX_REPORTED).for_each(say_profile);
     say_early_children(&profiles);
     if profiles.len() > MAX_REPORTED {
         remark(format_args!("and {} more: ramson list", profiles.len() - MAX_REPORTED));
     }
+}
+
+/// Names a profile, and the report that has most of its memory.
+fn say_profile(source: &Recording) {
+    let live = live_heap(&source.snapshot);
+    let mapped = MmapSums::of(&source.snapshot).mapped;
+    let (mmap, kind) = if mapped.value > live.value {
+        (format!(", mmap {}", format_bytes(mapped.value)), " --kind all")
+    } else {
+        (String::new(), "")
+    };
+    remark(format_args!(
+        "{} (pid {}) {}, live {}{}{mmap}: ramson report {}{kind}",
+        source.name(),
+        source.pid(),
+        end::state_of(source),
+        live_text(live),
+        lost_text(&source.snapshot),
+        source.origin
+    ));
 }
 
 fn say_early_children(profiles: &[Recording]) {
