@@ -37,8 +37,8 @@ impl Growth {
         Some(Self { is_measured: history.measured.is_some(), ..growth })
     }
 
-    /// Bytes allocated between horizon and settled age and still live, over that time: what a time so far back has added
-    /// for good, if none of it is freed later.
+    /// Bytes allocated between horizon and settled age and still live, over that time or the part since the first of them: what a
+    /// time so far back has added for good, if none of it is freed later.
     pub fn of_kept(
         history: &StackHistory,
         persistence: &Persistence,
@@ -47,6 +47,9 @@ impl Growth {
         let Persistence { horizon_ns, settled_ns, .. } = *persistence;
         // Memory that the function allocated at the start is no growth; it is in the oldest third, if anywhere.
         let window_ns = horizon_ns.checked_sub(settled_ns)? / 3 * 2;
+        // It may have begun later: then its first sample ends the time, and is not one of those that came in it.
+        let first_ns = history.oldest_ns(horizon_ns).unwrap_or(0).checked_sub(settled_ns);
+        let window_ns = window_ns.min(first_ns.filter(|&ns| ns > 0).unwrap_or(window_ns));
         let window = settled_ns..settled_ns + window_ns;
         let kept = history.live.iter().filter(|block| window.contains(&history.age_ns(block)));
         let bytes: Estimate = kept.map(|block| block.estimate(SampleUnit::Bytes)).sum();
