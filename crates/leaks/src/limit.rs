@@ -49,12 +49,12 @@ impl DetectionLimit {
     }
 }
 
-/// `a leak below 980 MiB/h would not show (3 min, interval 512 KiB)`; in the alternate form `… would not show yet …`.
+/// `a leak below 980 MiB/h, or one that began later, may not show (3 min, interval 512 KiB)`; in the alternate form `… may not show yet …`.
 impl fmt::Display for DetectionLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "a leak below {}/h would not show{} ({}, interval {})",
+            "a leak below {}/h, or one that began later, may not show{} ({}, interval {})",
             format_bytes(self.bytes_per_hour),
             if f.alternate() { " yet" } else { "" },
             format_duration(self.observed_ns),

@@ -137,7 +137,7 @@ fn causes_are_sentences_largest_first() {
         (None, "Whether it grows is not known without a profile."),
         (
             Some(leaks(10.0, &[])),
-            "No leak was found; a leak below 303 MiB/h would not show yet (10 min, interval 512 KiB).",
+            "No leak was found; a leak below 303 MiB/h, or one that began later, may not show yet (10 min, interval 512 KiB).",
         ),
         (
             Some(Leaks { limit: None, ..leaks(10.0, &[]) }),
