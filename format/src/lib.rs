@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod allocator;
 pub mod atomic;
 pub mod control;
 mod end;
@@ -13,11 +14,15 @@ mod failure;
 mod freed;
 mod health;
 mod kind;
+pub mod members;
 mod plan;
 mod root;
 pub mod settings;
 
 pub use address::{LookupAddress, ReturnAddress};
+pub use allocator::{
+    Allocator, AllocatorKind, MEMBER_STATES, MOST_ALLOCATORS, MemberState, allocator_check,
+};
 pub use end::{CGROUP_BYTES, END_BYTES, END_OFFSET, End, Way};
 pub use failure::{Failure, failure_check};
 pub use freed::{Freed, MAX_RECENT_FREES, NO_STACK, freed_check, max_recent_frees};
@@ -31,7 +36,7 @@ use atomic::{AtomicI32, AtomicU32, AtomicU64};
 /// The first eight bytes of every profile file.
 pub const MAGIC: [u8; 8] = *b"\x89RMSN\r\n\x1a";
 /// The only version that this crate describes.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The header's length, and the alignment of every region.
 pub const PAGE_BYTES: u64 = 4096;
 /// Default length of a file; bounds everything in it.
@@ -140,10 +145,12 @@ pub enum RegionKind {
     Strings = 5,
     /// `Freed` entries, a ring.
     RecentFrees = 6,
+    /// `Allocator` entries.
+    Allocators = 7,
 }
 
 /// Rows of the region directory.
-pub const REGIONS: usize = 7;
+pub const REGIONS: usize = 8;
 
 /// All kinds, in directory order.
 pub const REGION_KINDS: [RegionKind; REGIONS] = [
@@ -154,6 +161,7 @@ pub const REGION_KINDS: [RegionKind; REGIONS] = [
     RegionKind::Mappings,
     RegionKind::Strings,
     RegionKind::RecentFrees,
+    RegionKind::Allocators,
 ];
 
 impl RegionKind {
@@ -163,6 +171,7 @@ impl RegionKind {
             RegionKind::Stacks => size_of::<Stack>() as u64,
             RegionKind::Frames | RegionKind::LiveKeys => 8,
             RegionKind::RecentFrees => size_of::<Freed>() as u64,
+            RegionKind::Allocators => size_of::<Allocator>() as u64,
             RegionKind::LiveSamples => size_of::<LiveSample>() as u64,
             RegionKind::Mappings => size_of::<Mapping>() as u64,
             RegionKind::Strings => 1,
@@ -229,7 +238,7 @@ pub struct Header {
     pub unsampled_ns: AtomicU64,
     pub resumed_monotonic_ns: AtomicU64,
     pub processes: AtomicU64,
-    pub reserved: [AtomicU64; 7],
+    pub reserved: [AtomicU64; 3],
     pub configured_interval_bytes: AtomicU64,
     pub max_overhead_ppm: AtomicU32,
     pub interval_changes: AtomicU32,

@@ -91,6 +91,23 @@ pub fn is_list_whole() -> bool {
     !debug.is_null() && unsafe { (&raw const (*debug).state).read_volatile() } == 0
 }
 
+/// Address of the empty function that the loader calls when its list changes.
+pub fn loader_event() -> Option<u64> {
+    // SAFETY: as in `objects`.
+    let address = unsafe { loader_debug().as_ref() }?.breakpoint;
+    (address != 0).then_some(address as u64)
+}
+
+/// Whether an object is the executable, which is the first in the list.
+pub fn is_executable(object: &LinkMap) -> bool {
+    objects().next().is_some_and(|first| core::ptr::eq(first, object))
+}
+
+/// Whether an object uses one of `names` of another one.
+pub fn imports_any(object: &LinkMap, names: &[&CStr]) -> bool {
+    Tables::of(object).is_some_and(|tables| tables.imports_any(names))
+}
+
 /// Address of the next definition of `name` after the object whose dynamic section is `own_dynamic`, and that object's
 /// record. If there is none after ours (we were not preloaded but linked), then before.
 pub fn find_next(name: &CStr, own_dynamic: usize) -> Option<(usize, &'static LinkMap)> {

@@ -36,7 +36,7 @@ pub struct Coverage {
 impl Coverage {
     /// Divides the anonymous memory of a running process.
     pub fn of(pid: u32, rss: &Rss, snapshot: &Snapshot) -> Self {
-        let unnamed = || owners::unnamed(pid);
+        let unnamed = || owners::unnamed(pid, snapshot);
         Self::divided(pid, rss, |outside| owners::owners(pid, snapshot, outside), unnamed)
     }
 

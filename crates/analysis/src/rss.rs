@@ -2,6 +2,7 @@
 
 use crate::calibration::{Calibration, calibrate};
 use crate::extents::{self, Residence};
+use crate::inside;
 use ramson_format::flags;
 use ramson_process::allocators::Allocators;
 use ramson_process::glibc::{Arena, Effort, MOST_WALKED_BYTES, Statistics};
@@ -47,6 +48,12 @@ pub struct Rss {
     pub is_live_counted: bool,
     /// All live bytes, resident or not, in usable bytes: the figure that reports print. Null: there is no profile.
     live: Option<Estimate>,
+    /// Those of allocators inside objects.
+    #[serde(skip)]
+    live_inside: Estimate,
+    /// Name of the allocators inside objects, which hold what no statistics tell of.
+    #[serde(skip)]
+    inside: Option<&'static str>,
     /// Whether this is calibrated by the allocator's total.
     pub calibration: Calibration,
     /// How the snapshot's live bytes are to be counted so that they add up to `live`.
@@ -134,11 +141,13 @@ impl Rss {
         allocators: &mut Option<Allocators>,
         is_one_of_many: bool,
     ) -> Option<Self> {
+        let (blocks, blocks_inside) = extents::blocks(snapshot);
         let request = Request {
             effort: Effort::Survey(MOST_WALKED_BYTES),
             profile: Some(profile),
             extents: &extents::ranges(snapshot),
-            blocks: &extents::blocks(snapshot),
+            blocks: &blocks,
+            blocks_inside: &blocks_inside,
             is_one_of_many,
         };
         let reading = rss::read(pid, allocators, &request).ok()?;
@@ -184,6 +193,13 @@ impl Rss {
         let statistics = statistics.as_ref().ok();
         let rss = Self::divided(explained.clone(), statistics, live, &residence, allocators);
         let mut rss = Self { calibration, counting, total, ..rss };
+        if rss.allocator == "malloc" {
+            rss.inside = snapshot.and_then(inside::name_of_all);
+        }
+        rss.live_inside = snapshot.map(extents::live_inside).unwrap_or_default();
+        if rss.is_live_counted && rss.live_inside.value > 0.0 {
+            rss.take_live_inside();
+        }
         if statistics.is_some_and(Statistics::is_surveyed) {
             rss.correct_survey();
         }
@@ -193,6 +209,10 @@ impl Rss {
     /// A survey's error in what is live is the opposite of those in what is free, and in the sizes in front of blocks. Calibrated live bytes
     /// are more certain.
     fn correct_survey(&mut self) {
+        // The total says nothing of allocators inside objects.
+        if self.live_inside.value > 0.0 {
+            return;
+        }
         let (Some(live), Some(total)) = (self.live, self.total) else { return };
         if total.variance == 0.0 || total.value == 0.0 {
             return;
@@ -213,6 +233,20 @@ impl Rss {
         let of_free_variance = free.error_variance().min(variance);
         self.terms[Term::Free as usize] = Estimate::new(free.value + of_free, of_free_variance);
         self.terms[Term::Metadata as usize].value += of_metadata;
+    }
+
+    /// Takes live bytes of allocators inside objects out of the memory of which no more is known; the C library's own are counted already.
+    fn take_live_inside(&mut self) {
+        let all = self.live.map_or(0.0, |live| live.value);
+        let missing = self.live_not_resident.map_or(0.0, |missing| missing.value);
+        let share = if all > 0.0 { 1.0 - missing / all } else { 1.0 };
+        let resident = Estimate { value: self.live_inside.value * share, ..self.live_inside };
+        let variances = take_live(&mut self.explained, resident);
+        for term in [Term::Live, Term::Held, Term::Other] {
+            let added = variances.iter().find(|of| of.0 == term).map_or(0.0, |of| of.1);
+            let variance = self.term(term).error_variance() + added;
+            self.terms[term as usize] = Estimate::new(self.explained.term(term) as f64, variance);
+        }
     }
 
     /// `live` says beside the estimate whether its residence must be known in any case.
@@ -264,6 +298,8 @@ impl Rss {
             terms: Term::ALL.iter().map(of_term).collect(),
             is_live_counted,
             live: live.map(|(live, _)| live),
+            live_inside: Estimate::default(),
+            inside: None,
             calibration: Calibration::NoTotal,
             counting: Counting::default(),
             total: None,
@@ -322,6 +358,8 @@ impl Rss {
             } else {
                 None
             },
+            live_inside: all.iter().map(|rss| rss.live_inside).sum(),
+            inside: first.inside.filter(|_| all.iter().all(|rss| rss.inside == first.inside)),
             calibration: Calibration::Several,
             counting: Counting::default(),
             total: None,
@@ -428,6 +466,11 @@ impl Rss {
         self.live.is_none_or(|live| is_same(live) || reads_same(live))
     }
 
+    /// Whose the memory is that an allocator holds beyond live blocks, where no statistics tell more.
+    pub fn holder(&self) -> &str {
+        self.inside.unwrap_or(&self.allocator)
+    }
+
     /// Whether other anonymous memory may be the allocator's: where another allocator than glibc's does not tell, only live samples show
     /// which areas are its own.
     pub fn may_be_allocators(&self) -> bool {
@@ -456,7 +499,7 @@ impl Rss {
             Term::Held if self.may_hold_live => {
                 format!("held by {}: allocated before the attach, or free", self.allocator)
             }
-            Term::Held => format!("held by {}", self.allocator),
+            Term::Held => format!("held by {}", self.holder()),
             Term::Other if self.may_be_allocators() => {
                 format!("other anonymous or {}'s", self.allocator)
             }

@@ -2,11 +2,13 @@
 
 use crate::fields::{Entry, Fields};
 use crate::region::Region;
-use crate::snapshot::{Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Stack};
+use crate::snapshot::{
+    Allocator, Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Stack,
+};
 use ramson_format as format;
 use ramson_format::{
-    ABORT_OFFSET, COMMITTED, FAILURE_OFFSET, HEALTH, LookupAddress, MAX_DEPTH, NO_STACK,
-    failure_check, live_flags, stack_hash,
+    ABORT_OFFSET, COMMITTED, FAILURE_OFFSET, HEALTH, LookupAddress, MAX_DEPTH, MEMBER_STATES,
+    MOST_ALLOCATORS, NO_STACK, failure_check, live_flags, stack_hash,
 };
 use std::mem::offset_of;
 
@@ -143,6 +145,56 @@ pub fn mapping(mut entry: Entry, strings: &Region) -> Option<Mapping> {
         let path = strings.slice(path_offset.into(), path_bytes as usize);
         mapping.path = String::from_utf8_lossy(path.unwrap_or_default()).into_owned();
         mapping
+    })
+}
+
+/// Whether an allocator has been begun in this entry.
+pub fn is_begun(entry: Entry) -> bool {
+    entry.u32(offset_of!(format::Allocator, commit)) != 0
+}
+
+impl Allocator {
+    /// All except the family, which is the entry's number, and the path.
+    pub fn walk(&mut self, entry: &mut impl Fields) {
+        use format::Allocator as A;
+        entry.u32(offset_of!(A, kind), &mut self.kind);
+        entry.u64(offset_of!(A, object), &mut self.object);
+        entry.u64(offset_of!(A, samples), &mut self.samples);
+        entry.u64(offset_of!(A, missed_frees), &mut self.missed_frees);
+        self.states.resize(MEMBER_STATES, 0);
+        entry.bytes(offset_of!(A, states), &mut self.states);
+    }
+}
+
+/// Computes the check that an allocator's entry must contain.
+pub fn allocator_check(mut entry: Entry) -> u64 {
+    use format::Allocator as A;
+    let mut states = [0; MEMBER_STATES];
+    entry.bytes(offset_of!(A, states), &mut states);
+    let [kind, object, path] = [
+        entry.u32(offset_of!(A, kind)).into(),
+        entry.u64(offset_of!(A, object)),
+        entry.u64(offset_of!(A, path_offset)),
+    ];
+    format::allocator_check(kind as u32, object, path, &states)
+}
+
+/// The allocator in the entry of this number.
+pub fn allocator(number: usize, mut entry: Entry, strings: &Region) -> Option<Allocator> {
+    use format::Allocator as A;
+    let path = [offset_of!(A, path_offset), offset_of!(A, path_bytes)];
+    let [path_offset, path_bytes] = path.map(|at| entry.u32(at));
+    let is_whole = entry.u32(offset_of!(A, commit)) == COMMITTED
+        && number < MOST_ALLOCATORS
+        && path_bytes as usize <= MAX_PATH_BYTES
+        && entry.u64(offset_of!(A, check)) == allocator_check(entry);
+    is_whole.then(|| {
+        let family = format::PRELOADED_FAMILY + 1 + number as u8;
+        let mut allocator = Allocator { family, ..Allocator::default() };
+        allocator.walk(&mut entry);
+        let path = strings.slice(path_offset.into(), path_bytes as usize);
+        allocator.path = String::from_utf8_lossy(path.unwrap_or_default()).into_owned();
+        allocator
     })
 }
 

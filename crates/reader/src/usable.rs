@@ -3,8 +3,9 @@
 //! Sources: glibc's malloc/malloc.c (`request2size`), jemalloc's doc/jemalloc.xml.in (size classes), gperftools'
 //! src/common.cc (`SizeMap::Init`). Tests compare with `malloc_usable_size` of the libraries.
 
-use crate::snapshot::{LiveSample, Mapping, Snapshot};
-use ramson_format::PRELOADED_FAMILY;
+use crate::snapshot::{Allocator, LiveSample, Mapping, Snapshot};
+use ramson_format::{AllocatorKind, PRELOADED_FAMILY};
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 const PAGE_BYTES: u64 = 4096;
@@ -30,20 +31,29 @@ enum Rounding {
 /// The rounding of each family of a snapshot.
 pub struct Roundings {
     preloaded: Rounding,
+    /// Of the families from 1 on, as far as they are known.
+    inside: HashMap<u8, Rounding>,
 }
 
 impl Roundings {
     /// Returns those of the allocators that a snapshot has samples of.
     pub fn of(snapshot: &Snapshot) -> Self {
-        Self { preloaded: Rounding::of(&snapshot.mappings) }
+        let known = |it: &Allocator| match AllocatorKind::of(it.kind)? {
+            AllocatorKind::Jemalloc => Some((it.family, Rounding::Jemalloc)),
+            AllocatorKind::Tcmalloc => Some((it.family, Rounding::Tcmalloc)),
+            AllocatorKind::Mimalloc | AllocatorKind::Snmalloc | AllocatorKind::Other => None,
+        };
+        let inside = snapshot.allocators.iter().filter_map(known).collect();
+        Self { preloaded: Rounding::of(&snapshot.mappings), inside }
     }
 
     /// Returns the bytes of a live block that the program may use.
     pub fn usable_bytes(&self, live: &LiveSample) -> u64 {
-        match live.family {
-            PRELOADED_FAMILY => self.preloaded.usable_bytes(live.size, live.address),
-            _ => live.size,
-        }
+        let rounding = match live.family {
+            PRELOADED_FAMILY => self.preloaded,
+            family => self.inside.get(&family).copied().unwrap_or_default(),
+        };
+        rounding.usable_bytes(live.size, live.address)
     }
 }
 

@@ -3,6 +3,7 @@
 //! No sample waits for another thread: where two threads meet, one of them takes another slot. A record that does not fit is counted,
 //! never lost in silence. (The end of a recording, and a filter that the program installs, wait for slow paths to end: `process`, `sys`.)
 
+mod allocators;
 mod attached;
 mod claims;
 mod confine;
@@ -31,6 +32,7 @@ use crate::config::Config;
 use crate::sys::{self, permit};
 use crate::walk::{self, Caller, End, WALKER};
 use crate::{counter, page_filter, startup};
+use allocators::Allocators;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64 as PlainU64, AtomicUsize, Ordering::*};
 use cost::Cost;
 use extents::Extents;
@@ -71,6 +73,7 @@ pub struct Recorder {
     nursery: Nursery,
     scratches: Scratches,
     extents: Extents,
+    allocators: Allocators,
 }
 
 /// The result of a walk.
@@ -171,12 +174,12 @@ impl Recorder {
         let measurement = Measurement::begin(&profile.file, Path::Sample, Health::Samples);
         let now_ns = self.now_ns();
         let address = address_of(key);
-        if !self.raise_filter(address)
-            && let Some(stale) = self.claim(key)
-        {
+        let stale = if self.raise_filter(address) { None } else { self.claim(key) };
+        if let Some(stale) = stale {
             profile.count(Health::Healed, 1);
             self.complete(stale, address);
         }
+        self.allocators.count(&profile.file, key, stale.is_some());
         let stack = self.stack_of(profile, thread, Kind::Heap, caller, now_ns);
         count_allocation(profile.stack(stack), size, inverse_probability);
         profile.file.header().last_monotonic_ns.store(now_ns, Relaxed);
@@ -196,6 +199,12 @@ impl Recorder {
         measurement.end(&profile.file);
         self.settle(profile, size);
         self.govern(now_ns);
+    }
+
+    /// Writes the facts of allocators inside objects that the profile has not.
+    #[inline]
+    pub fn tell_allocators(&self) {
+        self.allocators.tell(&self.profile().file);
     }
 
     /// Counts a record on the page of `address`; whether it is the only one there.

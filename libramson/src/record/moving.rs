@@ -110,6 +110,7 @@ impl Recorder {
         // Taken before others see the file: this thread drains for all, and knows when everything has been moved.
         let wanted = self.nursery.drains.fetch_add(1, AcqRel) + 1;
         self.moved.swap(core::ptr::from_ref(profile) as u64, AcqRel);
+        self.allocators.are_untold();
         // Readers that look through this process's memory find one profile.
         from.magic.store(0, Relaxed);
         // The governor may have decided meanwhile.

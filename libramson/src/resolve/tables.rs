@@ -146,6 +146,27 @@ impl Tables {
         })
     }
 
+    /// Whether the object refers to one of `names` without defining it. Such symbols come first.
+    pub fn imports_any(&self, names: &[&CStr]) -> bool {
+        // SAFETY: the loader has used these tables itself: the second word of DT_GNU_HASH is the number of the first symbol that is defined,
+        // that of DT_HASH the number of all. An object that is being unloaded would break that.
+        let count = unsafe {
+            match self.gnu_hash.is_null() {
+                false => *self.gnu_hash.add(1),
+                true if self.hash.is_null() => 0,
+                true => *self.hash.add(1),
+            }
+        };
+        (0..(count as usize).min(MAX_STEPS)).any(|index| {
+            // SAFETY: as above.
+            let (section, name) = unsafe {
+                let symbol = &*self.symbols.add(index);
+                (symbol.section, CStr::from_ptr(self.strings.add(symbol.name as usize)))
+            };
+            section == 0 && names.contains(&name)
+        })
+    }
+
     fn lookup_gnu(&self, name: &CStr, is_default: bool) -> Option<usize> {
         let hash = name
             .to_bytes()

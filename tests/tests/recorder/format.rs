@@ -200,7 +200,7 @@ fn flipped_header_bit_invents_no_sample() {
 }
 
 fn without_stack(sample: &LiveSample) -> (u64, u64, u64, u64, u32) {
-    let LiveSample { address, size, inverse_probability, monotonic_ns, tid, .. } = *sample;
+    let LiveSample { size, inverse_probability, monotonic_ns, tid, .. } = *sample;
     (sample.key(), size, inverse_probability.to_bits(), monotonic_ns, tid)
 }
 

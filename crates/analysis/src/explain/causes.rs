@@ -227,7 +227,7 @@ fn of_glibc(finding: &Finding, statistics: &Statistics, free: f64) -> String {
 /// Memory of an allocator whose statistics are not read.
 fn held(finding: &Finding) -> Option<Cause> {
     let bytes = finding.rss.term(Term::Held);
-    let allocator = &finding.rss.allocator;
+    let allocator = finding.rss.holder();
     (bytes.value > 0.0).then(|| Cause {
         cause: "held",
         bytes,
