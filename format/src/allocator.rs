@@ -73,11 +73,13 @@ pub enum MemberState {
     ShortJump = 8,
     /// The kernel did not let it be written to, or there is no room for code near it.
     NotWritten = 9,
+    /// The allocator's usual functions to free or move blocks could not be hooked.
+    WithoutFrees = 10,
 }
 
 impl MemberState {
     /// All of them, by number.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Absent,
         Self::Hooked,
         Self::Alias,
@@ -88,6 +90,7 @@ impl MemberState {
         Self::Differs,
         Self::ShortJump,
         Self::NotWritten,
+        Self::WithoutFrees,
     ];
 
     /// The opposite of `as u8`.

@@ -8,12 +8,16 @@ use ramson_format::{MEMBER_STATES, MOST_ALLOCATORS};
 
 /// Ranges of code in which an allocator lies.
 const MOST_RANGES: usize = 32;
+/// Ranges of functions with hooks that lie side by side.
+const MOST_HOOKED: usize = 192;
 
 /// An allocator inside an object. All zero is none.
 pub struct Family {
     /// The object's record and dynamic section; 0 once it is unloaded.
     pub object: [AtomicU64; 2],
-    /// Starts and ends of its code.
+    /// Starts and ends of the functions that have hooks.
+    pub hooked: [[AtomicU64; 2]; MOST_HOOKED],
+    /// Starts and ends of its code, with what lies between its functions.
     pub ranges: [[AtomicU64; 2]; MOST_RANGES],
     /// Start and bytes of the memory that its hooks are in.
     pub area: [AtomicU64; 2],
@@ -43,6 +47,7 @@ unsafe impl Sync for Family {}
 static FAMILIES: [Family; MOST_ALLOCATORS] = [const {
     Family {
         object: [const { AtomicU64::new(0) }; 2],
+        hooked: [const { [const { AtomicU64::new(0) }; 2] }; MOST_HOOKED],
         ranges: [const { [const { AtomicU64::new(0) }; 2] }; MOST_RANGES],
         area: [const { AtomicU64::new(0) }; 2],
         facts: UnsafeCell::new(Facts {
@@ -89,15 +94,21 @@ pub unsafe fn add(facts: Facts) {
     }
 }
 
-/// Whether the code at `address` is of an allocator with hooks.
+/// Whether the code at `address` is of an allocator, or lies between its functions.
 #[inline]
 pub fn is_in_allocator(address: u64) -> bool {
-    COUNT.load(Relaxed) != 0 && is_in_one(address)
+    COUNT.load(Relaxed) != 0 && families().any(|family| is_in(&family.ranges, address))
+}
+
+/// Whether the code at `address` is of a function that has a hook.
+#[inline]
+pub fn is_in_hooked(address: u64) -> bool {
+    COUNT.load(Relaxed) != 0 && families().any(|family| is_in(&family.hooked, address))
 }
 
 #[cold]
-fn is_in_one(address: u64) -> bool {
-    families().flat_map(|family| &family.ranges).any(|range| {
+fn is_in(ranges: &[[AtomicU64; 2]], address: u64) -> bool {
+    ranges.iter().any(|range| {
         let [start, end] = range.each_ref().map(|word| word.load(Relaxed));
         (start..end).contains(&address)
     })

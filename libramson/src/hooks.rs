@@ -194,8 +194,8 @@ pub fn record_block(
 ) {
     let thread = arch::thread();
     let caller = walk::Caller::at_hook(entry, frame_pointer);
-    // An allocator that calls itself, or the one that it gets its memory from: its own caller has been counted.
-    if families::is_in_allocator(caller.lookup_address.0) {
+    // An allocator that calls the one that it gets its memory from: its own caller has been counted.
+    if families::is_in_hooked(caller.lookup_address.0) {
         return;
     }
     let Block { address, .. } = block;

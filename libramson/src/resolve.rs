@@ -8,7 +8,7 @@ mod tables;
 use crate::sys;
 use core::ffi::{CStr, c_char, c_void};
 use tables::{Dynamic, Tables};
-pub use tables::{Pointer, each_pointer};
+pub use tables::{Pointer, each_pointer, has_text_relocations};
 
 /// The public head of the loader's record of one object (link.h).
 #[repr(C)]

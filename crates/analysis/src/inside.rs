@@ -2,6 +2,7 @@
 
 use ramson_format::members::MEMBERS;
 use ramson_format::{AllocatorKind, MemberState};
+use ramson_profile::format::format_objects;
 use ramson_reader::Snapshot;
 use serde::Serialize;
 
@@ -88,10 +89,24 @@ fn reason(state: MemberState) -> Option<&'static str> {
         MemberState::Differs => "its code is not what its file says",
         MemberState::ShortJump => "it jumps to another function of the allocator by a short jump",
         MemberState::NotWritten => "the kernel let nothing be written there",
+        MemberState::WithoutFrees => "the frees of its blocks could not be counted",
     })
 }
 
 impl AllocatorInside {
+    /// Says that its live bytes are an upper bound, where they are.
+    pub fn defect(&self) -> Option<String> {
+        self.is_upper_bound.then(|| {
+            format!(
+                "{} of {} samples of {} in {} were freed unseen: what it has live is an upper bound, and may be no leak",
+                format_objects(self.missed_frees as f64),
+                format_objects(self.samples as f64),
+                self.allocator,
+                self.object_name(),
+            )
+        })
+    }
+
     /// The object as people call it.
     pub fn object_name(&self) -> &str {
         match self.object.rsplit('/').next() {

@@ -154,8 +154,11 @@ impl<'a> Found<'a> {
         match group.names {
             Names::Mimalloc => AllocatorKind::Mimalloc,
             Names::Snmalloc => AllocatorKind::Snmalloc,
-            _ if has(Names::Jemalloc) => AllocatorKind::Jemalloc,
             _ if has(Names::Tcmalloc) => AllocatorKind::Tcmalloc,
+            // Others have sdallocx, too.
+            _ if self.symbols_of(group).any(|symbol| symbol.is_of_jemalloc()) => {
+                AllocatorKind::Jemalloc
+            }
             _ => AllocatorKind::Other,
         }
     }
@@ -293,6 +296,16 @@ impl<'a> Found<'a> {
         states
     }
 
+    /// Starts and ends of the functions with hooks.
+    pub fn hooked(&self) -> impl Iterator<Item = [u64; 2]> {
+        let bias = self.object.bias as u64;
+        let functions = self.scratch.functions.all().iter();
+        let hooked = functions.filter(|function| function.state == MemberState::Hooked);
+        let parts = hooked.flat_map(|function| [function.symbol, function.cold]);
+        let known = parts.filter(|part| part.bytes > 0);
+        known.map(move |part| [bias + part.address, bias + part.address + part.bytes])
+    }
+
     /// Starts and ends of the code in which the allocator lies.
     pub fn ranges(&self) -> impl Iterator<Item = [u64; 2]> {
         self.scratch.ranges.all().iter().copied()
@@ -364,13 +377,15 @@ impl<'a> Found<'a> {
 
     /// Address of the code that runs a function as if it had no hook.
     fn past(area: u64, function: usize) -> u64 {
-        area + (function * HOOK_BYTES) as u64 + ORIGINAL_AT
+        Self::place_of(area, function) + ORIGINAL_AT
     }
 
-    /// Notes what is to be written so that calls among functions with hooks lead past these. Those whose jumps are too short for that are
-    /// refused.
-    fn lead_past(&mut self, area: u64) {
+    /// Notes what is to be written so that calls among functions with hooks lead past these. Functions whose jumps are too short for that are
+    /// refused; true if there was one.
+    fn lead_past(&mut self, area: u64) -> bool {
         let bias = self.object.bias as u64;
+        let mut is_one_refused = false;
+        self.scratch.patches.clear();
         for from in 0..self.scratch.functions.all().len() {
             let Some(&Function { symbol, cold, entry, state, .. }) =
                 self.scratch.functions.all().get(from)
@@ -397,15 +412,13 @@ impl<'a> Found<'a> {
                     is_too_short |= !patch.is_some_and(|patch| found.push(patch));
                 });
             }
-            if is_too_short {
+            let patches = &mut self.scratch.patches;
+            if is_too_short || !found.all().iter().all(|&patch| patches.push(patch)) {
                 self.refuse(from, MemberState::ShortJump);
-            } else {
-                found
-                    .all()
-                    .iter()
-                    .for_each(|&patch| is_too_short |= !self.scratch.patches.push(patch));
+                is_one_refused = true;
             }
         }
+        is_one_refused
     }
 
     fn refuse(&mut self, function: usize, state: MemberState) {
@@ -419,9 +432,14 @@ impl<'a> Found<'a> {
     pub fn hook(&mut self, family: u8, addresses: &Addresses, area: Area) -> Area {
         let area = self.place(area);
         if !area.is_some_and(|area| self.write(family, addresses, area.start)) {
+            let misses_frees = self.misses_frees();
             for function in self.scratch.functions.all_mut() {
                 if function.state == MemberState::Hooked {
-                    function.state = MemberState::NotWritten;
+                    function.state = if misses_frees {
+                        MemberState::WithoutFrees
+                    } else {
+                        MemberState::NotWritten
+                    };
                 }
             }
         }
@@ -444,17 +462,27 @@ impl<'a> Found<'a> {
     fn write(&mut self, family: u8, addresses: &Addresses, area: u64) -> bool {
         let count = self.scratch.functions.all().len();
         let Ok(memory) = sys::open_own_memory() else { return false };
-        self.lead_past(area);
-        // First what nobody runs yet, then the ways there.
-        let mut written = 0;
-        for index in 0..count {
-            written += self.write_hook(&memory, index, area, family, addresses) as usize;
+        // Which functions have hooks is settled before anything is written: no jump may lead to a hook that is not there.
+        while self.refuses_one_more(family, addresses, area) {}
+        if self.misses_frees() {
+            return false;
         }
-        let patches = self.scratch.patches.all();
+        // First what nobody runs yet, then the ways there.
+        let mut is_one = false;
+        for index in 0..count {
+            let Some((code, fast)) = self.code_of(index, family, addresses, area) else { continue };
+            if !memory.write_at(Self::place_of(area, index), &code.bytes) {
+                return false;
+            }
+            is_one = true;
+            if let Some(function) = self.scratch.functions.all_mut().get_mut(index) {
+                function.fast = fast;
+            }
+        }
         let is_written = |patch: &Patch| {
             patch.bytes.get(..patch.length).is_some_and(|bytes| memory.write_at(patch.at, bytes))
         };
-        if written == 0 || !patches.iter().all(is_written) {
+        if !is_one || !self.scratch.patches.all().iter().all(is_written) {
             return false;
         }
         for index in 0..count {
@@ -463,24 +491,51 @@ impl<'a> Found<'a> {
         true
     }
 
-    fn write_hook(
-        &mut self,
-        memory: &File,
+    /// Refuses functions whose hooks do not fit, and those whose calls of others cannot be led past; true if there was one.
+    fn refuses_one_more(&mut self, family: u8, addresses: &Addresses, area: u64) -> bool {
+        let mut is_changed = false;
+        for index in 0..self.scratch.functions.all().len() {
+            let is_hooked = self.is_hooked(index);
+            if is_hooked && self.code_of(index, family, addresses, area).is_none() {
+                self.refuse(index, MemberState::Unmovable);
+                is_changed = true;
+            }
+        }
+        self.lead_past(area) | is_changed
+    }
+
+    /// Whether a function by which most blocks are freed or moved has no hook: what lives could not be told.
+    fn misses_frees(&self) -> bool {
+        let is_usual = |function: &&Function| function.symbol.is_usual_free();
+        let is_refused = |function: &Function| {
+            !matches!(function.state, MemberState::Hooked | MemberState::Alias)
+        };
+        self.scratch.functions.all().iter().filter(is_usual).any(is_refused)
+    }
+
+    fn is_hooked(&self, index: usize) -> bool {
+        let function = self.scratch.functions.all().get(index);
+        function.is_some_and(|function| function.state == MemberState::Hooked)
+    }
+
+    /// Address of a function's hook.
+    fn place_of(area: u64, index: usize) -> u64 {
+        area + (index * HOOK_BYTES) as u64
+    }
+
+    /// The code of a function's hook, and where its fast path begins. `None`: it has none, or it does not fit.
+    fn code_of(
+        &self,
         index: usize,
-        area: u64,
         family: u8,
         addresses: &Addresses,
-    ) -> bool {
-        let bias = self.object.bias as u64;
-        let Some(&Function { symbol, entry, state, .. }) = self.scratch.functions.all().get(index)
-        else {
-            return false;
-        };
+        area: u64,
+    ) -> Option<(trampoline::Code, u64)> {
+        let &Function { symbol, entry, state, .. } = self.scratch.functions.all().get(index)?;
         if state != MemberState::Hooked {
-            return false;
+            return None;
         }
-        let at = area + (index * HOOK_BYTES) as u64;
-        let address = bias + symbol.address;
+        let address = self.object.bias as u64 + symbol.address;
         let past = |target: u64| match self.hooked_at(target).or_else(|| self.behind_stub(target)) {
             Some(function) => Self::past(area, function),
             None => target,
@@ -493,14 +548,7 @@ impl<'a> Found<'a> {
             family,
             member: symbol.member,
         };
-        let Some((code, fast)) = trampoline::hook_code(&function, at, addresses, &past) else {
-            self.refuse(index, MemberState::Unmovable);
-            return false;
-        };
-        if let Some(function) = self.scratch.functions.all_mut().get_mut(index) {
-            function.fast = fast;
-        }
-        memory.write_at(at, &code.bytes)
+        trampoline::hook_code(&function, Self::place_of(area, index), addresses, &past)
     }
 
     fn write_jump(&self, memory: &File, index: usize) {

@@ -19,7 +19,7 @@ use crate::resolve::{self, LinkMap};
 use crate::sys::{self, Status, permit};
 use crate::text::Text;
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicPtr, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use hooking::{Area, Found};
 use ramson_format::PRELOADED_FAMILY;
 
@@ -34,7 +34,9 @@ pub fn begin(config: &Config) {
     }
     let Some(status) = Status::read() else { return };
     sys::look_for_filters(Some(&status), config.tried_filters);
-    if !permit::is_full() || status.threads != 1 {
+    // No filter was tried with the calls that are made here.
+    let is_free = permit::is_full() && status.seccomp == Some(0);
+    if !is_free || status.threads != 1 {
         return;
     }
     resolve::objects().for_each(hook);
@@ -70,11 +72,8 @@ fn forget_unloaded() {
     for family in families::families() {
         let known = family.object.each_ref().map(|word| word.load(Relaxed));
         if !resolve::objects().any(|object| identity(object) == known) {
-            family
-                .object
-                .iter()
-                .chain(family.ranges.as_flattened())
-                .for_each(|word| word.store(0, Relaxed));
+            let code = family.ranges.iter().chain(&family.hooked).flatten();
+            family.object.iter().chain(code).for_each(|word| word.store(0, Relaxed));
         }
     }
 }
@@ -107,9 +106,13 @@ fn hook(object: &'static LinkMap) {
             found.hook(PRELOADED_FAMILY + 1 + number as u8, &addresses(), area);
         family.area.iter().zip([start, bytes]).for_each(|(to, word)| to.store(word, Relaxed));
         family.object.iter().zip(identity(object)).for_each(|(to, word)| to.store(word, Relaxed));
-        for (to, range) in family.ranges.iter().zip(found.ranges()) {
-            to.iter().zip(range).for_each(|(to, word)| to.store(word, Relaxed));
-        }
+        let put = |to: &[[AtomicU64; 2]], ranges: &mut dyn Iterator<Item = [u64; 2]>| {
+            for (to, range) in to.iter().zip(ranges) {
+                to.iter().zip(range).for_each(|(to, word)| to.store(word, Relaxed));
+            }
+        };
+        put(&family.ranges, &mut found.ranges());
+        put(&family.hooked, &mut found.hooked());
         if known.is_none() {
             let mut facts = Facts {
                 kind,
@@ -138,6 +141,8 @@ fn may_have_allocator(object: &LinkMap) -> bool {
     let is_executable = resolve::is_executable(object);
     let is_ours = object.dynamic as usize == resolve::own_dynamic();
     !is_ours
+        && !object.dynamic.is_null()
+        && !resolve::has_text_relocations(object)
         && (is_executable || !resolve::defines(object, c"malloc"))
         && resolve::imports_any(object, &[c"mmap", c"mmap64", c"sbrk", c"syscall"])
 }

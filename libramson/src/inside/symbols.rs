@@ -172,6 +172,36 @@ impl Symbol<'_> {
         MEMBERS.get(self.member as usize).map(|member| member.names)
     }
 
+    /// Whether only jemalloc has a function of this name.
+    pub fn is_of_jemalloc(&self) -> bool {
+        self.names() == Some(Names::Jemalloc) && !self.is_named("sdallocx")
+    }
+
+    /// Whether blocks are usually freed or moved by functions of this name.
+    pub fn is_usual_free(&self) -> bool {
+        const USUAL: [&str; 14] = [
+            "free",
+            "realloc",
+            "sdallocx",
+            "rallocx",
+            "_ZdlPv",
+            "_ZdlPvm",
+            "mi_free",
+            "mi_realloc",
+            "mi_realloc_aligned",
+            "tc_free",
+            "tc_realloc",
+            "sn_rust_dealloc",
+            "sn_rust_realloc",
+            "sn_free",
+        ];
+        USUAL.into_iter().any(|name| self.is_named(name))
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        MEMBERS.get(self.member as usize).is_some_and(|member| member.name == name)
+    }
+
     pub fn work(&self) -> Work {
         MEMBERS.get(self.member as usize).map_or(Work::Mark, |member| member.work)
     }

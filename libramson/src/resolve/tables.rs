@@ -76,6 +76,25 @@ fn entries_of<const COUNT: usize>(object: &LinkMap, tags: [usize; COUNT]) -> [us
     found
 }
 
+/// Whether the loader will write to the object's code.
+pub fn has_text_relocations(object: &LinkMap) -> bool {
+    const DT_TEXTREL: usize = 22;
+    const DT_FLAGS: usize = 30;
+    const DF_TEXTREL: usize = 4;
+    let mut is_marked = false;
+    for index in 0..MAX_STEPS {
+        // SAFETY: as in `entries_of`.
+        let entry = unsafe { &*object.dynamic.add(index) };
+        match entry.tag {
+            0 => break,
+            DT_TEXTREL => is_marked = true,
+            DT_FLAGS => is_marked |= entry.value & DF_TEXTREL != 0,
+            _ => {}
+        }
+    }
+    is_marked
+}
+
 /// Passes the pointers of an object, which is loaded and stays so, to `visit`.
 pub fn each_pointer(object: &LinkMap, visit: &mut dyn FnMut(&Pointer)) {
     const GLOB_DAT: usize = 6;

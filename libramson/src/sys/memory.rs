@@ -3,7 +3,6 @@
 use super::flags::*;
 use super::permit::{self, Errno, call};
 use crate::arch::nr;
-use ramson_format::PAGE_BYTES;
 use ramson_format::atomic::AtomicU64;
 
 /// See errno(3).
@@ -36,7 +35,9 @@ pub fn map(bytes: usize, flags: usize, file: usize) -> Result<*mut u8, Errno> {
 /// Memory for code within `reach` of `address`: never writable, so that no page is writable and executable at once. It is written to by
 /// `open_own_memory`.
 pub fn map_code(bytes: usize, address: u64, reach: u64) -> Result<u64, Errno> {
-    const STEP: u64 = 16 << 20;
+    /// Of addresses that are tried below an object; an executable without relocation begins at 4 MiB.
+    const STEP: u64 = 256 << 10;
+    const MOST_STEPS: u64 = 1 << 12;
     let flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE;
     let map = |at: u64, flags| {
         call(nr::MMAP, [at as usize, bytes, PROT_READ_EXEC, flags, usize::MAX, 0])
@@ -49,9 +50,9 @@ pub fn map_code(bytes: usize, address: u64, reach: u64) -> Result<u64, Errno> {
         return Ok(anywhere);
     }
     unmap(anywhere as *mut u8, bytes);
-    for step in 1..reach / STEP {
+    for step in 1..(reach / STEP).min(MOST_STEPS) {
         let Some(at) = (address & !(STEP - 1)).checked_sub(step * STEP) else { break };
-        match map(at.max(PAGE_BYTES * 16), flags | MAP_FIXED_NOREPLACE) {
+        match map(at, flags | MAP_FIXED_NOREPLACE) {
             Ok(found) if is_near(found) => return Ok(found),
             Ok(elsewhere) => unmap(elsewhere as *mut u8, bytes),
             Err(_) => {}

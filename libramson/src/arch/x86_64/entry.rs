@@ -99,7 +99,8 @@ fn undo(code: &[u8], instruction: &Instruction, wanted: u16) -> Option<(Undo, bo
                 0x83 => *code.get(modrm_at + 1)? as i8 as i32,
                 _ => i32::from_le_bytes(*code.get(modrm_at + 1..)?.first_chunk()?),
             };
-            (wanted & 1 << rm == 0).then_some((Undo::Add(rm, number), false))
+            let is_unread = rm == RSP || code.get(bytes..).is_some_and(sets_all_flags);
+            (wanted & 1 << rm == 0 && is_unread).then_some((Undo::Add(rm, number), false))
         }
         // endbr64 and nops.
         Opcode::Of0f(0x1e) if code.get(..bytes) == Some(&[0xf3, 0x0f, 0x1e, 0xfa]) => {
@@ -113,6 +114,21 @@ fn undo(code: &[u8], instruction: &Instruction, wanted: u16) -> Option<(Undo, bo
             let may_change = 1 << written & CHANGEABLE & !wanted != 0;
             (may_change && read & 1 << written == 0).then_some((Undo::Nothing, sets_flags))
         }
+    }
+}
+
+/// Whether the instruction that `code` begins with sets all flags without a look at them: those from before are not read.
+fn sets_all_flags(code: &[u8]) -> bool {
+    let Some(Instruction { opcode: Opcode::OneByte(opcode), modrm, .. }) = decode(code) else {
+        return false;
+    };
+    let extension = modrm.unwrap_or(0) >> 3 & 7;
+    let is_carry = |operation| matches!(operation, 2 | 3);
+    match opcode {
+        0..=0x3f => opcode & 7 < 6 && !is_carry(opcode >> 3),
+        0x80 | 0x81 | 0x83 => !is_carry(extension),
+        0x84 | 0x85 | 0xa8 | 0xa9 => true,
+        _ => false,
     }
 }
 
@@ -226,6 +242,8 @@ mod tests {
         assert_eq!(refused(&long(&[0x48, 0x8b, 0]), RDI), Some(FirstInstruction));
         assert_eq!(refused(&long(&[0x48, 0xff, 5, 0, 0, 0, 0]), RDI), Some(FirstInstruction));
         assert_eq!(refused(&long(&[0xcc]), RDI), Some(FirstInstruction));
+        // sub rsi, 8, whose flags jb reads.
+        assert_eq!(refused(&long(&[0x48, 0x83, 0xee, 8, 0x72, 2]), RDI), Some(FirstInstruction));
         // Behind it a call, a loop, nothing.
         assert_eq!(refused(&[0x53, 0xe8, 0, 0, 0, 0], RDI), Some(Unmovable));
         assert_eq!(refused(&[0x53, 0x90, 0xe2, 0xfc, 0x90, 0x90], RDI), Some(Unmovable));
