@@ -97,18 +97,19 @@ pub unsafe fn add(facts: Facts) {
 /// Whether the code at `address` is of an allocator, or lies between its functions.
 #[inline]
 pub fn is_in_allocator(address: u64) -> bool {
-    COUNT.load(Relaxed) != 0 && families().any(|family| is_in(&family.ranges, address))
+    COUNT.load(Relaxed) != 0 && is_in(|family| &family.ranges, address)
 }
 
 /// Whether the code at `address` is of a function that has a hook.
 #[inline]
 pub fn is_in_hooked(address: u64) -> bool {
-    COUNT.load(Relaxed) != 0 && families().any(|family| is_in(&family.hooked, address))
+    COUNT.load(Relaxed) != 0 && is_in(|family| &family.hooked, address)
 }
 
 #[cold]
-fn is_in(ranges: &[[AtomicU64; 2]], address: u64) -> bool {
-    ranges.iter().any(|range| {
+#[inline(never)]
+fn is_in(ranges: fn(&Family) -> &[[AtomicU64; 2]], address: u64) -> bool {
+    families().flat_map(ranges).any(|range| {
         let [start, end] = range.each_ref().map(|word| word.load(Relaxed));
         (start..end).contains(&address)
     })

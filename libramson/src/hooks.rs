@@ -185,6 +185,7 @@ pub extern "C" fn record(
 }
 
 /// The same of any family.
+#[inline(always)]
 pub fn record_block(
     block: Block,
     size: u64,

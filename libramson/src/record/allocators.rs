@@ -18,14 +18,10 @@ const SAMPLES: usize = 0;
 const MISSED_FREES: usize = 1;
 
 impl Allocators {
-    /// Writes the facts of allocators that the profile has not.
+    /// Whether there are allocators of which the profile has no facts.
     #[inline]
-    pub fn tell(&self, file: &ProfileFile) {
-        let count = families::count();
-        if self.told.load(Relaxed) != count {
-            self.told.store(count, Relaxed);
-            self.tell_all(file);
-        }
+    pub fn has_untold(&self) -> bool {
+        self.told.load(Relaxed) != families::count()
     }
 
     /// The profile is another one, which has none yet.
@@ -33,15 +29,19 @@ impl Allocators {
         self.told.store(0, Relaxed);
     }
 
+    /// Writes the facts of allocators that the profile has not.
     #[cold]
-    fn tell_all(&self, file: &ProfileFile) {
+    pub fn tell(&self, file: &ProfileFile) {
+        self.told.store(families::count(), Relaxed);
         for (facts, number) in families::all().zip(0..) {
             add(file, number as u64, facts);
             self.publish(file, number);
         }
     }
 
-    /// Counts a sample under this live key; whether its address had another one of the same family, whose free was missed.
+    /// Counts a sample under this live key of an allocator inside an object; whether its address had another one of the same family, whose
+    /// free was missed.
+    #[cold]
     pub fn count(&self, file: &ProfileFile, key: u64, is_missed: bool) {
         let Some(number) = (family_of(key) as usize).checked_sub(1) else { return };
         let Some(counts) = self.counts.get(number) else { return };

@@ -179,7 +179,9 @@ impl Recorder {
             profile.count(Health::Healed, 1);
             self.complete(stale, address);
         }
-        self.allocators.count(&profile.file, key, stale.is_some());
+        if key != address {
+            self.allocators.count(&profile.file, key, stale.is_some());
+        }
         let stack = self.stack_of(profile, thread, Kind::Heap, caller, now_ns);
         count_allocation(profile.stack(stack), size, inverse_probability);
         profile.file.header().last_monotonic_ns.store(now_ns, Relaxed);
@@ -204,7 +206,9 @@ impl Recorder {
     /// Writes the facts of allocators inside objects that the profile has not.
     #[inline]
     pub fn tell_allocators(&self) {
-        self.allocators.tell(&self.profile().file);
+        if self.allocators.has_untold() {
+            self.allocators.tell(&self.profile().file);
+        }
     }
 
     /// Counts a record on the page of `address`; whether it is the only one there.
