@@ -42,7 +42,8 @@ use nursery::Nursery;
 use profile::NearIndex;
 use ramson_format::atomic::AtomicU64;
 use ramson_format::{
-    Health, Kind, NO_STACK, RegionKind, Stack, address_of, lifetime_bucket, state,
+    Health, Kind, NO_STACK, PRELOADED_FAMILY, RegionKind, Stack, address_of, family_of,
+    lifetime_bucket, state,
 };
 use scratch::Scratches;
 use stacks::Holder;
@@ -173,13 +174,13 @@ impl Recorder {
         let profile = self.profile();
         let measurement = Measurement::begin(&profile.file, Path::Sample, Health::Samples);
         let now_ns = self.now_ns();
-        let address = address_of(key);
-        let stale = if self.raise_filter(address) { None } else { self.claim(key) };
+        // The page filter looks at no bit that the family has.
+        let stale = if self.raise_filter(key) { None } else { self.claim(key) };
         if let Some(stale) = stale {
             profile.count(Health::Healed, 1);
-            self.complete(stale, address);
+            self.complete(stale, address_of(key));
         }
-        if key != address {
+        if family_of(key) != PRELOADED_FAMILY {
             self.allocators.count(&profile.file, key, stale.is_some());
         }
         let stack = self.stack_of(profile, thread, Kind::Heap, caller, now_ns);
@@ -195,7 +196,7 @@ impl Recorder {
             number: 0,
         };
         if !self.insert(profile, key, &sample) {
-            page_filter::lower(address);
+            page_filter::lower(key);
             profile.count(Health::DroppedLive, 1);
         }
         measurement.end(&profile.file);
