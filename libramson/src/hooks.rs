@@ -216,7 +216,9 @@ pub fn record_block(
             if let Some(recorder) = process::recorder_for_sample(thread) {
                 recorder.record(thread, block.key(), size, inverse_probability, caller);
                 process::settle(recorder);
-                recorder.tell_allocators();
+                if families::count() != 0 {
+                    recorder.tell_allocators();
+                }
             }
         });
         probes::alloc(address, size, f64::from_bits(inverse_probability_bits) * size as f64);
@@ -246,7 +248,8 @@ pub extern "C" fn record_posix_memalign(
 /// Memory that may be sampled is about to be freed. Takes its record, if it has one, for `complete_free`; most blocks on a page with a
 /// sample have none. Called in the program's floating-point environment.
 pub extern "C" fn claim(address: u64) -> Option<Claim> {
-    claim_block(Block { address, family: PRELOADED_FAMILY })
+    // The preloaded malloc's keys are the addresses.
+    process::recorder()?.claim(address)
 }
 
 /// The same of any family.

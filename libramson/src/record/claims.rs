@@ -7,7 +7,7 @@ use super::profile::Profile;
 use super::{Recorder, page_filter};
 use core::sync::atomic::Ordering::*;
 use ramson_format::atomic::{AtomicU64, fence};
-use ramson_format::{KEY_CANCELLED, KEY_RESERVED};
+use ramson_format::{KEY_CANCELLED, KEY_RESERVED, address_of};
 
 impl Recorder {
     /// Returns the profile in which recording goes on, once it has moved.
@@ -26,7 +26,7 @@ impl Recorder {
     /// Takes hold of the record with this live key, if there is one.
     #[inline]
     pub fn claim(&self, key: u64) -> Option<Claim> {
-        if page_filter::of(key).load(Relaxed) == 0 {
+        if page_filter::of(address_of(key)).load(Relaxed) == 0 {
             return None;
         }
         if self.nursery.left() != 0 {
