@@ -6,7 +6,7 @@ SHELL := /bin/bash
 BUILD_PACKAGES := gcc g++ binutils make
 DEMO_PACKAGES := $(BUILD_PACKAGES) redis-server redis-tools
 TEST_PACKAGES := $(DEMO_PACKAGES) memcached nginx-light postgresql postgresql-contrib sqlite3 git python3 nodejs \
-  golang-go python3-jsonschema default-jdk-headless libjemalloc2 libjemalloc-dev libgoogle-perftools4 google-perftools heaptrack libmimalloc2.0 libc6-dbg dwz elfutils \
+  golang-go python3-jsonschema default-jdk-headless libjemalloc2 libjemalloc-dev libgoogle-perftools4 libgoogle-perftools-dev google-perftools heaptrack libmimalloc2.0 libc6-dbg dwz elfutils \
   bpftrace musl-tools gcc-multilib util-linux procps curl libboost-context-dev luajit strace xz-utils debuginfod chromium firefox-esr \
   man-db zsh fish python3-pip python3-venv npm bubblewrap gdb valgrind
 BENCH_PACKAGES := $(TEST_PACKAGES) llvm stress-ng mariadb-server ffmpeg firefox-esr apache2-utils wrk

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod allocator;
 pub mod atomic;
 pub mod control;
 mod end;
@@ -13,11 +14,15 @@ mod failure;
 mod freed;
 mod health;
 mod kind;
+pub mod members;
 mod plan;
 mod root;
 pub mod settings;
 
 pub use address::{LookupAddress, ReturnAddress};
+pub use allocator::{
+    Allocator, AllocatorKind, MEMBER_STATES, MOST_ALLOCATORS, MemberState, allocator_check,
+};
 pub use end::{CGROUP_BYTES, END_BYTES, END_OFFSET, End, Way};
 pub use failure::{Failure, failure_check};
 pub use freed::{Freed, MAX_RECENT_FREES, NO_STACK, freed_check, max_recent_frees};
@@ -31,7 +36,7 @@ use atomic::{AtomicI32, AtomicU32, AtomicU64};
 /// The first eight bytes of every profile file.
 pub const MAGIC: [u8; 8] = *b"\x89RMSN\r\n\x1a";
 /// The only version that this crate describes.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The header's length, and the alignment of every region.
 pub const PAGE_BYTES: u64 = 4096;
 /// Default length of a file; bounds everything in it.
@@ -52,6 +57,10 @@ pub const COMMITTED: u32 = 2;
 pub const KEY_RESERVED: u64 = 1;
 /// Live key of a slot that nothing will be moved to any more, until it is free again.
 pub const KEY_CANCELLED: u64 = 2;
+/// Bit of a live key from which on the family stands; below is the address.
+pub const KEY_FAMILY_SHIFT: u32 = 58;
+/// The family of the malloc that libramson is in front of.
+pub const PRELOADED_FAMILY: u8 = 0;
 /// `Mapping::epoch_to` while it is mapped.
 pub const EPOCH_OPEN: u32 = u32::MAX;
 /// Number of lifetime buckets of a stack.
@@ -136,10 +145,12 @@ pub enum RegionKind {
     Strings = 5,
     /// `Freed` entries, a ring.
     RecentFrees = 6,
+    /// `Allocator` entries.
+    Allocators = 7,
 }
 
 /// Rows of the region directory.
-pub const REGIONS: usize = 7;
+pub const REGIONS: usize = 8;
 
 /// All kinds, in directory order.
 pub const REGION_KINDS: [RegionKind; REGIONS] = [
@@ -150,6 +161,7 @@ pub const REGION_KINDS: [RegionKind; REGIONS] = [
     RegionKind::Mappings,
     RegionKind::Strings,
     RegionKind::RecentFrees,
+    RegionKind::Allocators,
 ];
 
 impl RegionKind {
@@ -159,6 +171,7 @@ impl RegionKind {
             RegionKind::Stacks => size_of::<Stack>() as u64,
             RegionKind::Frames | RegionKind::LiveKeys => 8,
             RegionKind::RecentFrees => size_of::<Freed>() as u64,
+            RegionKind::Allocators => size_of::<Allocator>() as u64,
             RegionKind::LiveSamples => size_of::<LiveSample>() as u64,
             RegionKind::Mappings => size_of::<Mapping>() as u64,
             RegionKind::Strings => 1,
@@ -225,7 +238,7 @@ pub struct Header {
     pub unsampled_ns: AtomicU64,
     pub resumed_monotonic_ns: AtomicU64,
     pub processes: AtomicU64,
-    pub reserved: [AtomicU64; 7],
+    pub reserved: [AtomicU64; 3],
     pub configured_interval_bytes: AtomicU64,
     pub max_overhead_ppm: AtomicU32,
     pub interval_changes: AtomicU32,
@@ -347,6 +360,25 @@ pub fn stack_hash(
         hash = mix(hash, frame);
     }
     hash | 1
+}
+
+/// The live key of a block at `address`. `family` numbers the functions that allocate and free it: blocks of two families may begin at one
+/// address, as one allocator may get its memory from another.
+#[inline(always)]
+pub const fn live_key(address: u64, family: u8) -> u64 {
+    address | (family as u64) << KEY_FAMILY_SHIFT
+}
+
+/// The address in a live key.
+#[inline(always)]
+pub const fn address_of(key: u64) -> u64 {
+    key & ((1 << KEY_FAMILY_SHIFT) - 1)
+}
+
+/// The family in a live key.
+#[inline(always)]
+pub const fn family_of(key: u64) -> u8 {
+    (key >> KEY_FAMILY_SHIFT) as u8
 }
 
 /// Check of a live sample; `words` are its key, size, inverse_probability, monotonic_ns,

@@ -1,7 +1,8 @@
 //! How a new file is divided among its regions.
 
 use crate::{
-    LIVE_FIRST_SEGMENT, LiveSample, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind, max_recent_frees,
+    LIVE_FIRST_SEGMENT, LiveSample, MOST_ALLOCATORS, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind,
+    max_recent_frees,
 };
 
 /// Place of a region in a new file.
@@ -15,7 +16,7 @@ pub struct RegionPlan {
 
 /// Divides a file of `file_bytes` among the regions, in the order of `REGION_KINDS`: 23/64 for live
 /// samples with their keys, 1/4 for stacks, 1/4 for frames, up to 1/32 each for mappings and
-/// strings, and up to 1/64 for recent frees.
+/// strings, up to 1/64 for recent frees, and two pages for allocators.
 pub fn plan(file_bytes: u64) -> [RegionPlan; REGIONS] {
     let live_slots = live_slots_within(file_bytes / 64 * 23);
     let bytes_of = |kind: RegionKind| match kind {
@@ -24,6 +25,7 @@ pub fn plan(file_bytes: u64) -> [RegionPlan; REGIONS] {
         RegionKind::LiveSamples => live_slots * size_of::<LiveSample>() as u64,
         RegionKind::Mappings | RegionKind::Strings => (file_bytes / 32).min(1 << 20),
         RegionKind::RecentFrees => max_recent_frees(file_bytes) * kind.entry_bytes(),
+        RegionKind::Allocators => MOST_ALLOCATORS as u64 * kind.entry_bytes(),
     };
     let mut offset = PAGE_BYTES;
     REGION_KINDS.map(|kind| {

@@ -36,6 +36,8 @@ pub enum Setting<'a> {
     RecentFrees(u64),
     /// RAMSON_RUN_ID.
     RunId(u64),
+    /// RAMSON_INSIDE.
+    Inside(bool),
 }
 
 /// A value that does not parse; what must stand there, after "must be".
@@ -69,6 +71,8 @@ pub fn setting<'a>(name: &[u8], value: &'a [u8]) -> Option<Result<Setting<'a>, E
                 .map(|(frees, _)| Setting::RecentFrees(frees)),
             "a number from 0 to 65536",
         ),
+        b"INSIDE" if matches!(value, b"on" | b"off") => (Some(Setting::Inside(value == b"on")), ""),
+        b"INSIDE" => (None, "on or off"),
         b"RUN_ID" => (number().map(|(id, _)| Setting::RunId(id)), "a number"),
         _ => return None,
     };

@@ -40,6 +40,9 @@ fn layout_agrees_with_format_md() {
     assert_eq!(size_of::<Freed>(), 64);
     assert_eq!(offset_of!(Freed, alloc_stack), 40);
     assert_eq!(offset_of!(Freed, check), 56);
+    assert_eq!(size_of::<Allocator>(), 256);
+    assert_eq!(offset_of!(Allocator, states), 48);
+    assert!(members::MEMBERS.len() <= MEMBER_STATES);
 }
 
 #[test]
@@ -49,7 +52,7 @@ fn regions_do_not_overlap() {
         let mut end = PAGE_BYTES;
         for (kind, region) in REGION_KINDS.iter().zip(plan(file_bytes)) {
             assert!(region.offset >= end && region.offset % PAGE_BYTES == 0);
-            assert!(region.capacity >= 64, "{kind:?} of {file_bytes}");
+            assert!(region.capacity >= 32, "{kind:?} of {file_bytes}");
             end = region.offset + region.capacity * kind.entry_bytes();
         }
         assert!(end <= file_bytes, "{end} > {file_bytes}");

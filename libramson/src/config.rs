@@ -23,6 +23,8 @@ pub struct Config {
     /// Length of the ring of recent frees; 0 is none.
     pub recent_frees: u64,
     pub run_id: u64,
+    /// Allocators inside the executable and libraries are hooked, too.
+    pub inside: bool,
     /// `ramson run` has tried ramson under a chain of so many seccomp filters.
     pub tried_filters: Option<u64>,
     /// Bound of the overhead that was asked for, in millionths; 0 is unbounded.
@@ -131,6 +133,7 @@ impl Config {
             Setting::MaxOverheadPpm(ppm) => self.max_overhead_ppm = Some(ppm),
             Setting::RecentFrees(frees) => self.recent_frees = frees,
             Setting::RunId(id) => self.run_id = id,
+            Setting::Inside(inside) => self.inside = inside,
         }
     }
 }
@@ -147,6 +150,7 @@ impl Default for Config {
             names_file_bytes: false,
             recent_frees: 0,
             run_id: 0,
+            inside: false,
             tried_filters: None,
             max_overhead_ppm: None,
             entropy: 0,

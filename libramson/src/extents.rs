@@ -10,7 +10,7 @@ use crate::arch::{self, hooks::Call};
 use crate::orders::Pace;
 use crate::parking::parked;
 use crate::record::Taken;
-use crate::{process, walk};
+use crate::{families, process, walk};
 use core::ops::Range;
 use ramson_format::{EXTENT_LEAST_BYTES, PAGE_BYTES, live_flags};
 
@@ -69,6 +69,7 @@ fn complete(range: Range<u64>, is_over: bool, flags: Option<u32>, call: &Call) {
     if bytes < EXTENT_LEAST_BYTES
         || !matches!(process::pace(), Pace::Sampling(_))
         || walk::is_of_allocator(caller.lookup_address.0)
+        || families::is_in_allocator(caller.lookup_address.0)
     {
         return;
     }

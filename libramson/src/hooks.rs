@@ -11,9 +11,10 @@ use crate::process;
 use crate::record::{Claim, Recorder};
 use crate::resolve::LinkMap;
 use crate::sampler::{self, BUSY, PARKED};
-use crate::{attach, counter, loads, resolve, sys, walk};
+use crate::{attach, counter, families, inside, loads, resolve, sys, walk};
 use core::ffi::CStr;
 use ramson_format::control::LOOK_BYTES_PAUSED;
+use ramson_format::{PRELOADED_FAMILY, live_key};
 
 /// Called by the hooks' stubs: finds the real functions.
 pub extern "C" fn bind_all() {
@@ -25,8 +26,28 @@ pub extern "C" fn bind_all() {
         if let Some(own) = resolve::own_object() {
             walk::hide_data(own);
         }
+        if let Some(config) = process::config() {
+            inside::begin(config);
+        }
     }
 }
+
+/// Runs before the constructors of what needs us, which may call an allocator inside the executable. Where the library comes into a program that
+/// runs, the loader stands in front of it in the list.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BIND_AT_START: extern "C" fn() = {
+    extern "C" fn at_start() {
+        let is_ours =
+            |object: &&resolve::LinkMap| object.dynamic as usize == resolve::own_dynamic();
+        let mut behind = resolve::objects().skip_while(|object| !is_ours(object));
+        let came_first = behind.any(|object| resolve::defines(object, c"_r_debug"));
+        if came_first && process::config().is_none() {
+            bind_all();
+        }
+    }
+    at_start
+};
 
 /// The same in a program that runs: there is nothing behind us, and what is in front of us is called.
 pub fn bind_to_present() {
@@ -37,7 +58,8 @@ fn find_real(name: &CStr) -> Option<Found> {
     Some(found(resolve::find_next(name, resolve::own_dynamic())?))
 }
 
-fn found((address, object): (usize, &'static LinkMap)) -> Found {
+/// What the hooks need to know of a function that was found in an object.
+pub fn found((address, object): (usize, &'static LinkMap)) -> Found {
     Found {
         address,
         is_of_an_allocator: resolve::defines(object, c"malloc"),
@@ -134,6 +156,20 @@ fn take_next_step(thread: &Thread, rest: u64) {
     put(thread, left, interval);
 }
 
+/// A block, and the functions that it is of.
+#[derive(Clone, Copy)]
+pub struct Block {
+    pub address: u64,
+    /// As in a live key.
+    pub family: u8,
+}
+
+impl Block {
+    fn key(self) -> u64 {
+        live_key(self.address, self.family)
+    }
+}
+
 /// The real function returned `address` for a sampled allocation of `size` bytes. `entry` is the stack pointer at the hook's
 /// entry, where the return address lies. Returns `address`.
 pub extern "C" fn record(
@@ -143,9 +179,28 @@ pub extern "C" fn record(
     entry: u64,
     frame_pointer: u64,
 ) -> u64 {
+    let block = Block { address, family: PRELOADED_FAMILY };
+    record_block(block, size, inverse_probability_bits, entry, frame_pointer);
+    address
+}
+
+/// The same of any family.
+#[inline(always)]
+pub fn record_block(
+    block: Block,
+    size: u64,
+    inverse_probability_bits: u64,
+    entry: u64,
+    frame_pointer: u64,
+) {
     let thread = arch::thread();
+    let caller = walk::Caller::at_hook(entry, frame_pointer);
+    // An allocator that calls the one that it gets its memory from: its own caller has been counted.
+    if families::is_in_hooked(caller.lookup_address.0) {
+        return;
+    }
+    let Block { address, .. } = block;
     if address == 0 {
-        let caller = walk::Caller::at_hook(entry, frame_pointer);
         parked(thread, || {
             if let Some(recorder) = process::recorder_for_sample(thread) {
                 process::move_out(recorder, false);
@@ -159,14 +214,15 @@ pub extern "C" fn record(
                 attach::follow();
             }
             if let Some(recorder) = process::recorder_for_sample(thread) {
-                let caller = walk::Caller::at_hook(entry, frame_pointer);
-                recorder.record(thread, address, size, inverse_probability, caller);
+                recorder.record(thread, block.key(), size, inverse_probability, caller);
                 process::settle(recorder);
+                if families::count() != 0 {
+                    recorder.tell_allocators();
+                }
             }
         });
         probes::alloc(address, size, f64::from_bits(inverse_probability_bits) * size as f64);
     }
-    address
 }
 
 /// The same for posix_memalign, which returns 0 and stores the address at `result`.
@@ -192,7 +248,13 @@ pub extern "C" fn record_posix_memalign(
 /// Memory that may be sampled is about to be freed. Takes its record, if it has one, for `complete_free`; most blocks on a page with a
 /// sample have none. Called in the program's floating-point environment.
 pub extern "C" fn claim(address: u64) -> Option<Claim> {
+    // The preloaded malloc's keys are the addresses.
     process::recorder()?.claim(address)
+}
+
+/// The same of any family.
+pub fn claim_block(block: Block) -> Option<Claim> {
+    process::recorder()?.claim(block.key())
 }
 
 /// The sampled block of a claimed record is about to be freed. `entry` and `frame_pointer` as in `history`.
@@ -220,26 +282,44 @@ pub extern "C" fn realloc_due(call: &Call) -> u64 {
 
 fn reallocate(call: &Call, inverse_probability_bits: u64) -> u64 {
     let [address, size, ..] = call.arguments;
-    let thread = arch::thread();
-    // Before the call, since afterwards another thread may own the address.
-    let claim = process::recorder().and_then(|held| parked(thread, || held.claim(address)));
+    let block = Block { address, family: PRELOADED_FAMILY };
+    let claim = claim_for_realloc(block);
     let result = call.real();
-    if let (Some(claim), Some(recorder)) = (claim, process::recorder()) {
-        if result == 0 && size != 0 {
-            // It failed: the record is as it was.
-            parked(thread, || recorder.restore(claim, address));
-        } else if result == address {
-            // Still the same memory: nobody will use it after a free.
-            probes::free(address);
-            parked(thread, || recorder.complete(claim, address));
-        } else {
-            complete_free(claim, address, call.entry(), call.frame_pointer);
-        }
+    if let Some(claim) = claim {
+        settle_realloc(claim, block, [result, size], call.entry(), call.frame_pointer);
     }
     if inverse_probability_bits == 0 {
         return result;
     }
     record(result, size, inverse_probability_bits, call.entry(), call.frame_pointer)
+}
+
+/// Takes the record of a block that is about to be reallocated: afterwards another thread may own the address.
+pub fn claim_for_realloc(block: Block) -> Option<Claim> {
+    let thread = arch::thread();
+    process::recorder().and_then(|held| parked(thread, || held.claim(block.key())))
+}
+
+/// The block of a claimed record was reallocated: what was returned, and what was asked for.
+pub fn settle_realloc(
+    claim: Claim,
+    block: Block,
+    [result, size]: [u64; 2],
+    entry: u64,
+    frame_pointer: u64,
+) {
+    let Some(recorder) = process::recorder() else { return };
+    let thread = arch::thread();
+    if result == 0 && size != 0 {
+        // It failed: the record is as it was.
+        parked(thread, || recorder.restore(claim, block.key()));
+    } else if result == block.address {
+        // Still the same memory: nobody will use it after a free.
+        probes::free(block.address);
+        parked(thread, || recorder.complete(claim, block.address));
+    } else {
+        complete_free(claim, block.address, entry, frame_pointer);
+    }
 }
 
 /// abort(3) is called.

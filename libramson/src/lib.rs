@@ -17,11 +17,16 @@ mod config;
 mod counter;
 #[cfg(not(any(test, fuzzing)))]
 mod extents;
+mod families;
 #[cfg(fuzzing)]
 pub mod fuzzed;
 mod governor;
 #[cfg(not(any(test, fuzzing)))]
 mod hooks;
+#[cfg(not(any(test, fuzzing)))]
+mod hooks_inside;
+#[cfg(not(any(test, fuzzing)))]
+mod inside;
 mod loads;
 mod orders;
 mod page_filter;

@@ -8,7 +8,7 @@ mod tables;
 use crate::sys;
 use core::ffi::{CStr, c_char, c_void};
 use tables::{Dynamic, Tables};
-pub use tables::{Pointer, each_pointer};
+pub use tables::{Pointer, each_pointer, has_text_relocations};
 
 /// The public head of the loader's record of one object (link.h).
 #[repr(C)]
@@ -89,6 +89,23 @@ pub fn is_list_whole() -> bool {
     let debug = loader_debug();
     // SAFETY: as in `objects`; the loader writes the word while debuggers read it.
     !debug.is_null() && unsafe { (&raw const (*debug).state).read_volatile() } == 0
+}
+
+/// Address of the empty function that the loader calls when its list changes.
+pub fn loader_event() -> Option<u64> {
+    // SAFETY: as in `objects`.
+    let address = unsafe { loader_debug().as_ref() }?.breakpoint;
+    (address != 0).then_some(address as u64)
+}
+
+/// Whether an object is the executable, which is the first in the list.
+pub fn is_executable(object: &LinkMap) -> bool {
+    objects().next().is_some_and(|first| core::ptr::eq(first, object))
+}
+
+/// Whether an object uses one of `names` of another one.
+pub fn imports_any(object: &LinkMap, names: &[&CStr]) -> bool {
+    Tables::of(object).is_some_and(|tables| tables.imports_any(names))
 }
 
 /// Address of the next definition of `name` after the object whose dynamic section is `own_dynamic`, and that object's

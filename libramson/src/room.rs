@@ -52,6 +52,7 @@ mod tests {
         data: 10 << 20,
         locked: 0,
         user: 1000,
+        threads: 1,
         seccomp: None,
         filters: None,
     };

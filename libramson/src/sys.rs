@@ -12,15 +12,15 @@ mod status;
 mod thread;
 
 pub use file::{
-    File, Identity, identity_of, make_directory, memfd, open_at, open_to_read, read_link, unlink,
-    unlink_at,
+    File, Identity, identity_of, make_directory, memfd, open_at, open_own_memory, open_to_read,
+    read_link, unlink, unlink_at,
 };
 pub use filters::{look_for_filters, prctl_confines, seccomp_confines};
 pub use flags::*;
 pub use memory::{
-    Range, add_one, advise, give_space, has_page, is_refused_memory, map_own, populate_code,
-    protect, read_own_memory, replace_by_zeroes, unlock_zeroes, unmap, while_writable,
-    with_page_writable,
+    Range, add_one, advise, give_space, has_page, is_refused_memory, map_code, map_own,
+    populate_code, protect, read_own_memory, replace_by_zeroes, unlock_zeroes, unmap,
+    while_writable, with_page_writable,
 };
 pub use permit::{EEXIST, Errno};
 pub use proc_lines::{Lines, numbers_in};

@@ -50,7 +50,10 @@ impl Forged {
             RegionKind::Frames => {
                 self.put(offset_of!(Header, frame_count), &entries.to_le_bytes());
             }
-            RegionKind::LiveKeys | RegionKind::LiveSamples | RegionKind::RecentFrees => {}
+            RegionKind::LiveKeys
+            | RegionKind::LiveSamples
+            | RegionKind::RecentFrees
+            | RegionKind::Allocators => {}
         }
     }
 

@@ -47,7 +47,8 @@ pub fn calibrate(
     let statistics = reading.statistics.as_ref().ok().filter(|_| !has_other);
     let moved = reading.explained.part(Part::Moved) as f64;
     let total = statistics.and_then(|it| total(it, moved)).ok_or(Calibration::NoTotal)?;
-    let samples = extents::live(snapshot, Some(Kind::Heap)).map(|live| live.sampled());
+    let samples = extents::live(snapshot, Some(Kind::Heap)).filter(|live| !live.is_inside);
+    let samples = samples.map(|live| live.sampled());
     let by = profile::Calibration::by(samples, total, snapshot.header.interval_bytes);
     let profile::Calibration { slope, known } = by.ok_or(Calibration::NotSeen)?;
     Ok((Counting::Calibrated { slope, known, until_ns: clock::monotonic_ns() }, total))

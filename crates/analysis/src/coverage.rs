@@ -24,8 +24,8 @@ pub struct Coverage {
     live_bytes: u64,
     /// Bytes in the allocator below the hooks: live, free, or its own.
     allocator_bytes: u64,
-    /// Bytes outside the allocator. Bytes in neither figure may belong to either: recording began when the process had memory already,
-    /// and ramson cannot read its allocator's statistics.
+    /// Bytes outside the allocator. Bytes in neither figure may belong to either: ramson cannot read the allocator's statistics, and
+    /// recording began when the process had memory already, or the allocator is not glibc's.
     outside_bytes: u64,
     /// Owners of the bytes outside the allocator, if the live heap explains too little.
     owners: Vec<Owner>,
@@ -36,35 +36,51 @@ pub struct Coverage {
 impl Coverage {
     /// Divides the anonymous memory of a running process.
     pub fn of(pid: u32, rss: &Rss, snapshot: &Snapshot) -> Self {
-        Self::divided(rss, |outside| owners::owners(pid, snapshot, outside))
+        let unnamed = || owners::unnamed(pid, snapshot);
+        Self::divided(pid, rss, |outside| owners::owners(pid, snapshot, outside), unnamed)
     }
 
-    fn divided(rss: &Rss, owners: impl Fn(u64) -> Vec<Owner>) -> Self {
+    fn divided(
+        pid: u32,
+        rss: &Rss,
+        owners: impl Fn(u64) -> Vec<Owner>,
+        unnamed: impl Fn() -> String,
+    ) -> Self {
         let sum = |terms: &[Term]| -> f64 { terms.iter().map(|&term| rss.term(term).value).sum() };
         let of_allocator = [Term::Live, Term::Unseen, Term::Free, Term::Metadata, Term::Held];
         let allocator = sum(&of_allocator).max(0.0);
         let mmap = sum(&[Term::Mmap]).max(0.0);
         let other = sum(&[Term::Other]).max(0.0);
-        let may_be_allocator_s = rss.before.is_some() && !rss.is_live_counted;
-        let outside = if may_be_allocator_s { mmap } else { mmap + other };
+        let is_earlier = rss.before.is_some() && !rss.is_live_counted;
+        let is_in_doubt = rss.may_be_allocators();
+        let outside = if is_earlier || is_in_doubt { mmap } else { mmap + other };
+        let doubtful = if is_in_doubt && !is_earlier { other } else { 0.0 };
         let live = rss.term(Term::Live) + rss.term(Term::Unseen);
         let anonymous = allocator + mmap + other;
         let half_width = live.half_width_95();
         let seen_at_most = live.value + if live.is_part() { 0.0 } else { half_width };
         let is_little = seen_at_most < ENOUGH * anonymous;
-        let is_told = is_little && outside >= LEAST_BYTES.max(LEAST_SHARE * anonymous);
-        let owners = if is_told { owners(outside as u64) } else { Vec::new() };
-        let reason = is_told.then(|| {
+        let least = LEAST_BYTES.max(LEAST_SHARE * anonymous);
+        let is_told = |bytes: f64| is_little && outside + doubtful >= least && bytes >= LEAST_BYTES;
+        let owners = if is_told(outside) { owners(outside as u64) } else { Vec::new() };
+        let of_outside = is_told(outside).then(|| {
             let outside = format_bytes(outside);
             format!("{outside} is outside malloc: {}", owners::text(&owners))
         });
+        let of_doubtful = is_told(doubtful).then(|| {
+            let allocator = &rss.allocator;
+            let tells = format!(" (ramson explain --ask {pid} tells)");
+            let tells = if rss.can_be_asked() { &*tells } else { "" };
+            format!("{} is {} or free in {allocator}{tells}", format_bytes(doubtful), unnamed())
+        });
+        let reasons: Vec<String> = of_outside.into_iter().chain(of_doubtful).collect();
         Self {
             anonymous_bytes: anonymous.round() as u64,
             live_bytes: live.value.round() as u64,
             allocator_bytes: allocator.round() as u64,
             outside_bytes: outside.round() as u64,
             owners,
-            reason,
+            reason: (!reasons.is_empty()).then(|| reasons.join("; ")),
         }
     }
 
@@ -91,10 +107,11 @@ mod tests {
     fn coverage(heap: u64, live: u64, other: u64, owners: &[(&str, u64)]) -> Coverage {
         let rss = of_areas(heap, other, live);
         let owner = |&(name, mib): &(&str, u64)| Owner { name: name.into(), bytes: mib * MIB };
-        Coverage::divided(&rss, |outside| {
+        let owners = |outside| {
             assert_eq!(outside, other * MIB);
             owners.iter().map(owner).collect()
-        })
+        };
+        Coverage::divided(42, &rss, owners, || panic!("not asked"))
     }
 
     #[test]
@@ -114,7 +131,8 @@ mod tests {
     fn earlier_memory_is_not_outside_malloc() {
         for before in [Before::Attach, Before::Fork] {
             let rss = of_areas(0, 270, 0).since(Some(before));
-            let coverage = Coverage::divided(&rss, |_| panic!("not asked"));
+            let coverage =
+                Coverage::divided(42, &rss, |_| panic!("not asked"), || panic!("not asked"));
             assert_eq!(coverage.line(), None, "{before}");
             assert_eq!((coverage.anonymous_bytes, coverage.outside_bytes), (270 * MIB, 0));
         }
@@ -129,5 +147,22 @@ mod tests {
         let line = coverage(10, 5, 90, &two).line().unwrap();
         let owners = "82.0 MiB jemalloc inside polars.abi3.so; 8.00 MiB mapped by other.so";
         assert_eq!(line, format!("{start}{owners}"));
+    }
+
+    #[test]
+    fn memory_that_may_be_the_allocators_is_not_outside_malloc() {
+        for (allocator, how) in [("jemalloc", " (ramson explain --ask 42 tells)"), ("mimalloc", "")]
+        {
+            let mut rss = of_areas(60, 90, 20);
+            rss.allocator = allocator.into();
+            let ruby = || "Ruby's heap pages".to_owned();
+            let coverage = Coverage::divided(42, &rss, |_| panic!("not asked"), ruby);
+            assert_eq!(coverage.outside_bytes, 0);
+            let line = coverage.line().unwrap();
+            let reason = format!("; 90.0 MiB is Ruby's heap pages or free in {allocator}{how}");
+            assert!(line.ends_with(&reason), "{line}");
+            let term = format!(" + other anonymous or {allocator}'s 90.0 MiB");
+            assert!(rss.line().ends_with(&term), "{}", rss.line());
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! Memory that the program mapped itself, in addition to the heap.
 
+use ramson_format::PRELOADED_FAMILY;
 use ramson_format::{Health, Kind, flags};
 use ramson_process::{Presence, ProcessMemory};
 use ramson_profile::format::format_objects;
 use ramson_profile::{Calibration, Estimate, SampleUnit};
-use ramson_reader::{Counting, Extent, LiveSample, Rounding, Snapshot};
+use ramson_reader::{Counting, Extent, LiveSample, Roundings, Snapshot};
 use serde::Serialize;
 use std::iter;
 use std::ops::Range;
@@ -23,6 +24,8 @@ pub struct Live {
     /// Bytes that count: usable or requested ones.
     bytes: u64,
     calibration: Calibration,
+    /// An allocator inside an object has made it.
+    pub is_inside: bool,
     /// Others like it were lost.
     is_part: bool,
 }
@@ -58,11 +61,15 @@ fn live_as(
     counting: Counting,
 ) -> impl Iterator<Item = Live> {
     let [lost_heap, lost_extents] = [Kind::Heap, Kind::Mmap].map(|kind| lost(snapshot, kind) > 0);
-    let rounding = Rounding::of(&snapshot.mappings);
+    let roundings = Roundings::of(snapshot);
     let heap = snapshot.live.iter().map(move |sample| {
-        let &LiveSample { address, stack, size, tid, monotonic_ns, inverse_probability } = sample;
+        let &LiveSample { address, stack, size, tid, monotonic_ns, inverse_probability, .. } =
+            sample;
         let calibration = match counting {
-            Counting::Calibrated { slope, known, until_ns } if monotonic_ns <= until_ns => {
+            // The C library's total says nothing of others.
+            Counting::Calibrated { slope, known, until_ns }
+                if monotonic_ns <= until_ns && !is_inside(sample) =>
+            {
                 Calibration { slope, known }
             }
             _ => Calibration::default(),
@@ -76,9 +83,10 @@ fn live_as(
             inverse_probability,
             bytes: match counting {
                 Counting::Requested => size,
-                _ => rounding.usable_bytes(size, address),
+                _ => roundings.usable_bytes(sample),
             },
             calibration,
+            is_inside: is_inside(sample),
             is_part: lost_heap,
         }
     });
@@ -93,6 +101,7 @@ fn live_as(
             inverse_probability: 1.0,
             bytes,
             calibration: Calibration::default(),
+            is_inside: false,
             is_part: lost_extents,
         }
     });
@@ -145,9 +154,9 @@ pub fn residence(snapshot: &Snapshot, memory: &ProcessMemory, live: Estimate) ->
     let step = snapshot.live.len().div_ceil(MOST_SAMPLES).max(1);
     let mut resident = Estimate::default();
     let mut missing = Estimate::default();
-    let rounding = Rounding::of(&snapshot.mappings);
+    let roundings = Roundings::of(snapshot);
     for sample in heap_samples(snapshot).step_by(step) {
-        let size = rounding.usable_bytes(sample.size, sample.address);
+        let size = roundings.usable_bytes(sample);
         let end = sample.address.saturating_add(size);
         let Some(presence) = Presence::of(memory, sample.address, end) else { continue };
         let bytes = presence.resident_bytes(sample.address, end).min(size);
@@ -166,11 +175,34 @@ pub fn residence(snapshot: &Snapshot, memory: &ProcessMemory, live: Estimate) ->
     Residence { resident: part(resident, share), missing: part(missing, 1.0 - share) }
 }
 
-/// Addresses of the heap's blocks that live, in their order.
-pub fn blocks(snapshot: &Snapshot) -> Vec<u64> {
-    let mut blocks: Vec<u64> = heap_samples(snapshot).map(|sample| sample.address).collect();
-    blocks.sort_unstable();
-    blocks
+/// Live bytes of the allocators inside objects.
+pub fn live_inside(snapshot: &Snapshot) -> Estimate {
+    let roundings = Roundings::of(snapshot);
+    let inside = heap_samples(snapshot).filter(|sample| is_inside(sample));
+    let one = |sample: &LiveSample| {
+        Estimate::of_sample(
+            roundings.usable_bytes(sample),
+            sample.inverse_probability,
+            SampleUnit::Bytes,
+        )
+    };
+    let sum: Estimate = inside.map(one).sum();
+    if lost(snapshot, Kind::Heap) > 0 && !sum.is_nothing() { sum.as_part() } else { sum }
+}
+
+fn is_inside(sample: &LiveSample) -> bool {
+    sample.family != PRELOADED_FAMILY
+}
+
+/// Addresses of the heap's blocks that live, in their order; all, and those of the allocators inside objects.
+pub fn blocks(snapshot: &Snapshot) -> (Vec<u64>, Vec<u64>) {
+    let sorted = |samples: &mut dyn Iterator<Item = &LiveSample>| {
+        let mut blocks: Vec<u64> = samples.map(|sample| sample.address).collect();
+        blocks.sort_unstable();
+        blocks
+    };
+    let mut inside = heap_samples(snapshot).filter(|sample| is_inside(sample));
+    (sorted(&mut heap_samples(snapshot)), sorted(&mut inside))
 }
 
 fn heap_samples(snapshot: &Snapshot) -> impl Iterator<Item = &LiveSample> {

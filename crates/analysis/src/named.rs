@@ -40,7 +40,7 @@ pub enum Detail {
 }
 
 /// Which kinds of memory a profile is of.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kinds {
     /// Heap of a recording; all that a foreign file has.
     #[default]
@@ -52,6 +52,11 @@ pub enum Kinds {
 }
 
 impl Kinds {
+    /// Extents, and nothing else.
+    pub fn is_mmap(self) -> bool {
+        self == Self::Only(Kind::Mmap)
+    }
+
     /// Returns the only kind to take from a recording; `None`: all kinds.
     pub fn of_recording(self) -> Option<Kind> {
         match self {

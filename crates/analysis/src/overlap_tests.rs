@@ -28,6 +28,7 @@ fn snapshot(run_id: u64, alloc: &[f64], live: &[(u64, u64, usize)]) -> Snapshot 
         monotonic_ns,
         stack,
         tid: 7,
+        ..LiveSample::default()
     };
     Snapshot {
         header,

@@ -1,5 +1,6 @@
 //! Who has the memory that did not come from malloc: the objects that mapped it, and the allocators inside of them.
 
+use crate::inside;
 use ramson_process::identify::base_name;
 use ramson_process::{Presence, ProcessMemory, executable};
 use ramson_profile::format::format_bytes;
@@ -42,11 +43,11 @@ pub fn owners(pid: u32, snapshot: &Snapshot, outside_bytes: u64) -> Vec<Owner> {
     let mut rest = outside_bytes;
     for (object, bytes) in of_objects.into_iter().filter(|&(_, bytes)| bytes > least) {
         let bytes = bytes.min(rest);
-        *by_name.entry(name(pid, object, &snapshot.header.exe)).or_default() += bytes;
+        *by_name.entry(name(pid, object, snapshot)).or_default() += bytes;
         rest -= bytes;
     }
     if rest > least {
-        *by_name.entry(unnamed(pid)).or_default() += rest;
+        *by_name.entry(unnamed(pid, snapshot)).or_default() += rest;
     }
     let mut all: Vec<Owner> =
         by_name.into_iter().map(|(name, bytes)| Owner { name, bytes }).collect();
@@ -65,12 +66,12 @@ fn object_of(snapshot: &Snapshot, stack: usize) -> Option<&str> {
     own.next()
 }
 
-fn name(pid: u32, object: &str, exe: &str) -> String {
+fn name(pid: u32, object: &str, snapshot: &Snapshot) -> String {
     if let Some(runtime) = executable::runtime_in(object) {
         return runtime.into();
     }
-    if object == exe {
-        return unnamed(pid);
+    if object == snapshot.header.exe {
+        return unnamed(pid, snapshot);
     }
     let file = base_name(object);
     match executable::allocators_in(pid, object).as_slice() {
@@ -79,8 +80,21 @@ fn name(pid: u32, object: &str, exe: &str) -> String {
     }
 }
 
-fn unnamed(pid: u32) -> String {
-    executable::heap_owner(pid).unwrap_or_else(|| POOL.into())
+/// Whose memory most of it is that did not come from the C library's malloc, by what the executable contains.
+pub fn of_heap(pid: u32, snapshot: Option<&Snapshot>) -> Option<String> {
+    let hooked = snapshot.and_then(|snapshot| {
+        let mut all = inside::of(snapshot).into_iter();
+        all.find(|it| it.object.is_empty() && !it.hooked.is_empty())
+    });
+    match hooked {
+        Some(it) => Some(format!("{}'s, free or its own", it.allocator)),
+        None => executable::heap_owner(pid),
+    }
+}
+
+/// The owner of memory of which only the process is known.
+pub fn unnamed(pid: u32, snapshot: &Snapshot) -> String {
+    of_heap(pid, Some(snapshot)).unwrap_or_else(|| POOL.into())
 }
 
 /// How to see into a run time's own memory.

@@ -2,6 +2,7 @@
 
 use crate::attachment;
 use crate::early_ends;
+use crate::inside::{self, AllocatorInside};
 use crate::interval::Intervals;
 use ramson_format::{HEALTH, Health, flags, state};
 use ramson_process::stat;
@@ -140,7 +141,9 @@ pub fn what_is_missing(recording: &Recording) -> Vec<String> {
     let attachment = attachment::what_is_missing(recording).into_iter();
     let defects = recording.snapshot.defects.iter().map(ToString::to_string);
     let early_ends = early_ends::line(&recording.snapshot);
-    attachment.chain(drops).chain(early_ends).chain(defects).collect()
+    let inside = inside::of(&recording.snapshot);
+    let missed = inside.iter().filter_map(AllocatorInside::defect);
+    attachment.chain(drops).chain(early_ends).chain(missed).chain(defects).collect()
 }
 
 /// The process's CPU time: until now, or at its exit. Unknown if it was killed.

@@ -54,9 +54,9 @@ pub struct Report {
     /// Frames of libraries and of wrappers around malloc were taken out of the stacks.
     #[serde(skip)]
     pub is_folded: bool,
-    /// The report is about memory that the program mapped itself, and nothing else.
+    /// Kinds of memory that the report is about.
     #[serde(skip)]
-    pub is_of_mmap: bool,
+    pub kinds: Kinds,
     /// Growth of what is live, for a table of several processes.
     #[serde(skip)]
     growth: RowGrowth,
@@ -175,7 +175,7 @@ impl Report {
             pointers: None,
             unmatched: Vec::new(),
             is_folded: false,
-            is_of_mmap: false,
+            kinds: Kinds::Usual,
             growth: RowGrowth::default(),
             profile,
             processes: Vec::new(),
@@ -200,7 +200,7 @@ impl Report {
 
     /// Makes the rows. `opened` is what it is of, if that is one.
     fn show(&mut self, opened: Option<&Opened>, stacks: &[NamedStack], question: &Question) {
-        self.is_of_mmap = matches!(question.kinds, Kinds::Only(ramson_format::Kind::Mmap));
+        self.kinds = question.kinds;
         if let Shown::Lines = question.view {
             self.profile.granularity = Granularity::Lines;
         }

@@ -2,6 +2,7 @@
 
 use crate::calibration::{Calibration, calibrate};
 use crate::extents::{self, Residence};
+use crate::inside;
 use ramson_format::flags;
 use ramson_process::allocators::Allocators;
 use ramson_process::glibc::{Arena, Effort, MOST_WALKED_BYTES, Statistics};
@@ -47,6 +48,12 @@ pub struct Rss {
     pub is_live_counted: bool,
     /// All live bytes, resident or not, in usable bytes: the figure that reports print. Null: there is no profile.
     live: Option<Estimate>,
+    /// Those of allocators inside objects.
+    #[serde(skip)]
+    live_inside: Estimate,
+    /// Name of the allocators inside objects, which hold what no statistics tell of.
+    #[serde(skip)]
+    inside: Option<&'static str>,
     /// Whether this is calibrated by the allocator's total.
     pub calibration: Calibration,
     /// How the snapshot's live bytes are to be counted so that they add up to `live`.
@@ -65,6 +72,9 @@ pub struct Rss {
     /// `attach`, `fork` or, of several processes, `either`: the process may have allocated memory before this event, which the profile
     /// does not have. Null: the profile has all.
     pub before: Option<Before>,
+    /// The process that forked this one, if it still runs, and both run one program: its profile has what this one inherited. Null also in
+    /// a sum of several processes.
+    pub parent: Option<u64>,
     /// The parts, for those who look further.
     #[serde(skip)]
     pub explained: Explained,
@@ -131,11 +141,13 @@ impl Rss {
         allocators: &mut Option<Allocators>,
         is_one_of_many: bool,
     ) -> Option<Self> {
+        let (blocks, blocks_inside) = extents::blocks(snapshot);
         let request = Request {
             effort: Effort::Survey(MOST_WALKED_BYTES),
             profile: Some(profile),
             extents: &extents::ranges(snapshot),
-            blocks: &extents::blocks(snapshot),
+            blocks: &blocks,
+            blocks_inside: &blocks_inside,
             is_one_of_many,
         };
         let reading = rss::read(pid, allocators, &request).ok()?;
@@ -181,15 +193,26 @@ impl Rss {
         let statistics = statistics.as_ref().ok();
         let rss = Self::divided(explained.clone(), statistics, live, &residence, allocators);
         let mut rss = Self { calibration, counting, total, ..rss };
+        if rss.allocator == "malloc" {
+            rss.inside = snapshot.and_then(inside::name_of_all);
+        }
+        rss.live_inside = snapshot.map(extents::live_inside).unwrap_or_default();
+        if rss.is_live_counted && rss.live_inside.value > 0.0 {
+            rss.take_live_inside();
+        }
         if statistics.is_some_and(Statistics::is_surveyed) {
             rss.correct_survey();
         }
-        rss.since(before)
+        Self { parent: reading.details.parent, ..rss }.since(before)
     }
 
     /// A survey's error in what is live is the opposite of those in what is free, and in the sizes in front of blocks. Calibrated live bytes
     /// are more certain.
     fn correct_survey(&mut self) {
+        // The total says nothing of allocators inside objects.
+        if self.live_inside.value > 0.0 {
+            return;
+        }
         let (Some(live), Some(total)) = (self.live, self.total) else { return };
         if total.variance == 0.0 || total.value == 0.0 {
             return;
@@ -210,6 +233,20 @@ impl Rss {
         let of_free_variance = free.error_variance().min(variance);
         self.terms[Term::Free as usize] = Estimate::new(free.value + of_free, of_free_variance);
         self.terms[Term::Metadata as usize].value += of_metadata;
+    }
+
+    /// Takes live bytes of allocators inside objects out of the memory of which no more is known; the C library's own are counted already.
+    fn take_live_inside(&mut self) {
+        let all = self.live.map_or(0.0, |live| live.value);
+        let missing = self.live_not_resident.map_or(0.0, |missing| missing.value);
+        let share = if all > 0.0 { 1.0 - missing / all } else { 1.0 };
+        let resident = Estimate { value: self.live_inside.value * share, ..self.live_inside };
+        let variances = take_live(&mut self.explained, resident);
+        for term in [Term::Live, Term::Held, Term::Other] {
+            let added = variances.iter().find(|of| of.0 == term).map_or(0.0, |of| of.1);
+            let variance = self.term(term).error_variance() + added;
+            self.terms[term as usize] = Estimate::new(self.explained.term(term) as f64, variance);
+        }
     }
 
     /// `live` says beside the estimate whether its residence must be known in any case.
@@ -261,6 +298,8 @@ impl Rss {
             terms: Term::ALL.iter().map(of_term).collect(),
             is_live_counted,
             live: live.map(|(live, _)| live),
+            live_inside: Estimate::default(),
+            inside: None,
             calibration: Calibration::NoTotal,
             counting: Counting::default(),
             total: None,
@@ -271,6 +310,7 @@ impl Rss {
             },
             may_hold_live: false,
             before: None,
+            parent: None,
             explained,
             releasable: statistics.map(|it| it.sum(Arena::releasable_bytes)),
         }
@@ -318,6 +358,8 @@ impl Rss {
             } else {
                 None
             },
+            live_inside: all.iter().map(|rss| rss.live_inside).sum(),
+            inside: first.inside.filter(|_| all.iter().all(|rss| rss.inside == first.inside)),
             calibration: Calibration::Several,
             counting: Counting::default(),
             total: None,
@@ -328,6 +370,7 @@ impl Rss {
                 .iter()
                 .filter_map(|rss| rss.before)
                 .reduce(|one, other| if one == other { one } else { Before::Either }),
+            parent: None,
             explained: all.iter().map(|rss| &rss.explained).sum(),
             releasable: all.iter().filter_map(|rss| rss.releasable).reduce(Add::add),
         })
@@ -348,6 +391,8 @@ impl Rss {
         let shown = self.shown();
         let size = |&(term, bytes): &(Term, Estimate)| match term {
             Term::Live => f64::INFINITY,
+            // The live bytes may be all there is.
+            Term::Unseen if !bytes.is_significant() => 0.0,
             _ => bytes.value.abs(),
         };
         let mut sizes: Vec<f64> = shown.iter().map(size).collect();
@@ -402,7 +447,7 @@ impl Rss {
         line
     }
 
-    /// Returns live bytes as every screen has them, with the resident part if that is another figure.
+    /// Returns live bytes as every screen has them, behind the resident ones, which are the term, if these are another figure.
     pub fn live_words(&self) -> String {
         let resident = self.term(Term::Live);
         let Some(live) = self.live else { return format_term(resident) };
@@ -410,7 +455,7 @@ impl Rss {
         if self.is_live_resident() {
             return text;
         }
-        format!("{text}, {} resident", format_bytes(resident.value))
+        format!("{} resident of {text}", format_bytes(resident.value))
     }
 
     /// Whether live bytes are resident but for a part that is not shown.
@@ -419,6 +464,22 @@ impl Rss {
         let reads_same = |live| format_amount(live, SampleUnit::Bytes) == format_bytes(resident);
         let is_same = |live: Estimate| (live.value - resident).abs() <= SAME_SHARE * live.value;
         self.live.is_none_or(|live| is_same(live) || reads_same(live))
+    }
+
+    /// Whose the memory is that an allocator holds beyond live blocks, where no statistics tell more.
+    pub fn holder(&self) -> &str {
+        self.inside.unwrap_or(&self.allocator)
+    }
+
+    /// Whether other anonymous memory may be the allocator's: where another allocator than glibc's does not tell, only live samples show
+    /// which areas are its own.
+    pub fn may_be_allocators(&self) -> bool {
+        !self.is_live_counted && self.allocator != "malloc"
+    }
+
+    /// Whether `explain --ask` learns from the allocator how much of its memory is free.
+    pub fn can_be_asked(&self) -> bool {
+        matches!(&*self.allocator, "jemalloc" | "tcmalloc")
     }
 
     /// Every term's name and bytes, in their order: they add up to `bytes`.
@@ -430,6 +491,7 @@ impl Rss {
     pub fn word(&self, term: Term) -> String {
         match term {
             Term::Unseen => match self.before {
+                Some(Before::Fork) => "inherited from parent or not seen".into(),
                 Some(before) => format!("allocated before {before} or not seen"),
                 None => "not seen".into(),
             },
@@ -437,9 +499,9 @@ impl Rss {
             Term::Held if self.may_hold_live => {
                 format!("held by {}: allocated before the attach, or free", self.allocator)
             }
-            Term::Held => format!("held by {}", self.allocator),
-            Term::Other if self.may_hold_live && self.allocator != "malloc" => {
-                format!("other anonymous, including {}'s", self.allocator)
+            Term::Held => format!("held by {}", self.holder()),
+            Term::Other if self.may_be_allocators() => {
+                format!("other anonymous or {}'s", self.allocator)
             }
             _ => Term::ALL[term as usize].1.replace('_', " "),
         }

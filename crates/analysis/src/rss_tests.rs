@@ -99,7 +99,7 @@ fn remainder_is_held() {
         (2.98, "live 3.0 MiB (±10%) + held by malloc up to 330 KiB"),
         // The heap has 3 MiB.
         (3.02, "live 3.02 MiB (±9.9%)"),
-        (3.2, "live 3.20 MiB (±9.4%), 3.00 MiB resident"),
+        (3.2, "live 3.00 MiB resident of 3.20 MiB (±9.4%)"),
     ] {
         assert_eq!(line_of(estimate(live, 0.3)), format!("RSS 5.00 MiB = {terms}{after}"));
     }
@@ -114,7 +114,7 @@ fn nonresident_live_bytes_are_reported() {
     };
     let rss = of(estimate(3.0, 0.3), estimate(5.0, 0.9));
     let terms =
-        "live 8.00 MiB (±10%), 3.00 MiB resident + files 1.00 MiB + other anonymous 1.00 MiB";
+        "live 3.00 MiB resident of 8.00 MiB (±10%) + files 1.00 MiB + other anonymous 1.00 MiB";
     assert_eq!(rss.line(), format!("RSS 5.00 MiB = {terms}"));
 }
 
@@ -132,7 +132,7 @@ fn untouched_bytes_are_reported_beside_allocator() {
         }
     };
     let terms = " + files 1.00 MiB + other anonymous 1.00 MiB";
-    let words = "live 9.00 MiB (±3.3%), 3.00 MiB resident";
+    let words = "live 3.00 MiB resident of 9.00 MiB (±3.3%)";
     assert_eq!(of(9.0, 3.0).line(), format!("RSS 5.00 MiB = {words}{terms}"));
     assert_eq!(of(3.02, 3.0).line(), format!("RSS 5.00 MiB = live 3.02 MiB (±9.9%){terms}"));
     // Two digits are shown of 122 MiB ± 16.
@@ -143,7 +143,7 @@ fn untouched_bytes_are_reported_beside_allocator() {
         rss.live_words()
     };
     assert_eq!(resident(120.0), "120 MiB (±13%)");
-    assert_eq!(resident(110.0), "120 MiB (±13%), 110 MiB resident");
+    assert_eq!(resident(110.0), "110 MiB resident of 120 MiB (±13%)");
 }
 
 /// A total that the profile does not explain is a term of its own.
@@ -244,12 +244,13 @@ fn memory_before_attach_is_a_term() {
 #[test]
 fn parent_memory_beyond_error_is_told() {
     let line = half_unseen(375.0, 37.5, 8.6, Before::Fork).line();
-    let terms = "live 38 MiB (±23%) + allocated before the fork or not seen 338 MiB (±2.5%)";
+    let terms = "live 38 MiB (±23%) + inherited from parent or not seen 338 MiB (±2.5%)";
     assert_eq!(line, format!("RSS 375 MiB = {terms}"));
     // A daemon.
     let rss = half_unseen(100.0, 95.0, 8.0, Before::Fork);
-    let terms = "live 95.0 MiB (±8.4%) + allocated before the fork or not seen up to 13 MiB";
+    let terms = "live 95.0 MiB (±8.4%) + inherited from parent or not seen up to 13 MiB";
     assert_eq!(rss.line(), format!("RSS 100 MiB = {terms}"));
+    assert_eq!(rss.short_line(), "RSS 100 MiB = live 95.0 MiB (±8.4%) + other 5.00 MiB");
     assert!(!rss.may_hold_live);
 }
 

@@ -1,7 +1,7 @@
 //! The stacks that hold most, each with how old its memory is and how fast it grows; and what else the profile shows.
 
 use crate::question::{MIN_AGE_NS, Question};
-use crate::rss::Rss;
+use crate::rss::{Before, Rss};
 use crate::suspects::NamedStack;
 use ramson_leaks::{Ages, Growth, Verdict};
 use ramson_process::Term;
@@ -10,9 +10,9 @@ use ramson_profile::{Estimate, FrameId, FrameName, FrameTable, Profile, SampleTy
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// Free memory below this share of RSS, and below so many bytes, is not worth a line.
-const LEAST_FREE_SHARE: f64 = 0.05;
-const LEAST_FREE_BYTES: f64 = (1 << 20) as f64;
+/// Memory below this share of RSS, and below so many bytes, is not worth a line.
+const LEAST_SHARE: f64 = 0.05;
+const LEAST_BYTES: f64 = (1 << 20) as f64;
 
 /// The stacks with the largest values.
 #[derive(Serialize, schemars::JsonSchema)]
@@ -85,6 +85,17 @@ pub struct Pointers {
     pub free: Option<Estimate>,
     /// Bytes of `free` that a trim would return; null if the allocator does not tell.
     pub releasable: Option<u64>,
+    /// Memory from before the fork, where it is much of RSS and the parent's profile has it.
+    pub inherited: Option<Inherited>,
+}
+
+/// Memory that a process has from its parent, or that ramson does not see.
+#[derive(Clone, Copy, Serialize, schemars::JsonSchema)]
+pub struct Inherited {
+    /// How much that is.
+    pub bytes: Estimate,
+    /// The process that allocated it.
+    pub parent: u64,
 }
 
 fn as_name<S: serde::Serializer>(of: &SampleType, serializer: S) -> Result<S::Ok, S::Error> {
@@ -137,8 +148,16 @@ impl StackTable {
 impl Pointers {
     /// Returns the pointers for a process, or several, with this RSS and these growing leak suspects.
     pub fn of(rss: Option<&Rss>, growing: &[Growth]) -> Self {
-        let free = rss.map(|rss| (rss, rss.term(Term::Free))).filter(|(rss, free)| {
-            free.value >= LEAST_FREE_BYTES && free.value >= LEAST_FREE_SHARE * rss.bytes as f64
+        let is_much = |rss: &Rss, of: Estimate| {
+            of.value >= LEAST_BYTES && of.value >= LEAST_SHARE * rss.bytes as f64
+        };
+        let free = rss.map(|rss| (rss, rss.term(Term::Free)));
+        let free = free.filter(|&(rss, free)| is_much(rss, free));
+        let inherited = rss.and_then(|rss| {
+            let bytes = rss.term(Term::Inherited) + rss.term(Term::Unseen);
+            let is_told =
+                rss.before == Some(Before::Fork) && bytes.is_significant() && is_much(rss, bytes);
+            rss.parent.filter(|_| is_told).map(|parent| Inherited { bytes, parent })
         });
         let releasable = free.and_then(|(rss, _)| rss.releasable);
         Self {
@@ -146,6 +165,26 @@ impl Pointers {
             growth_per_hour: growing.iter().map(|growth| growth.per_hour).sum(),
             free: free.map(|(_, free)| free),
             releasable,
+            inherited,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rss::half_unseen;
+
+    #[test]
+    fn inherited_memory_points_to_parent() {
+        let pointed = |half_width, before, parent| {
+            let mut rss = half_unseen(200.0, 180.0, half_width, before);
+            rss.parent = parent;
+            Pointers::of(Some(&rss), &[]).inherited.map(|of| of.parent)
+        };
+        assert_eq!(pointed(5.0, Before::Fork, Some(7)), Some(7));
+        assert_eq!(pointed(5.0, Before::Fork, None), None);
+        assert_eq!(pointed(5.0, Before::Attach, Some(7)), None);
+        assert_eq!(pointed(30.0, Before::Fork, Some(7)), None, "may be nothing");
     }
 }

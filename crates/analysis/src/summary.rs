@@ -4,6 +4,7 @@ use crate::attachment;
 use crate::coverage::Coverage;
 use crate::end::{self, End};
 use crate::extents::{self, MmapSums};
+use crate::inside::{self, AllocatorInside};
 use crate::interval::Intervals;
 use crate::members::Sum;
 use crate::recording::{self, Cost};
@@ -92,6 +93,8 @@ pub struct Summary {
     pub coverage: Option<Coverage>,
     /// Cost of recording.
     pub recording: Cost,
+    /// Allocators inside the executable or a library, whose functions have hooks of their own.
+    pub allocators_inside: Vec<AllocatorInside>,
     /// FORMAT.md's health counters.
     pub health: BTreeMap<&'static str, u64>,
     /// Samples in all and live, as counted.
@@ -109,7 +112,7 @@ pub struct Summary {
     /// Sampling of the process, which runs, has ended: how long ago.
     #[serde(skip)]
     pub ended_ago_ns: Option<u64>,
-    /// Why there are no samples, where that is the reason: the allocator is linked into the executable, where ramson has no hooks.
+    /// Why there are no samples, where that is the reason: the allocator is linked into the executable, and was not to be recorded.
     pub unseen: Option<String>,
     /// The interval, and the one that was asked for where it is another.
     #[serde(skip)]
@@ -150,6 +153,7 @@ impl Summary {
                 live.value,
                 own_bytes.map(|bytes| bytes.max(0) as u64),
             ),
+            allocators_inside: inside::of(snapshot),
             health: recording::health(header),
             samples,
             unseen,
@@ -166,7 +170,7 @@ impl Summary {
     }
 }
 
-/// Says of a running process that its allocator is where ramson has no hooks.
+/// Says of a running process that its allocator is linked into the executable.
 pub(crate) fn unseen(pid: u32) -> Option<String> {
     let areas = ramson_process::read_outline(pid).ok()?;
     Some(Allocators::of(pid, &areas).inside()?.unseen())

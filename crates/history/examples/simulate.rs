@@ -156,6 +156,7 @@ impl Program {
             monotonic_ns: at,
             stack: number + 2,
             tid: 1000 + (sequence.next() % 8) as u32,
+            family: 0,
         });
     }
 

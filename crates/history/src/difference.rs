@@ -182,10 +182,10 @@ fn walk_new(
     last: &Block,
     block: &Block,
 ) -> Result<Block, Damaged> {
-    // The lowest four bits of an address hardly change.
-    let address = |block: &Block| block.address.rotate_right(4);
+    // The lowest four bits of an address hardly change, and neither does the family above it.
+    let key = |block: &Block| block.key.rotate_right(4);
     let monotonic_ns = columns.change(Column::NewTime, last.monotonic_ns, block.monotonic_ns)?;
-    let address = columns.change(Column::NewAddress, address(last), address(block))?;
+    let key = columns.change(Column::NewAddress, key(last), key(block))?;
     let stack = columns.number(Column::NewStack, block.stack.into())?;
     if stack >= MOST_STACKS {
         return Err(Damaged);
@@ -202,7 +202,7 @@ fn walk_new(
     }
     Ok(Block {
         monotonic_ns,
-        address: address.rotate_left(4),
+        key: key.rotate_left(4),
         size,
         stack: stack as u32,
         tid: tid as u32,

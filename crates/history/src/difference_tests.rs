@@ -41,7 +41,7 @@ fn run_on(state: &mut State, sequence: &mut Sequence, stacks: u64, samples: u64)
         }
         state.blocks.push(Block {
             monotonic_ns: time + sample,
-            address: 0x7f00_0000_0000 + sequence.next(1 << 36) / 16 * 16,
+            key: 0x7f00_0000_0000 + sequence.next(1 << 36) / 16 * 16,
             size,
             stack: stack as u32,
             tid: 1000 + sequence.next(8) as u32,
@@ -124,7 +124,7 @@ fn impossible_states_are_restored() {
                 let block = &mut now.blocks[sequence.next(blocks) as usize];
                 match sequence.next(4) {
                     0 => block.monotonic_ns = any,
-                    1 => block.address = any,
+                    1 => block.key = any,
                     2 => block.size = any,
                     _ => (block.tid, block.flags) = (any as u32, any as u32 & 7),
                 }

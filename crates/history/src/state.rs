@@ -4,9 +4,9 @@
 //! Freed memory is not kept: it was allocated and is not live.
 
 use ramson_format::live_flags::EXTENT;
-use ramson_format::{Health, LIFETIME_BUCKETS};
+use ramson_format::{Health, LIFETIME_BUCKETS, address_of, family_of};
 use ramson_profile::{Estimate, SampleUnit};
-use ramson_reader::{Extent, Header, LiveSample, Rounding, Snapshot, Stack};
+use ramson_reader::{Extent, Header, LiveSample, Roundings, Snapshot, Stack};
 
 /// Counters of one stack, since the start of the process.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,7 +22,8 @@ pub struct Counters {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Block {
     pub monotonic_ns: u64,
-    pub address: u64,
+    /// As in the live table.
+    pub key: u64,
     pub size: u64,
     pub stack: u32,
     pub tid: u32,
@@ -38,7 +39,7 @@ pub struct State {
     pub numbers: Vec<u64>,
     /// By number of the stack.
     pub counters: Vec<Counters>,
-    /// By time, then address, then flags.
+    /// By time, then key, then flags.
     pub blocks: Vec<Block>,
 }
 
@@ -82,7 +83,7 @@ impl State {
         let extents = snapshot.extents.iter().map(|extent| extent.to_sample());
         let block = |(sample, flags): (LiveSample, u32)| Block {
             monotonic_ns: sample.monotonic_ns,
-            address: sample.address,
+            key: sample.key(),
             size: sample.size,
             stack: numbers[sample.stack],
             tid: sample.tid,
@@ -120,12 +121,13 @@ impl State {
         let known = stacks.len();
         for block in self.blocks.iter().filter(|block| (block.stack as usize) < known) {
             let sample = LiveSample {
-                address: block.address,
+                address: address_of(block.key),
                 size: block.size,
                 inverse_probability: block.inverse_probability.into(),
                 monotonic_ns: block.monotonic_ns,
                 stack: block.stack as usize,
                 tid: block.tid,
+                family: family_of(block.key),
             };
             take_from_freed(&mut stacks[sample.stack], &sample);
             if block.flags & EXTENT == 0 {
@@ -144,7 +146,7 @@ impl State {
 impl Block {
     /// Key that orders blocks and tells them apart.
     pub fn key(&self) -> (u64, u64, u32, u64) {
-        (self.monotonic_ns, self.address, self.flags, self.size)
+        (self.monotonic_ns, self.key, self.flags, self.size)
     }
 }
 
@@ -197,9 +199,9 @@ fn take_from_freed(stack: &mut Stack, live: &LiveSample) {
 
 /// Weighted usable bytes of the live samples of the heap.
 pub fn live_space(snapshot: &Snapshot) -> Estimate {
-    let rounding = Rounding::of(&snapshot.mappings);
+    let roundings = Roundings::of(snapshot);
     let of = |live: &LiveSample| {
-        let usable = rounding.usable_bytes(live.size, live.address);
+        let usable = roundings.usable_bytes(live);
         Estimate::of_sample(usable, live.inverse_probability, SampleUnit::Bytes)
     };
     let sum: Estimate = snapshot.live.iter().map(of).sum();

@@ -79,6 +79,7 @@ fn stacks_and_live(pid: u32, stacks: usize, seconds: u64) -> (Vec<Stack>, Vec<Li
             monotonic_ns: 5 * SECOND + second * SECOND + number,
             stack: number as usize + 2,
             tid: pid,
+            ..LiveSample::default()
         }));
     }
     live.sort_by_key(|live| (live.monotonic_ns, live.address));
@@ -354,8 +355,8 @@ fn concurrent_readers_see_whole_moments() {
 /// As ramson kept them up to version 2 of the profile.
 #[test]
 fn old_histories_restore_extents() {
-    let block = |address, inverse_probability, flags| Block {
-        address,
+    let block = |key, inverse_probability, flags| Block {
+        key,
         size: 1 << 20,
         stack: 1,
         inverse_probability,

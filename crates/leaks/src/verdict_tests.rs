@@ -98,6 +98,46 @@ fn growth_defaults_to_kept_rate() {
     assert!((growth.per_hour.value / truth - 1.0).abs() < 0.05, "{growth:?}");
 }
 
+/// The rate is that since the leak began, also where the stack was seen long before.
+#[test]
+fn leak_that_began_late_has_its_rate() {
+    // One sample each 1.04 s on average, for 104 of 144 s: by chance later or earlier.
+    let mut covered = 0;
+    let mut sum = 0.0;
+    for seed in 0..400_u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut age_ns = 0.0;
+        let mut live = Vec::new();
+        loop {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let uniform = ((state >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+            age_ns -= uniform.ln() * 1.04e9;
+            if age_ns > 104e9 {
+                break;
+            }
+            live.push(LiveBlock::new(NOW - age_ns as u64, 100, 5000.0));
+        }
+        let first_ns = NOW - 144 * SECOND;
+        let history = StackHistory {
+            start_ns: first_ns,
+            first_ns,
+            now_ns: NOW,
+            live,
+            ..StackHistory::default()
+        };
+        let growth = judge(&history, &SETTINGS).growth.unwrap();
+        let truth = 3600.0 / 1.04 * 100.0 * 5000.0;
+        let (low, high) = growth.interval();
+        covered += u64::from((low..high).contains(&truth));
+        sum += growth.per_hour.value / truth;
+    }
+    // Horizons that show growth sooner have a few samples more than others.
+    assert!((sum / 400.0 - 1.0).abs() < 0.08, "mean {}", sum / 400.0);
+    assert!(covered >= 400 * 90 / 100, "{covered} of 400");
+}
+
 /// A table built at the start of `observed_s`, then a sample each `step_ms`.
 fn after_a_table(observed_s: u64, step_ms: u64) -> StackHistory {
     let first_ns = NOW - observed_s * SECOND;

@@ -16,7 +16,8 @@ use std::time::Duration;
 /// Beside another allocator, the C library's own counts from this part of the anonymous memory on.
 const LEAST_SHARE: f64 = 0.1;
 /// What is said of an allocator, behind its name, that ramson does not see.
-pub(crate) const INSIDE: &str = "is linked into the executable, where ramson has no hooks";
+pub(crate) const INSIDE: &str =
+    "is linked into the executable: \"ramson run --inside on\" records it";
 /// The kernel starts no program with more arguments and variables; one that runs may show any length.
 const MOST_VARIABLES_BYTES: u64 = 6 << 20;
 
@@ -150,7 +151,7 @@ impl Allocators {
         }
     }
 
-    /// The one that is linked into the executable, where ramson has no hooks.
+    /// The one that is linked into the executable, which is recorded only if that was asked for at its start.
     pub fn inside(&self) -> Option<&Allocator> {
         match &self.other {
             Some((AllocatorKind::InProgram, allocator)) => Some(allocator),

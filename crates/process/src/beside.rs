@@ -1,11 +1,11 @@
-//! Free memory beside blocks of a process.
+//! Free memory that blocks of a process pin.
 
 use crate::asked::{BESIDE, MOST_BYTES};
 use crate::glibc::{self, Beside, Statistics};
 use crate::process_memory::ProcessMemory;
 use ramson_apart::Failure;
 
-/// Returns the free memory that touches each of these blocks, as `glibc::beside` does; `None` for a block of which nothing is known.
+/// Returns the free memory that each of these blocks pins, as `glibc::beside` does; `None` for a block of which nothing is known.
 pub fn beside(
     memory: &ProcessMemory,
     statistics: &Statistics,

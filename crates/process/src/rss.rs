@@ -138,6 +138,8 @@ pub struct Known<'a> {
     pub extents: &'a [ops::Range<u64>],
     /// Addresses of blocks that live, in their order.
     pub blocks: &'a [u64],
+    /// Those among them that no statistics tell of: an allocator inside an object has made them.
+    pub blocks_inside: &'a [u64],
     /// It was forked by a process of the same program, which still runs.
     pub is_child: bool,
     /// Anonymous memory of the process that forked it, by address.
@@ -308,9 +310,9 @@ fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
 
 /// The first block in the area that the allocator has made, where its statistics do not tell.
 fn first_block(area: &Area, known: &Known) -> Option<u64> {
-    let first = known.blocks.partition_point(|&block| block < area.start);
-    let block = known.blocks.get(first).copied().filter(|&block| block < area.end);
-    block.filter(|_| known.statistics.is_none())
+    let blocks = if known.statistics.is_none() { known.blocks } else { known.blocks_inside };
+    let first = blocks.partition_point(|&block| block < area.start);
+    blocks.get(first).copied().filter(|&block| block < area.end)
 }
 
 /// Resident bytes of ranges, ascending and apart, as far as they are in an area.
@@ -366,6 +368,8 @@ pub struct Request<'a> {
     pub extents: &'a [ops::Range<u64>],
     /// Addresses of blocks that live, in their order.
     pub blocks: &'a [u64],
+    /// Those among them that an allocator inside an object has made.
+    pub blocks_inside: &'a [u64],
     /// One of many processes: read once, without the kernel's totals before and after, which take as long together.
     pub is_one_of_many: bool,
 }
@@ -404,6 +408,7 @@ pub fn read(
             statistics: statistics.as_ref().ok(),
             extents: request.extents,
             blocks: request.blocks,
+            blocks_inside: request.blocks_inside,
             is_child: parent.is_some(),
             parents: parent.map_or(Vec::new(), forked::anonymous_memory),
             profile: request.profile,

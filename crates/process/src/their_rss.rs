@@ -20,6 +20,7 @@ pub struct Asked {
     profile: Option<String>,
     extents: Vec<(u64, u64)>,
     blocks: Vec<u64>,
+    blocks_inside: Vec<u64>,
     is_one_of_many: bool,
 }
 
@@ -48,6 +49,7 @@ pub fn read_rss(
         profile: request.profile.map(str::to_owned),
         extents: request.extents.iter().map(|range| (range.start, range.end)).collect(),
         blocks: request.blocks.to_vec(),
+        blocks_inside: request.blocks_inside.to_vec(),
         is_one_of_many: request.is_one_of_many,
     };
     let mut told = by.ask_for::<Option<Told>>(RSS, &asked);
@@ -70,11 +72,27 @@ pub fn read_rss(
 
 /// In a worker: the answer.
 pub fn told(asked: Asked) -> Option<Told> {
-    let Asked { pid, mut allocators, effort, profile, extents, blocks, is_one_of_many } = asked;
+    let Asked {
+        pid,
+        mut allocators,
+        effort,
+        profile,
+        extents,
+        blocks,
+        blocks_inside,
+        is_one_of_many,
+    } = asked;
     let extents: Vec<ops::Range<u64>> =
         extents.into_iter().map(|(start, end)| start..end).collect();
     let profile = profile.as_deref();
-    let request = Request { effort, profile, extents: &extents, blocks: &blocks, is_one_of_many };
+    let request = Request {
+        effort,
+        profile,
+        extents: &extents,
+        blocks: &blocks,
+        blocks_inside: &blocks_inside,
+        is_one_of_many,
+    };
     let Reading { explained, details, statistics, memory, is_forked } =
         rss::read(pid, &mut allocators, &request).ok()?;
     let has_memory = memory.is_some();

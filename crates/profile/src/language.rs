@@ -1,6 +1,7 @@
 //! Code that a language's run time compiled or interprets: what the run time calls it in a perf map, and what its programmers do.
 
 use serde::Serialize;
+use std::path::Path;
 
 /// Prefixes that V8 puts before the name of a function, by the way in which the function runs.
 const V8_KINDS: [&str; 6] =
@@ -46,6 +47,19 @@ impl Language {
     /// Whether its run time compiles functions into their callers, so that these have their frames no longer.
     pub fn has_inlining_compiler(self) -> bool {
         self != Self::Python
+    }
+
+    /// The language whose run time a program is, as far as the name of its file tells.
+    pub fn of_program(path: &Path) -> Option<Self> {
+        match path.file_name()?.to_str()? {
+            "node" | "nodejs" => Some(Self::JavaScript),
+            "java" => Some(Self::Java),
+            name => {
+                let version = name.strip_prefix("python")?;
+                let version = version.strip_prefix('3').unwrap_or(version);
+                (version.is_empty() || version.starts_with('.')).then_some(Self::Python)
+            }
+        }
     }
 
     /// The language of the function that a run time calls `system_name`.
@@ -98,6 +112,22 @@ mod tests {
     fn parsed(name: &str) -> Option<(&str, &str, &str, u32)> {
         let function = CompiledFunction::parse(name)?;
         Some((function.language.name(), function.name, function.file, function.line))
+    }
+
+    #[test]
+    fn programs_are_known_by_file() {
+        for (file, expected) in [
+            ("/usr/bin/python3", Some(Language::Python)),
+            ("/usr/bin/python3.12", Some(Language::Python)),
+            ("/srv/venv/bin/python", Some(Language::Python)),
+            ("/usr/bin/node", Some(Language::JavaScript)),
+            ("/usr/lib/jvm/java-17-openjdk-amd64/bin/java", Some(Language::Java)),
+            ("/usr/bin/pythonw", None),
+            ("/usr/bin/javac", None),
+            ("/usr/bin/node_exporter", None),
+        ] {
+            assert_eq!(Language::of_program(Path::new(file)), expected, "{file}");
+        }
     }
 
     #[test]

@@ -28,8 +28,12 @@ pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
             is_each: flags.each,
             has_details: flags.details,
         };
-        print(&table::report::text(&report, shown, &source))?;
-        symbols_hint::say(&report, flags.rows);
+        let mut text = table::report::text(&report, shown, &source);
+        let has_reason = symbols_hint::push(&mut text, &report, flags.rows);
+        print(&text)?;
+        if !has_reason {
+            symbols_hint::say(&report, flags.rows);
+        }
     }
     // The end of the process frees a million stacks sooner than they free themselves.
     std::mem::forget(report);

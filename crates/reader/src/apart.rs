@@ -95,7 +95,7 @@ fn is_valid(snapshot: &Snapshot) -> bool {
         is_stack(live.stack)
             && live.inverse_probability >= 1.0
             && live.inverse_probability.is_finite()
-            && live.address.checked_add(live.size).is_some()
+            && live.fits_in_key()
     };
     let failures = [&header.last_failure, &header.last_abort];
     let is_failure = |failure: &FailedAllocation| is_stack(failure.stack);

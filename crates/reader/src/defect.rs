@@ -62,8 +62,16 @@ fn looks_like(first: &[u8]) -> &'static str {
 }
 
 /// The names of regions in messages, in the order of the directory.
-pub(crate) const REGION_NAMES: [&str; REGIONS] =
-    ["stacks", "frames", "live keys", "live samples", "mappings", "strings", "recent frees"];
+pub(crate) const REGION_NAMES: [&str; REGIONS] = [
+    "stacks",
+    "frames",
+    "live keys",
+    "live samples",
+    "mappings",
+    "strings",
+    "recent frees",
+    "allocators",
+];
 
 fn read_region_name(input: &mut impl io::Read) -> io::Result<&'static str> {
     let name = String::deserialize_reader(input)?;
@@ -96,6 +104,8 @@ pub enum Defect {
     BadStacks(u64),
     /// Mappings begun and never committed, or whose check fails.
     BadMappings(u64),
+    /// Allocators inside objects that are torn or damaged.
+    BadAllocators(u64),
 }
 
 const DAMAGED: &str = "damaged and left out";
@@ -123,6 +133,7 @@ impl fmt::Display for Defect {
             }
             Self::BadStacks(count) => (count, ["stack is", "stacks are"], INCOMPLETE),
             Self::BadMappings(count) => (count, ["mapping is", "mappings are"], INCOMPLETE),
+            Self::BadAllocators(count) => (count, ["allocator is", "allocators are"], INCOMPLETE),
         };
         let [one, several] = subject;
         write!(f, "{count} {} {finding}", if *count == 1 { one } else { several })

@@ -2,11 +2,13 @@
 
 use crate::fields::{Entry, Fields};
 use crate::region::Region;
-use crate::snapshot::{Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Stack};
+use crate::snapshot::{
+    Allocator, Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Stack,
+};
 use ramson_format as format;
 use ramson_format::{
-    ABORT_OFFSET, COMMITTED, FAILURE_OFFSET, HEALTH, LookupAddress, MAX_DEPTH, NO_STACK,
-    failure_check, live_flags, stack_hash,
+    ABORT_OFFSET, COMMITTED, FAILURE_OFFSET, HEALTH, LookupAddress, MAX_DEPTH, MEMBER_STATES,
+    MOST_ALLOCATORS, NO_STACK, failure_check, live_flags, stack_hash,
 };
 use std::mem::offset_of;
 
@@ -146,6 +148,56 @@ pub fn mapping(mut entry: Entry, strings: &Region) -> Option<Mapping> {
     })
 }
 
+/// Whether an allocator has been begun in this entry.
+pub fn is_begun(entry: Entry) -> bool {
+    entry.u32(offset_of!(format::Allocator, commit)) != 0
+}
+
+impl Allocator {
+    /// All except the family, which is the entry's number, and the path.
+    pub fn walk(&mut self, entry: &mut impl Fields) {
+        use format::Allocator as A;
+        entry.u32(offset_of!(A, kind), &mut self.kind);
+        entry.u64(offset_of!(A, object), &mut self.object);
+        entry.u64(offset_of!(A, samples), &mut self.samples);
+        entry.u64(offset_of!(A, missed_frees), &mut self.missed_frees);
+        self.states.resize(MEMBER_STATES, 0);
+        entry.bytes(offset_of!(A, states), &mut self.states);
+    }
+}
+
+/// Computes the check that an allocator's entry must contain.
+pub fn allocator_check(mut entry: Entry) -> u64 {
+    use format::Allocator as A;
+    let mut states = [0; MEMBER_STATES];
+    entry.bytes(offset_of!(A, states), &mut states);
+    let [kind, object, path] = [
+        entry.u32(offset_of!(A, kind)).into(),
+        entry.u64(offset_of!(A, object)),
+        entry.u64(offset_of!(A, path_offset)),
+    ];
+    format::allocator_check(kind as u32, object, path, &states)
+}
+
+/// The allocator in the entry of this number.
+pub fn allocator(number: usize, mut entry: Entry, strings: &Region) -> Option<Allocator> {
+    use format::Allocator as A;
+    let path = [offset_of!(A, path_offset), offset_of!(A, path_bytes)];
+    let [path_offset, path_bytes] = path.map(|at| entry.u32(at));
+    let is_whole = entry.u32(offset_of!(A, commit)) == COMMITTED
+        && number < MOST_ALLOCATORS
+        && path_bytes as usize <= MAX_PATH_BYTES
+        && entry.u64(offset_of!(A, check)) == allocator_check(entry);
+    is_whole.then(|| {
+        let family = format::PRELOADED_FAMILY + 1 + number as u8;
+        let mut allocator = Allocator { family, ..Allocator::default() };
+        allocator.walk(&mut entry);
+        let path = strings.slice(path_offset.into(), path_bytes as usize);
+        allocator.path = String::from_utf8_lossy(path.unwrap_or_default()).into_owned();
+        allocator
+    })
+}
+
 impl Stack {
     /// Its counters in the order of the file: those of samples, and the weighted ones.
     pub fn counters_mut(&mut self) -> ([&mut u64; 4], [&mut f64; 6]) {
@@ -231,7 +283,19 @@ pub fn stack(entry: Entry, frames: &Region) -> Option<Stack> {
 }
 
 impl LiveSample {
-    /// All except the address, which is the key, the flags and the check.
+    /// Its key in the live table.
+    pub fn key(&self) -> u64 {
+        format::live_key(self.address, self.family)
+    }
+
+    /// Whether the whole block has addresses that a key has room for.
+    pub fn fits_in_key(&self) -> bool {
+        let end = self.address.checked_add(self.size);
+        end.is_some_and(|end| format::family_of(end) == 0)
+            && format::family_of(self.key()) == self.family
+    }
+
+    /// All except the address and the family, which are the key, the flags and the check.
     pub fn walk(&mut self, entry: &mut impl Fields) {
         use format::LiveSample as L;
         entry.u64(offset_of!(L, size), &mut self.size);
@@ -258,11 +322,12 @@ pub fn live_check(key: u64, entry: Entry) -> u64 {
 /// A record of the live table: the sample, or the extent as if it were one, its flags, and its number.
 pub fn live(key: u64, mut entry: Entry) -> Option<(LiveSample, u32, u32)> {
     use format::LiveSample as L;
-    let mut sample = LiveSample { address: key, ..LiveSample::default() };
+    let (address, family) = (format::address_of(key), format::family_of(key));
+    let mut sample = LiveSample { address, family, ..LiveSample::default() };
     sample.walk(&mut entry);
     let is_whole = entry.u64(offset_of!(L, check)) == live_check(key, entry)
         && sample.inverse_probability >= 1.0
-        && key.checked_add(sample.size).is_some();
+        && sample.fits_in_key();
     let [flags, number] = [offset_of!(L, flags), offset_of!(L, number)].map(|at| entry.u32(at));
     is_whole.then_some((sample, flags, number))
 }
@@ -290,6 +355,7 @@ impl Extent {
             monotonic_ns: self.monotonic_ns,
             stack: self.stack,
             tid: self.tid,
+            family: format::PRELOADED_FAMILY,
         };
         let flags = live_flags::EXTENT
             | if self.is_reserved { live_flags::RESERVED } else { 0 }

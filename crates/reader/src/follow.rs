@@ -51,7 +51,7 @@ impl Follower {
         } else {
             reading.region(RegionKind::Frames)?
         };
-        let mappings = reading.mappings()?;
+        let (mappings, allocators) = reading.objects()?;
         let mut stacks = self.take_stacks(goes_on);
         let bad = self.numbers.update(&mut stacks, &entries, &frames);
         reading.count(bad, Defect::BadStacks);
@@ -68,6 +68,7 @@ impl Follower {
         let snapshot = Snapshot {
             header,
             mappings,
+            allocators,
             stacks,
             live,
             extents,

@@ -21,14 +21,15 @@ mod usable;
 
 pub use apart::{Depth, Passed, is_whole, read_to_depth};
 pub use defect::{Defect, ReadError};
-pub use entries::{freed_check, live_check, mapping_check};
+pub use entries::{allocator_check, freed_check, live_check, mapping_check};
 pub use fields::{Entry, Fields};
 pub use follow::Follower;
 pub use ramson_format::{End, LookupAddress, Way};
 pub use reading::regions;
 pub use serve::ProfileReader;
 pub use snapshot::{
-    Counting, Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot, Stack,
+    Allocator, Counting, Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot,
+    Stack,
 };
 pub use source::{MappedBytes, ProcessFiles, ProcessRange, ReadAt};
-pub use usable::Rounding;
+pub use usable::Roundings;

@@ -9,7 +9,7 @@ use crate::follow::Follower;
 use crate::region::{Part, Region};
 use crate::settle::{Copied, newest_of_each_address, settle};
 use crate::snapshot::{
-    Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot, Stack,
+    Allocator, Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot, Stack,
 };
 use ramson_format as format;
 use ramson_format::{
@@ -40,8 +40,8 @@ impl Snapshot {
         let (live, extents) = reading.live(&keys, &samples, &[]);
         let stacks = KINDS.map(Stack::overflow).to_vec();
         // They tell how sizes are rounded.
-        let mappings = reading.mappings()?;
-        Ok(Self { header, mappings, stacks, live, extents, ..Self::default() })
+        let (mappings, allocators) = reading.objects()?;
+        Ok(Self { header, mappings, allocators, stacks, live, extents, ..Self::default() })
     }
 }
 
@@ -272,7 +272,10 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
             RegionKind::Frames => header.u64(offset_of!(format::Header, frame_count)),
             RegionKind::Mappings => header.u32(offset_of!(format::Header, mapping_count)) as u64,
             RegionKind::Strings => header.u32(offset_of!(format::Header, string_bytes)) as u64,
-            RegionKind::LiveKeys | RegionKind::LiveSamples | RegionKind::RecentFrees => committed,
+            RegionKind::LiveKeys
+            | RegionKind::LiveSamples
+            | RegionKind::RecentFrees
+            | RegionKind::Allocators => committed,
         };
         begun.min(committed)
     }
@@ -307,7 +310,8 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         header.last_abort = failure_at(ABORT_OFFSET);
     }
 
-    pub fn mappings(&mut self) -> Result<Vec<Mapping>, ReadError> {
+    /// Executable ranges, and the allocators inside objects.
+    pub fn objects(&mut self) -> Result<(Vec<Mapping>, Vec<Allocator>), ReadError> {
         let entries = self.region(RegionKind::Mappings)?;
         let strings = self.region(RegionKind::Strings)?;
         let mut mappings = Vec::new();
@@ -325,7 +329,13 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
             }
         }
         self.count(bad, Defect::BadMappings);
-        Ok(mappings)
+        let entries = self.region(RegionKind::Allocators)?;
+        let begun = entries.entries().filter(|(_, bytes)| entries::is_begun(Entry(bytes)));
+        let all: Vec<Option<Allocator>> = begun
+            .map(|(number, bytes)| entries::allocator(number, Entry(bytes), &strings))
+            .collect();
+        self.count(all.iter().filter(|it| it.is_none()).count() as u64, Defect::BadAllocators);
+        Ok((mappings, all.into_iter().flatten().collect()))
     }
 
     /// Samples and extents.

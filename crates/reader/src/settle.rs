@@ -50,17 +50,17 @@ pub fn settle<const N: usize>(
     }
 }
 
-/// One sample for each address. Memory that was freed and allocated again while the keys were copied may have been found in
+/// One sample for each address of a family. Memory that was freed and allocated again while the keys were copied may have been found in
 /// its old slot and in its new one: the newer sample counts.
 pub fn newest_of_each_address(mut samples: Vec<LiveSample>) -> Vec<LiveSample> {
-    let mut addresses: Vec<u64> = samples.iter().map(|sample| sample.address).collect();
-    addresses.sort_unstable();
+    let mut keys: Vec<u64> = samples.iter().map(LiveSample::key).collect();
+    keys.sort_unstable();
     let is_twice = |pair: &[u64]| pair[0] == pair[1];
     // Hardly ever.
-    if addresses.windows(2).any(is_twice) {
-        samples.sort_by_key(|sample| (sample.address, sample.monotonic_ns));
+    if keys.windows(2).any(is_twice) {
+        samples.sort_by_key(|sample| (sample.key(), sample.monotonic_ns));
         samples.reverse();
-        samples.dedup_by_key(|sample| sample.address);
+        samples.dedup_by_key(|sample| sample.key());
     }
     samples
 }

@@ -79,6 +79,25 @@ pub struct Mapping {
     pub build_id: Vec<u8>,
 }
 
+/// An allocator inside the executable or a library.
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Allocator {
+    /// Number in `LiveSample::family`.
+    pub family: u8,
+    /// Number of `AllocatorKind`.
+    pub kind: u32,
+    /// Where its object begins in memory.
+    pub object: u64,
+    /// The object's file.
+    pub path: String,
+    /// Samples of it.
+    pub samples: u64,
+    /// Those at whose address another one was live, whose free was not seen.
+    pub missed_frees: u64,
+    /// What became of each function, by its number in `ramson_format::members::MEMBERS`.
+    pub states: Vec<u8>,
+}
+
 /// One distinct stack. `sampled_*` are raw, the others weighted.
 #[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
@@ -113,6 +132,8 @@ pub struct LiveSample {
     /// Index into `Snapshot::stacks`.
     pub stack: usize,
     pub tid: u32,
+    /// Number of the functions that allocated it, as in the key.
+    pub family: u8,
 }
 
 /// Anonymous memory that the program mapped itself, as far as it is still there: one mapping, or a
@@ -154,6 +175,8 @@ pub struct Snapshot {
     pub header: Header,
     /// In the order in which they were met.
     pub mappings: Vec<Mapping>,
+    /// Allocators inside objects, in the order of their families.
+    pub allocators: Vec<Allocator>,
     /// Distinct stacks; the first are the overflow stacks, at each `Kind::overflow_stack`.
     pub stacks: Vec<Stack>,
     /// Samples not freed.

@@ -3,7 +3,9 @@
 //! Sources: glibc's malloc/malloc.c (`request2size`), jemalloc's doc/jemalloc.xml.in (size classes), gperftools'
 //! src/common.cc (`SizeMap::Init`). Tests compare with `malloc_usable_size` of the libraries.
 
-use crate::snapshot::Mapping;
+use crate::snapshot::{Allocator, LiveSample, Mapping, Snapshot};
+use ramson_format::{AllocatorKind, PRELOADED_FAMILY};
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 const PAGE_BYTES: u64 = 4096;
@@ -14,7 +16,7 @@ const TCMALLOC_MOST_SMALL_BYTES: u64 = 256 << 10;
 
 /// The allocator whose rounding is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rounding {
+enum Rounding {
     /// None is known: the requested bytes count.
     #[default]
     Unknown,
@@ -26,9 +28,38 @@ pub enum Rounding {
     Tcmalloc,
 }
 
+/// The rounding of each family of a snapshot.
+pub struct Roundings {
+    preloaded: Rounding,
+    /// Of the families from 1 on, as far as they are known.
+    inside: HashMap<u8, Rounding>,
+}
+
+impl Roundings {
+    /// Returns those of the allocators that a snapshot has samples of.
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let known = |it: &Allocator| match AllocatorKind::of(it.kind)? {
+            AllocatorKind::Jemalloc => Some((it.family, Rounding::Jemalloc)),
+            AllocatorKind::Tcmalloc => Some((it.family, Rounding::Tcmalloc)),
+            AllocatorKind::Mimalloc | AllocatorKind::Snmalloc | AllocatorKind::Other => None,
+        };
+        let inside = snapshot.allocators.iter().filter_map(known).collect();
+        Self { preloaded: Rounding::of(&snapshot.mappings), inside }
+    }
+
+    /// Returns the bytes of a live block that the program may use.
+    pub fn usable_bytes(&self, live: &LiveSample) -> u64 {
+        let rounding = match live.family {
+            PRELOADED_FAMILY => self.preloaded,
+            family => self.inside.get(&family).copied().unwrap_or_default(),
+        };
+        rounding.usable_bytes(live.size, live.address)
+    }
+}
+
 impl Rounding {
     /// Returns the rounding of a program's allocator, by its mapped files: one that takes the place of the C library's counts.
-    pub fn of(mappings: &[Mapping]) -> Self {
+    fn of(mappings: &[Mapping]) -> Self {
         let of_name = |mapping: &Mapping| {
             let path = mapping.path.trim_end_matches(" (deleted)");
             let name = path.rsplit('/').next().unwrap_or_default();
@@ -46,7 +77,7 @@ impl Rounding {
     }
 
     /// Returns the bytes of the block at `address` that the program may use, of `size` that it asked for.
-    pub fn usable_bytes(self, size: u64, address: u64) -> u64 {
+    fn usable_bytes(self, size: u64, address: u64) -> u64 {
         let usable = match self {
             Self::Unknown => Some(size),
             Self::Glibc => glibc(size, address),

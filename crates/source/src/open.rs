@@ -127,7 +127,7 @@ fn open_each(selector: &Selector) -> Result<Members, Failure> {
 }
 
 /// A name of a process may be one of a file, too: most often of its program.
-fn of_name(text: &str, failure: Failure) -> Failure {
+pub(crate) fn of_name(text: &str, failure: Failure) -> Failure {
     match failure {
         Failure::NoProfile { object, finding, .. } if !text.contains('/') => {
             let next = format!("For the processes of that name: name:{text}");

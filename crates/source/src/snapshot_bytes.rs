@@ -5,8 +5,10 @@ use ramson_format::{
     ABORT_OFFSET, COMMITTED, END_OFFSET, FAILURE_OFFSET, MAGIC, PAGE_BYTES, REGION_KINDS,
     ROOT_OFFSET, RegionKind, VERSION,
 };
-use ramson_reader::{Entry, Fields, Freed, Header, LiveSample, Mapping, Snapshot, Stack};
-use ramson_reader::{freed_check, live_check, mapping_check};
+use ramson_reader::{
+    Allocator, Entry, Fields, Freed, Header, LiveSample, Mapping, Snapshot, Stack,
+};
+use ramson_reader::{allocator_check, freed_check, live_check, mapping_check};
 use std::mem::offset_of;
 
 /// The regions' bytes, in the order of the directory.
@@ -33,6 +35,7 @@ pub fn snapshot_bytes(snapshot: &Snapshot, new_header: &Header) -> Vec<u8> {
         push_live(&mut regions, sample, flags);
     }
     snapshot.freed.iter().for_each(|freed| push_freed(&mut regions, *freed));
+    snapshot.allocators.iter().for_each(|it| push_allocator(&mut regions, it));
     let mut file = header(new_header, &regions);
     for kind in REGION_KINDS {
         let entries = regions.entries(kind) as u64;
@@ -99,9 +102,9 @@ fn push_live(regions: &mut Regions, mut live: LiveSample, mut flags: u32) {
     let mut entry = vec![0; size_of::<L>()];
     live.walk(&mut entry);
     entry.u32(offset_of!(L, flags), &mut flags);
-    let mut check = live_check(live.address, Entry(&entry));
+    let mut check = live_check(live.key(), Entry(&entry));
     entry.u64(offset_of!(L, check), &mut check);
-    regions.push(RegionKind::LiveKeys, &live.address.to_le_bytes());
+    regions.push(RegionKind::LiveKeys, &live.key().to_le_bytes());
     regions.push(RegionKind::LiveSamples, &entry);
 }
 
@@ -116,6 +119,23 @@ fn push_mapping(regions: &mut Regions, mapping: &Mapping) {
     entry.u64(offset_of!(M, check), &mut check);
     regions.push(RegionKind::Mappings, &entry);
     regions.push(RegionKind::Strings, mapping.path.as_bytes());
+}
+
+fn push_allocator(regions: &mut Regions, allocator: &Allocator) {
+    use format::Allocator as A;
+    // Entry n is of family n + 1.
+    let bytes = (allocator.family as usize).saturating_sub(1) * size_of::<A>();
+    let before = &mut regions.0[RegionKind::Allocators as usize];
+    before.resize(bytes.max(before.len()), 0);
+    let mut entry = vec![0; size_of::<A>()];
+    allocator.clone().walk(&mut entry);
+    entry.u32(offset_of!(A, commit), &mut { COMMITTED });
+    entry.index(offset_of!(A, path_offset), &mut regions.entries(RegionKind::Strings));
+    entry.index(offset_of!(A, path_bytes), &mut allocator.path.len());
+    let mut check = allocator_check(Entry(&entry));
+    entry.u64(offset_of!(A, check), &mut check);
+    regions.push(RegionKind::Allocators, &entry);
+    regions.push(RegionKind::Strings, allocator.path.as_bytes());
 }
 
 fn push_freed(regions: &mut Regions, mut freed: Freed) {

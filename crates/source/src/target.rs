@@ -4,6 +4,7 @@ use crate::discovery::all_with;
 use crate::failure::Failure;
 use crate::file::{Opened, open_any_file, open_member};
 use crate::members::{is_named, matching, none_of, processes_of, several};
+use crate::open::of_name;
 use crate::recording::Recording;
 use crate::selector::{Base, Selector};
 use ramson_apart::each_of_owners;
@@ -115,7 +116,9 @@ fn pids_of(selector: &Selector) -> Result<Vec<u32>, Failure> {
         }
         Some(pids) => Ok(pids),
         None => {
-            let Opened::Recording(recording) = open_any_file(text.as_ref(), InuseAt::End)? else {
+            let opened = open_any_file(text.as_ref(), InuseAt::End);
+            let opened = opened.map_err(|failure| of_name(text, failure))?;
+            let Opened::Recording(recording) = opened else {
                 return Err(Failure::usage(format!(
                     "{text}: another tool's profile, and of no process here. \"ramson report {text}\" shows what is in it"
                 )));

@@ -2,7 +2,7 @@
 
 use super::{Recorder, live, moving, page_filter};
 use core::sync::atomic::Ordering::*;
-use ramson_format::{RegionKind, flags, live_flags};
+use ramson_format::{RegionKind, address_of, flags, live_flags};
 
 impl Recorder {
     /// Whether hooks are in place in a program that this came into.
@@ -46,8 +46,9 @@ impl Recorder {
         }
     }
 
-    fn forget_live(&self, address: u64) {
-        let Some(claim) = self.claim(address) else { return };
+    fn forget_live(&self, key: u64) {
+        let Some(claim) = self.claim(key) else { return };
+        let address = address_of(key);
         let profile = self.profile_of(claim);
         let sample = self.sample(profile, claim);
         self.release(profile, claim);

@@ -7,7 +7,7 @@ use super::profile::Profile;
 use super::{Recorder, page_filter};
 use core::sync::atomic::Ordering::*;
 use ramson_format::atomic::{AtomicU64, fence};
-use ramson_format::{KEY_CANCELLED, KEY_RESERVED};
+use ramson_format::{KEY_CANCELLED, KEY_RESERVED, address_of};
 
 impl Recorder {
     /// Returns the profile in which recording goes on, once it has moved.
@@ -23,34 +23,34 @@ impl Recorder {
         core::ptr::eq(profile, &self.nursery.profile)
     }
 
-    /// Takes hold of the record of `address`, if there is one.
+    /// Takes hold of the record with this live key, if there is one.
     #[inline]
-    pub fn claim(&self, address: u64) -> Option<Claim> {
-        if page_filter::of(address).load(Relaxed) == 0 {
+    pub fn claim(&self, key: u64) -> Option<Claim> {
+        if page_filter::of(address_of(key)).load(Relaxed) == 0 {
             return None;
         }
         if self.nursery.left() != 0 {
-            if let Some(claim) = self.claim_in_nursery(address) {
+            if let Some(claim) = self.claim_in_nursery(key) {
                 return Some(claim);
             }
             // A mover may have changed the key that was read: what it stored in the file before must be visible, too.
             fence(Acquire);
         }
-        let slot = live::claim(&self.moved()?.file, address)?;
+        let slot = live::claim(&self.moved()?.file, key)?;
         Some(Claim::new(slot, false))
     }
 
     #[cold]
-    fn claim_in_nursery(&self, address: u64) -> Option<Claim> {
+    fn claim_in_nursery(&self, key: u64) -> Option<Claim> {
         let nursery = &self.nursery;
         let file = &nursery.profile.file;
-        if let Some(slot) = live::claim(file, address) {
+        if let Some(slot) = live::claim(file, key) {
             return Some(Claim::new(slot, true));
         }
-        let key = address | MOVING;
-        let (slot, place) = live::find(file, key)?;
+        let marked = key | MOVING;
+        let (slot, place) = live::find(file, marked)?;
         // Its place is known from before it was marked until after the mark is gone.
-        let is_marked = || place.load(Acquire) == key;
+        let is_marked = || place.load(Acquire) == marked;
         let to = is_marked().then(|| Slot::of(nursery.moving_to.load(Acquire)))?;
         if !is_marked() {
             return None;
@@ -61,7 +61,7 @@ impl Recorder {
             return Some(Claim::new(slot, true));
         }
         // It is in the file. Not to be taken for its successor at this address.
-        self.finish_move(place, key);
+        self.finish_move(place, marked);
         None
     }
 
@@ -94,20 +94,20 @@ impl Recorder {
     }
 
     /// Puts a claimed record back as it was.
-    pub fn restore(&self, claim: Claim, address: u64) {
+    pub fn restore(&self, claim: Claim, key: u64) {
         let profile = self.profile_of(claim);
-        live::restore(&profile.file, claim.slot(), address);
+        live::restore(&profile.file, claim.slot(), key);
         self.settle(profile, 0);
     }
 
     /// Publishes a sample. False: the table is full.
     #[inline]
-    pub(super) fn insert(&self, profile: &Profile, address: u64, sample: &Sample) -> bool {
+    pub(super) fn insert(&self, profile: &Profile, key: u64, sample: &Sample) -> bool {
         let is_nursery = self.is_nursery(profile);
         if is_nursery {
             self.nursery.live.fetch_add(1, Relaxed);
         }
-        let is_in = live::insert(&profile.file, address, sample);
+        let is_in = live::insert(&profile.file, key, sample);
         if is_nursery && !is_in {
             self.nursery.live.fetch_sub(1, Release);
         }

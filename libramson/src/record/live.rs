@@ -1,6 +1,6 @@
 //! The live table: from an address to its sample or extent, in the profile file itself.
 //!
-//! Segments of doubling size; in each, an address has a window of 16 slots. A record is inserted into the first free slot of
+//! Segments of doubling size; in each, a key has a window of 16 slots. A record is inserted into the first free slot of
 //! its windows, so removal needs no tombstones, and growth moves nothing. A slot's key makes the record: 0 free, 1 reserved by
 //! one thread, else the address, stored with release after the fields.
 
@@ -46,11 +46,11 @@ pub struct Sample {
     pub number: u32,
 }
 
-/// The first that `find_in` finds in the lines where `address` may be, in segments `0..segments`, by the first slot of each line. A loop:
+/// The first that `find_in` finds in the lines where `key` may be, in segments `0..segments`, by the first slot of each line. A loop:
 /// iterators one in the other keep their state in memory.
 #[inline]
-fn find_line<T>(address: u64, segments: u32, find_in: impl Fn(u64) -> Option<T>) -> Option<T> {
-    let hash = mix(0, address >> 3);
+fn find_line<T>(key: u64, segments: u32, find_in: impl Fn(u64) -> Option<T>) -> Option<T> {
+    let hash = mix(0, key >> 3);
     for segment in 0..segments {
         let (first, count) = live_segment(segment);
         let start = (hash >> segment) & (count - 1) & !(LINE as u64 - 1);
@@ -84,16 +84,16 @@ fn line_of(file: &ProfileFile, first: u64) -> Option<&[AtomicU64; LINE]> {
 
 /// Publishes a sample. False: the table is full.
 #[inline]
-pub fn insert(file: &ProfileFile, address: u64, sample: &Sample) -> bool {
-    let Some((slot, key)) = reserve(file, address) else { return false };
-    store(file, slot, address, sample);
-    key.store(address, Release);
+pub fn insert(file: &ProfileFile, key: u64, sample: &Sample) -> bool {
+    let Some((slot, place)) = reserve(file, key) else { return false };
+    store(file, slot, key, sample);
+    place.store(key, Release);
     true
 }
 
-/// A slot for `address`, and its key. `None`: the table is full.
+/// A slot for `key`, and its place. `None`: the table is full.
 #[inline]
-pub fn reserve(file: &ProfileFile, address: u64) -> Option<(Slot, &AtomicU64)> {
+pub fn reserve(file: &ProfileFile, key: u64) -> Option<(Slot, &AtomicU64)> {
     for _ in 0..MAX_SEGMENTS {
         let segments = segments_of(file);
         if file.is_private()
@@ -101,7 +101,7 @@ pub fn reserve(file: &ProfileFile, address: u64) -> Option<(Slot, &AtomicU64)> {
         {
             return Some(found);
         }
-        if let Some(found) = find_line(address, segments, |line| free_in(file, line)) {
+        if let Some(found) = find_line(key, segments, |line| free_in(file, line)) {
             return Some(found);
         }
         // Other threads may fill what one has made before it gets there: the table is full only when it cannot grow.
@@ -135,7 +135,7 @@ pub fn grow_ahead(file: &ProfileFile) {
 
 /// Fills a reserved slot.
 #[inline]
-pub fn store(file: &ProfileFile, slot: Slot, address: u64, sample: &Sample) {
+pub fn store(file: &ProfileFile, slot: Slot, key: u64, sample: &Sample) {
     let Some(entry) = file.entry::<LiveSample>(RegionKind::LiveSamples, slot.0) else { return };
     let inverse_probability = sample.inverse_probability.to_bits();
     let Sample { size, monotonic_ns, stack, tid, flags, number, .. } = *sample;
@@ -147,7 +147,7 @@ pub fn store(file: &ProfileFile, slot: Slot, address: u64, sample: &Sample) {
     entry.flags.store(flags, Relaxed);
     entry.number.store(number, Relaxed);
     let check = live_check(&[
-        address,
+        key,
         size,
         inverse_probability,
         monotonic_ns,
@@ -157,14 +157,14 @@ pub fn store(file: &ProfileFile, slot: Slot, address: u64, sample: &Sample) {
     entry.check.store(check, Relaxed);
 }
 
-/// Takes hold of the record of `address`: of several threads that try, one succeeds.
-pub fn claim(file: &ProfileFile, address: u64) -> Option<Slot> {
-    if address <= KEY_RESERVED {
+/// Takes hold of the record with this key: of several threads that try, one succeeds.
+pub fn claim(file: &ProfileFile, key: u64) -> Option<Slot> {
+    if key <= KEY_RESERVED {
         return None;
     }
-    let (slot, key) = find(file, address)?;
+    let (slot, place) = find(file, key)?;
     // Acquire pairs with the release in `insert`: the fields are there.
-    let taken = key.compare_exchange(address, KEY_RESERVED, Acquire, Relaxed);
+    let taken = place.compare_exchange(key, KEY_RESERVED, Acquire, Relaxed);
     taken.is_ok().then_some(slot)
 }
 
@@ -207,9 +207,9 @@ pub fn release(file: &ProfileFile, slot: Slot) {
 
 /// Puts a claimed record back as it was.
 #[inline]
-pub fn restore(file: &ProfileFile, slot: Slot, address: u64) {
-    if let Some(key) = key_of(file, slot) {
-        key.store(address, Release);
+pub fn restore(file: &ProfileFile, slot: Slot, key: u64) {
+    if let Some(place) = key_of(file, slot) {
+        place.store(key, Release);
     }
 }
 

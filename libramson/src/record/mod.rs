@@ -3,6 +3,7 @@
 //! No sample waits for another thread: where two threads meet, one of them takes another slot. A record that does not fit is counted,
 //! never lost in silence. (The end of a recording, and a filter that the program installs, wait for slow paths to end: `process`, `sys`.)
 
+mod allocators;
 mod attached;
 mod claims;
 mod confine;
@@ -31,6 +32,7 @@ use crate::config::Config;
 use crate::sys::{self, permit};
 use crate::walk::{self, Caller, End, WALKER};
 use crate::{counter, page_filter, startup};
+use allocators::Allocators;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64 as PlainU64, AtomicUsize, Ordering::*};
 use cost::Cost;
 use extents::Extents;
@@ -39,7 +41,10 @@ use meter::{Measurement, Path};
 use nursery::Nursery;
 use profile::NearIndex;
 use ramson_format::atomic::AtomicU64;
-use ramson_format::{Health, Kind, NO_STACK, RegionKind, Stack, lifetime_bucket, state};
+use ramson_format::{
+    Health, Kind, NO_STACK, PRELOADED_FAMILY, RegionKind, Stack, address_of, family_of,
+    lifetime_bucket, state,
+};
 use scratch::Scratches;
 use stacks::Holder;
 
@@ -69,6 +74,7 @@ pub struct Recorder {
     nursery: Nursery,
     scratches: Scratches,
     extents: Extents,
+    allocators: Allocators,
 }
 
 /// The result of a walk.
@@ -156,11 +162,11 @@ impl Recorder {
         time[0] * 1_000_000_000 + time[1]
     }
 
-    /// Records a sampled allocation.
+    /// Records a sampled allocation, under its live key.
     pub fn record(
         &self,
         thread: &Thread,
-        address: u64,
+        key: u64,
         size: u64,
         inverse_probability: f64,
         caller: Caller,
@@ -168,11 +174,14 @@ impl Recorder {
         let profile = self.profile();
         let measurement = Measurement::begin(&profile.file, Path::Sample, Health::Samples);
         let now_ns = self.now_ns();
-        if !self.raise_filter(address)
-            && let Some(stale) = self.claim(address)
-        {
+        // The page filter looks at no bit that the family has.
+        let stale = if self.raise_filter(key) { None } else { self.claim(key) };
+        if let Some(stale) = stale {
             profile.count(Health::Healed, 1);
-            self.complete(stale, address);
+            self.complete(stale, address_of(key));
+        }
+        if family_of(key) != PRELOADED_FAMILY {
+            self.allocators.count(&profile.file, key, stale.is_some());
         }
         let stack = self.stack_of(profile, thread, Kind::Heap, caller, now_ns);
         count_allocation(profile.stack(stack), size, inverse_probability);
@@ -186,13 +195,21 @@ impl Recorder {
             flags: 0,
             number: 0,
         };
-        if !self.insert(profile, address, &sample) {
-            page_filter::lower(address);
+        if !self.insert(profile, key, &sample) {
+            page_filter::lower(key);
             profile.count(Health::DroppedLive, 1);
         }
         measurement.end(&profile.file);
         self.settle(profile, size);
         self.govern(now_ns);
+    }
+
+    /// Writes the facts of allocators inside objects that the profile has not.
+    #[inline]
+    pub fn tell_allocators(&self) {
+        if self.allocators.has_untold() {
+            self.allocators.tell(&self.profile().file);
+        }
     }
 
     /// Counts a record on the page of `address`; whether it is the only one there.

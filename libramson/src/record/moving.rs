@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering::*;
 use ramson_format::atomic::AtomicU64;
 use ramson_format::{
     Failure, Health, KEY_CANCELLED, KEY_RESERVED, KINDS, Kind, LookupAddress, RegionKind, Stack,
-    failure_check, flags, live_flags, state,
+    address_of, failure_check, flags, live_flags, state,
 };
 
 /// A forked child moves at the sample that makes it so many …
@@ -110,6 +110,7 @@ impl Recorder {
         // Taken before others see the file: this thread drains for all, and knows when everything has been moved.
         let wanted = self.nursery.drains.fetch_add(1, AcqRel) + 1;
         self.moved.swap(core::ptr::from_ref(profile) as u64, AcqRel);
+        self.allocators.are_untold();
         // Readers that look through this process's memory find one profile.
         from.magic.store(0, Relaxed);
         // The governor may have decided meanwhile.
@@ -234,42 +235,43 @@ impl Recorder {
         let file = &self.nursery.profile.file;
         let slots = file.committed(RegionKind::LiveKeys);
         for slot in (0..slots).map(Slot::of) {
-            let Some(key) = live::key_of(file, slot) else { return };
-            let address = key.load(Relaxed);
-            if address > KEY_CANCELLED && address & MOVING == 0 {
-                self.move_record(to, slot, address);
+            let Some(place) = live::key_of(file, slot) else { return };
+            let key = place.load(Relaxed);
+            if key > KEY_CANCELLED && key & MOVING == 0 {
+                self.move_record(to, slot, key);
             }
         }
     }
 
-    pub(super) fn move_record(&self, to: &Profile, slot: Slot, address: u64) {
+    pub(super) fn move_record(&self, to: &Profile, slot: Slot, key: u64) {
         let file = &self.nursery.profile.file;
-        let Some(key) = live::key_of(file, slot) else { return };
-        let Some((moved_slot, moved_key)) = live::reserve(&to.file, address) else {
-            return self.drop_record(to, slot, address);
+        let Some(place) = live::key_of(file, slot) else { return };
+        let Some((moved_slot, moved_key)) = live::reserve(&to.file, key) else {
+            return self.drop_record(to, slot, key);
         };
         self.nursery.moving_to.store(moved_slot.number(), Release);
-        let marked = address | MOVING;
-        if key.compare_exchange(address, marked, AcqRel, Relaxed).is_err() {
+        let marked = key | MOVING;
+        if place.compare_exchange(key, marked, AcqRel, Relaxed).is_err() {
             return moved_key.store(0, Release);
         }
         let mut sample = live::sample(file, slot);
         sample.stack = self.stack_in(to, sample.stack);
-        live::store(&to.file, moved_slot, address, &sample);
-        match moved_key.compare_exchange(KEY_RESERVED, address, AcqRel, Relaxed) {
-            Ok(_) => self.finish_move(key, marked),
+        live::store(&to.file, moved_slot, key, &sample);
+        match moved_key.compare_exchange(KEY_RESERVED, key, AcqRel, Relaxed) {
+            Ok(_) => self.finish_move(place, marked),
             Err(_) => moved_key.store(0, Release),
         }
     }
 
     /// There is no room for it in the file.
-    fn drop_record(&self, to: &Profile, slot: Slot, address: u64) {
+    fn drop_record(&self, to: &Profile, slot: Slot, key: u64) {
         let file = &self.nursery.profile.file;
-        let Some(key) = live::key_of(file, slot) else { return };
-        if key.compare_exchange(address, KEY_RESERVED, AcqRel, Relaxed).is_err() {
+        let Some(place) = live::key_of(file, slot) else { return };
+        if place.compare_exchange(key, KEY_RESERVED, AcqRel, Relaxed).is_err() {
             return;
         }
         let sample = live::sample(file, slot);
+        let address = address_of(key);
         page_filter::lower(address);
         if sample.flags & live_flags::EXTENT != 0 {
             self.forget_end(address + sample.size);

@@ -75,6 +75,16 @@ impl Claim {
         Self(NonZeroU64::MIN | slot.number() << 2 | (is_in_nursery as u64) << 1)
     }
 
+    /// The same as a word that is never 0.
+    pub fn bits(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The opposite; `None` of 0.
+    pub fn of_bits(bits: u64) -> Option<Self> {
+        NonZeroU64::new(bits).map(Self)
+    }
+
     pub(super) fn slot(self) -> Slot {
         Slot::of(self.0.get() >> 2)
     }

@@ -76,6 +76,25 @@ fn entries_of<const COUNT: usize>(object: &LinkMap, tags: [usize; COUNT]) -> [us
     found
 }
 
+/// Whether the loader will write to the object's code.
+pub fn has_text_relocations(object: &LinkMap) -> bool {
+    const DT_TEXTREL: usize = 22;
+    const DT_FLAGS: usize = 30;
+    const DF_TEXTREL: usize = 4;
+    let mut is_marked = false;
+    for index in 0..MAX_STEPS {
+        // SAFETY: as in `entries_of`.
+        let entry = unsafe { &*object.dynamic.add(index) };
+        match entry.tag {
+            0 => break,
+            DT_TEXTREL => is_marked = true,
+            DT_FLAGS => is_marked |= entry.value & DF_TEXTREL != 0,
+            _ => {}
+        }
+    }
+    is_marked
+}
+
 /// Passes the pointers of an object, which is loaded and stays so, to `visit`.
 pub fn each_pointer(object: &LinkMap, visit: &mut dyn FnMut(&Pointer)) {
     const GLOB_DAT: usize = 6;
@@ -143,6 +162,27 @@ impl Tables {
             } else {
                 self.lookup_gnu(name, is_default)
             }
+        })
+    }
+
+    /// Whether the object refers to one of `names` without defining it. Such symbols come first.
+    pub fn imports_any(&self, names: &[&CStr]) -> bool {
+        // SAFETY: the loader has used these tables itself: the second word of DT_GNU_HASH is the number of the first symbol that is defined,
+        // that of DT_HASH the number of all. An object that is being unloaded would break that.
+        let count = unsafe {
+            match self.gnu_hash.is_null() {
+                false => *self.gnu_hash.add(1),
+                true if self.hash.is_null() => 0,
+                true => *self.hash.add(1),
+            }
+        };
+        (0..(count as usize).min(MAX_STEPS)).any(|index| {
+            // SAFETY: as above.
+            let (section, name) = unsafe {
+                let symbol = &*self.symbols.add(index);
+                (symbol.section, CStr::from_ptr(self.strings.add(symbol.name as usize)))
+            };
+            section == 0 && names.contains(&name)
         })
     }
 

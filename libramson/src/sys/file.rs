@@ -1,6 +1,6 @@
 //! Files and their names.
 
-use super::flags::{AT_FDCWD, MAP_SHARED, O_CLOEXEC, O_RDONLY};
+use super::flags::{AT_FDCWD, MAP_PRIVATE, MAP_SHARED, O_CLOEXEC, O_RDONLY, O_RDWR, PROT_READ};
 use super::memory::map;
 use super::permit::{Errno, call};
 use crate::arch::{Stat, nr};
@@ -18,6 +18,11 @@ impl Drop for File {
 /// Opens a file for reading, as the loader opens libraries.
 pub fn open_to_read(path: &CStr) -> Result<File, Errno> {
     open_at(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0)
+}
+
+/// Opens this process's memory, in which the kernel writes where a store would fault.
+pub fn open_own_memory() -> Result<File, Errno> {
+    open_at(AT_FDCWD, c"/proc/self/mem", O_RDWR | O_CLOEXEC, 0)
 }
 
 /// openat(2).
@@ -107,6 +112,19 @@ impl File {
     pub fn lock_shared(&self) -> Result<(), Errno> {
         const LOCK_SH_NB: usize = 1 | 4;
         call(nr::FLOCK, [self.0 as usize, LOCK_SH_NB, 0, 0, 0, 0]).map(drop)
+    }
+
+    /// Maps the first `bytes` to be read.
+    pub fn map_to_read(&self, bytes: usize) -> Result<*const u8, Errno> {
+        let arguments = [0, bytes, PROT_READ, MAP_PRIVATE, self.0 as usize, 0];
+        call(nr::MMAP, arguments).map(|address| address as *const u8)
+    }
+
+    /// pwrite(2) of all of `bytes`.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> bool {
+        let arguments =
+            [self.0 as usize, bytes.as_ptr() as usize, bytes.len(), offset as usize, 0, 0];
+        call(nr::PWRITE64, arguments) == Ok(bytes.len())
     }
 
     /// Maps the first `bytes` shared, readable and writable.

@@ -32,6 +32,35 @@ pub fn map(bytes: usize, flags: usize, file: usize) -> Result<*mut u8, Errno> {
     writable.map(|_| address).inspect_err(|_| unmap(address, bytes))
 }
 
+/// Memory for code within `reach` of `address`: never writable, so that no page is writable and executable at once. It is written to by
+/// `open_own_memory`.
+pub fn map_code(bytes: usize, address: u64, reach: u64) -> Result<u64, Errno> {
+    /// Of addresses that are tried below an object; an executable without relocation begins at 4 MiB.
+    const STEP: u64 = 256 << 10;
+    const MOST_STEPS: u64 = 1 << 12;
+    let flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE;
+    let map = |at: u64, flags| {
+        call(nr::MMAP, [at as usize, bytes, PROT_READ_EXEC, flags, usize::MAX, 0])
+            .map(|address| address as u64)
+    };
+    let is_near = |at: u64| at.abs_diff(address) < reach;
+    // Where the kernel puts it, if that is near; else below the object, as the heap grows behind an executable.
+    let anywhere = map(0, flags)?;
+    if is_near(anywhere) {
+        return Ok(anywhere);
+    }
+    unmap(anywhere as *mut u8, bytes);
+    for step in 1..(reach / STEP).min(MOST_STEPS) {
+        let Some(at) = (address & !(STEP - 1)).checked_sub(step * STEP) else { break };
+        match map(at, flags | MAP_FIXED_NOREPLACE) {
+            Ok(found) if is_near(found) => return Ok(found),
+            Ok(elsewhere) => unmap(elsewhere as *mut u8, bytes),
+            Err(_) => {}
+        }
+    }
+    Err(ENOMEM)
+}
+
 /// munmap(2) of memory of ours that nobody has seen.
 pub fn unmap(address: *mut u8, bytes: usize) {
     let _ = call(nr::MUNMAP, [address as usize, bytes, 0, 0, 0, 0]);

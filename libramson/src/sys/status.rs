@@ -10,6 +10,7 @@ pub struct Status {
     /// 0 unless the program locks its memory; then what is mapped next is most likely locked, too.
     pub locked: u64,
     pub user: u64,
+    pub threads: u64,
     /// The mode of seccomp, and since Linux 5.9 the number of filters.
     pub seccomp: Option<u64>,
     pub filters: Option<u64>,
@@ -19,9 +20,16 @@ impl Status {
     /// `None`: the file is not there.
     #[cold]
     pub fn read() -> Option<Self> {
-        let names: [&[u8]; _] =
-            [b"VmSize:", b"VmData:", b"VmLck:", b"Uid:", b"Seccomp:", b"Seccomp_filters:"];
-        let [address_space, data, locked, user, seccomp, filters] =
+        let names: [&[u8]; _] = [
+            b"VmSize:",
+            b"VmData:",
+            b"VmLck:",
+            b"Uid:",
+            b"Threads:",
+            b"Seccomp:",
+            b"Seccomp_filters:",
+        ];
+        let [address_space, data, locked, user, threads, seccomp, filters] =
             numbers_in(c"/proc/self/status", names)?;
         let bytes = |kib: Option<u64>| kib.unwrap_or_default() << 10;
         Some(Self {
@@ -29,6 +37,7 @@ impl Status {
             data: bytes(data),
             locked: bytes(locked),
             user: user.unwrap_or_default(),
+            threads: threads.unwrap_or_default(),
             seccomp,
             filters,
         })

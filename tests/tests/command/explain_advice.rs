@@ -52,8 +52,10 @@ fn many_arenas_advise_fewer() {
     let with = Keeping::start(&scratch, &["turns", "64", "4"], |command| {
         command.env("MALLOC_ARENA_MAX", "1");
     });
-    assert_saves(&json, "arena_max", keeping.rss(), with.rss());
-    assert_eq!(*json.list("advice")[0].at("saving.is_at_most"), Json::Word("true".into()));
+    let advice = json.list("advice").iter().find(|advice| advice.text("cause") == "arena_max");
+    // Real programs save a small part of what such a program does, so that no figure is promised.
+    assert_eq!(*advice.unwrap().at("saving"), Json::Word("null".into()));
+    assert!(with.rss() < 0.75 * keeping.rss(), "{} {}", with.rss(), keeping.rss());
 }
 
 #[test]
@@ -93,13 +95,7 @@ fn hoarding_threads_advise_smaller_caches() {
 #[test]
 fn one_scattered_site_advises_pool() {
     let scratch = Scratch::new();
-    let start = |arguments: &[&str]| {
-        Keeping::start(&scratch, arguments, |command| {
-            let command = ramson_tests::preload(command, "16K");
-            command.env("RAMSON_DIR", scratch.open_directory("profiles"));
-        })
-    };
-    let keeping = start(&["between", "48"]);
+    let keeping = sampled(&scratch, &["between", "48"], "16K");
     let json = explain(&scratch, keeping.pid());
     let advice = json.list("advice");
     // Advice that an operator can follow comes first.
@@ -109,8 +105,8 @@ fn one_scattered_site_advises_pool() {
     assert_eq!((pool.text("cause"), pool.text("needs")), ("pool", "code"), "{json:?}");
     assert!(pool.text("action").contains("session"), "{json:?}");
     let evidence = pool.text("evidence");
-    assert!(evidence.contains(" % (±") || evidence.contains("pin 100%"), "{evidence}");
-    let saved = keeping.rss() - start(&["between", "48", "first"]).rss();
+    assert!(evidence.contains(" pin 4") && evidence.contains(" MiB (±"), "{evidence}");
+    let saved = keeping.rss() - sampled(&scratch, &["between", "48", "first"], "16K").rss();
     let predicted = pool.number("saving.bytes");
     assert!((saved / predicted - 1.0).abs() < 0.2, "saved {saved} of {predicted}: {json:?}");
 }
@@ -171,14 +167,18 @@ fn live_memory_causes_are_told_apart() {
     }
 }
 
+fn sampled(scratch: &Scratch, arguments: &[&str], interval: &str) -> Keeping {
+    Keeping::start(scratch, arguments, |command| {
+        let command = ramson_tests::preload(command, interval);
+        command.env("RAMSON_DIR", scratch.open_directory("profiles"));
+    })
+}
+
 #[test]
 fn pinning_site_is_named() {
     let scratch = Scratch::new();
     for (interval, mib) in [("1", "64"), ("2K", "128")] {
-        let keeping = Keeping::start(&scratch, &["survivors", mib], |command| {
-            let command = ramson_tests::preload(command, interval);
-            command.env("RAMSON_DIR", scratch.open_directory("profiles"));
-        });
+        let keeping = sampled(&scratch, &["between", mib], interval);
         let json = explain(&scratch, keeping.pid());
         let sites = json.list("pins.sites");
         let frames = sites[0].list("frames");
@@ -186,20 +186,39 @@ fn pinning_site_is_named() {
         assert!(frames.iter().any(is_session), "{json:?}");
         // Beside the survivors there are a few blocks of the C library.
         let holds = sites[0].number("pinned.value");
-        let kept = part(&json, "free_whole_pages") + part(&json, "free_in_used_pages");
+        let kept = part(&json, "free_in_used_pages");
         let error = sites[0].number("pinned.half_width_95") / 1.96;
         assert!((holds - kept).abs() < 0.05 * kept + 4.0 * error, "{json:?}");
-        let evidence = json.list("advice")[0].text("evidence").to_owned();
-        assert_eq!(first_advice(&json).0, "trim");
-        assert!(evidence.contains("session"), "{evidence}");
+        assert!(holds <= json.number("pins.arenas_bytes"), "{json:?}");
+        let is_pool = |advice: &&Json| advice.text("cause") == "pool";
+        let pool = json.list("advice").iter().find(is_pool).unwrap();
+        assert!(pool.text("evidence").contains("session"), "{json:?}");
+        assert!(pool.number("saving.bytes") <= kept, "{json:?}");
         assert!(sites[0].number("oldest_age_ns") > 0.0);
         let mut command = ramson(&scratch);
         let text = finish(command.args(["explain", &keeping.pid().to_string()])).good().text();
-        assert!(text.contains("free memory pinned by") && text.contains("session"), "{text}");
+        assert!(
+            text.contains(" of free memory is pinned by") && text.contains("session"),
+            "{text}"
+        );
         assert!(text.contains("heap map, ") && text.contains("░ free"), "{text}");
-        let trim = format!("trim now: ramson trim {}", keeping.pid());
-        assert!(text.contains(&trim), "{text}");
     }
+}
+
+/// A block of a thousand stays, between whole pages that a trim returns.
+#[test]
+fn what_a_trim_returns_is_not_pinned() {
+    let scratch = Scratch::new();
+    let keeping = sampled(&scratch, &["survivors", "64"], "2K");
+    let json = explain(&scratch, keeping.pid());
+    assert_eq!(first_advice(&json).0, "trim");
+    assert_eq!(*json.at("pins"), Json::Word("null".into()), "{json:?}");
+    assert!(json.list("advice").iter().all(|advice| advice.text("cause") != "pool"));
+    let mut command = ramson(&scratch);
+    let text = finish(command.args(["explain", &keeping.pid().to_string()])).good().text();
+    assert!(!text.contains("pinned by"), "{text}");
+    let trim = format!("trim now: ramson trim {}", keeping.pid());
+    assert!(text.contains(&trim), "{text}");
 }
 
 #[test]

@@ -277,6 +277,13 @@ fn unusable_process_is_refused() {
         assert!(outcome.remarks[0].contains(finding), "{outcome:?}");
         assert!(outcome.stdout.is_empty());
     }
+    // A name of a process may be that of its program, here.
+    fs::write(scratch.path("server"), "no profile").unwrap();
+    for command in ["explain", "trim"] {
+        let mut ramson = ramson(&scratch);
+        let outcome = finish(ramson.args([command, "server"]).current_dir(scratch.path("")));
+        assert!(outcome.remarks[0].contains("name:server"), "{outcome:?}");
+    }
     child.wait().unwrap();
     drop(leaderless.stdin.take());
     assert!(leaderless.wait().unwrap().success());

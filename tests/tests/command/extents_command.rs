@@ -82,12 +82,16 @@ fn rss_counts_resident_extents() {
     let shown = say(&scratch, &["report", &pid]);
     assert!(shown.lines().next().unwrap().contains(" + mmap 40."), "{shown}");
     assert!(
-        shown.contains("mmap 72.0 MiB in 2 extents, touched or not, beside live: --kind mmap"),
+        shown.contains(
+            "mmap 72.0 MiB in 2 extents, touched or not, beside live: --kind all shows both"
+        ),
         "{shown}"
     );
     assert!(shown.contains("plus 16.0 GiB reserved (mapped PROT_NONE)"), "{shown}");
     let rows = say(&scratch, &["report", &pid, "--kind", "mmap"]);
     assert!(rows.contains("\nmapped, total 72.0 MiB"), "{rows}");
+    let rows = say(&scratch, &["report", &pid, "--kind", "all"]);
+    assert!(rows.contains("\nlive+mmap, total 7"), "{rows}");
 }
 
 /// `extents.c` maps 7 and 16 MiB; of these it unmaps 2, and maps a file over 1.
@@ -116,6 +120,9 @@ fn unmapped_holes_count_only_after_kill() {
     assert!(copy.contains(&format!("(pid {pid}), copied while it ran, ")), "{copy}");
     signal(pid.parse().unwrap(), "KILL");
     running.wait();
+    let log = fs::read_to_string(scratch.path("log")).unwrap();
+    let last = log.lines().rfind(|line| line.contains(&format!("(pid {pid})"))).unwrap();
+    assert!(last.contains(", mmap 23.0 MiB: ") && last.ends_with(" --kind all"), "{log}");
     let shown = say(&scratch, &["report", &pid]);
     assert!(shown.contains("mmap 23.0 MiB in 2 extents"), "{shown}");
     assert!(shown.contains(NOTE), "{shown}");

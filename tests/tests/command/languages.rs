@@ -155,6 +155,18 @@ fn missing_frames_suggest_languages_option() {
     assert_eq!(remarks(&["--perf-basic-prof", "-e", "process.exit()"]), 0);
 }
 
+/// Debian's Python 3.11 is told by nothing but its report: `ramson run` says nothing, since nothing would help.
+#[test]
+fn report_says_what_python_functions_take() {
+    let scratch = Scratch::new();
+    let kept = "import os; kept = [bytearray(3000) for _ in range(10000)]; os.kill(os.getpid(), 9)";
+    let (_, profile) = run(&scratch, &[], &["/usr/bin/python3", "-c", kept]);
+    let shown = finish(ramson(&scratch).arg("report").arg(&profile)).good().text();
+    let hints: Vec<&str> = shown.lines().filter(|line| line.contains("no names")).collect();
+    let hint = "Python functions have no names: they take Python 3.12 or newer, started with \"ramson run --languages\"";
+    assert_eq!(hints, [hint], "{shown}");
+}
+
 #[test]
 fn linker_names_are_demangled_by_language() {
     for (name, options) in [("linker-names", &["-g0"][..]), ("linker-names-g", &["-Wa,-g", "-g0"])]

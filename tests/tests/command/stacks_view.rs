@@ -79,6 +79,37 @@ fn first_rows_name_function_and_callers() {
     assert_eq!(refused.status, 2, "{}", refused.text());
 }
 
+/// Twenty functions allocate the same by one other.
+#[test]
+fn equal_stacks_point_to_functions() {
+    let scratch = Scratch::new();
+    let each = |function: usize| {
+        format!(
+            "__attribute__((noinline)) void f{function}() {{ kept[{function}] = get(5000); asm(\"\"); }}\n"
+        )
+    };
+    let functions: String = (0..20).map(each).collect();
+    let calls: String = (0..20).map(|function| format!("f{function}(); ")).collect();
+    let source = format!(
+        "#include <csignal>\n#include <cstdlib>\nvoid *volatile kept[20];\n\
+         __attribute__((noinline)) void *get(size_t size) {{ return malloc(size); }}\n\
+         {functions}int main() {{ {calls} raise(SIGKILL); }}\n"
+    );
+    let program = scratch.path("flat");
+    let flags = ["-g", "-O1", "-fno-optimize-sibling-calls", "-o"];
+    let file = scratch.file("flat.cc", &source);
+    finish(clean(installed("g++", "g++")).args(flags).arg(&program).arg(&file)).good();
+    let path = scratch.path("flat.ramson").display().to_string();
+    let run = ["run", "--interval", "1", "-o", &path, "--", program.to_str().unwrap()];
+    say(&scratch, &run);
+    let pointer = format!("ramson report {path} --view functions --sort total adds them up");
+    let shown = say(&scratch, &["report", &path, "--all-frames"]).good().text();
+    assert!(shown.trim_end().ends_with(&pointer), "{shown}");
+    // With all that is in the first row, there is nothing to add up.
+    let one = say(&scratch, &["report", &recorded(&scratch).display().to_string()]).good().text();
+    assert!(!one.contains("--view functions"), "{one}");
+}
+
 #[test]
 fn unprofiled_process_shows_rss_and_advice() {
     let scratch = Scratch::new();

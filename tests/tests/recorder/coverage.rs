@@ -65,7 +65,7 @@ fn mmap_pool_is_reported() {
 fn allocator_in_executable_is_reported() {
     let scratch = Scratch::new();
     let running = start(&scratch, compile(&scratch, &["-DSTATIC_ALLOCATOR"]), &[]);
-    let reason = "jemalloc is linked into the executable, where ramson has no hooks";
+    let reason = "jemalloc is linked into the executable: \"ramson run --inside on\" records it";
     assert_unseen(&scratch, &running, reason);
 }
 

@@ -112,9 +112,9 @@ impl Whole {
 type Told<'a> = (u64, u64, u64, u64, u32, &'a [LookupAddress]);
 
 fn told<'a>(snapshot: &'a Snapshot, sample: &LiveSample) -> Told<'a> {
-    let LiveSample { address, size, inverse_probability, monotonic_ns, stack, tid } = *sample;
+    let LiveSample { size, inverse_probability, monotonic_ns, stack, tid, .. } = *sample;
     let frames = snapshot.stacks[stack].frames.as_slice();
-    (address, size, inverse_probability.to_bits(), monotonic_ns, tid, frames)
+    (sample.key(), size, inverse_probability.to_bits(), monotonic_ns, tid, frames)
 }
 
 #[test]
@@ -200,8 +200,8 @@ fn flipped_header_bit_invents_no_sample() {
 }
 
 fn without_stack(sample: &LiveSample) -> (u64, u64, u64, u64, u32) {
-    let LiveSample { address, size, inverse_probability, monotonic_ns, tid, .. } = *sample;
-    (address, size, inverse_probability.to_bits(), monotonic_ns, tid)
+    let LiveSample { size, inverse_probability, monotonic_ns, tid, .. } = *sample;
+    (sample.key(), size, inverse_probability.to_bits(), monotonic_ns, tid)
 }
 
 #[test]

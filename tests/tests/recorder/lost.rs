@@ -83,6 +83,9 @@ fn library_version_mismatch_is_named() {
     file.write_all_at(&9_u32.to_le_bytes(), VERSION_AT).unwrap();
     let outcome = finish(ramson(&scratch).args(["report", &keeping.pid().to_string()]));
     assert_eq!(outcome.status, 1, "{outcome:?}");
-    let said = "profile format version 9; this ramson reads version 3. Use the ramson that came with the library that wrote it";
-    assert!(outcome.remarks[0].contains(said), "{outcome:?}");
+    let own = ramson_format::VERSION;
+    let said = format!(
+        "profile format version 9; this ramson reads version {own}. Use the ramson that came with the library that wrote it"
+    );
+    assert!(outcome.remarks[0].contains(&said), "{outcome:?}");
 }

@@ -10,6 +10,7 @@ mod governor;
 mod hardening;
 mod hooks;
 mod inherited;
+mod inside;
 mod libraries;
 mod library;
 mod lost;

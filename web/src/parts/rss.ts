@@ -38,10 +38,10 @@ export function beforeOf(rss: Rss): string {
 
 /** Names a part. If the profile does not know all live memory, the memory that an allocator holds is not known to be free. */
 function nameOf(kind: string, name: string, rss: Rss): string {
-  if (kind === "unseen") return `allocated before ${beforeOf(rss)} or not seen`;
+  if (kind === "unseen") return rss.before === "fork" ? "inherited from parent or not seen" : `allocated before ${beforeOf(rss)} or not seen`;
   if (kind === "free") return `free in ${rss.allocator}`;
   if (kind === "held") return `held by ${rss.allocator}${rss.may_hold_live ? ": allocated before the attach, or free" : ""}`;
-  return kind === "other" && rss.may_hold_live && rss.allocator !== "malloc" ? `other anonymous, including ${rss.allocator}’s` : name;
+  return kind === "other" && !rss.live_is_counted && rss.allocator !== "malloc" ? `other anonymous or ${rss.allocator}’s` : name;
 }
 
 /** Parts that sum to RSS; *other* is the remainder. */

@@ -1,6 +1,6 @@
 //! Explains RSS in plain words: a sentence for each cause that accounts for a part worth a word, the largest first.
 
-use super::cause::Cause;
+use super::cause::{Cause, least};
 use super::finding::Finding;
 use super::leaks::Leaks;
 use super::named;
@@ -14,10 +14,6 @@ use ramson_process::{Part, Term};
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_bytes, format_per_hour};
 
-/// Less than this, and less than this share of RSS, is not worth a sentence …
-const LEAST_BYTES: u64 = 1 << 20;
-/// … nor a change.
-const LEAST_SHARE: f64 = 0.05;
 /// A trim that returns less of what is free returns next to nothing.
 const NEXT_TO_NOTHING: f64 = 0.05;
 
@@ -96,11 +92,6 @@ pub fn causes(finding: &Finding) -> Vec<Cause> {
     let told = all.iter().filter(|cause| cause.bytes.value >= least(rss) as f64).count();
     all.truncate(told.max(1));
     all
-}
-
-/// Bytes from which on a part of so much RSS is worth a sentence.
-pub fn least(rss_bytes: u64) -> u64 {
-    LEAST_BYTES.max((rss_bytes as f64 * LEAST_SHARE) as u64)
 }
 
 /// Live memory that the leak analysis calls growing.
@@ -236,7 +227,7 @@ fn of_glibc(finding: &Finding, statistics: &Statistics, free: f64) -> String {
 /// Memory of an allocator whose statistics are not read.
 fn held(finding: &Finding) -> Option<Cause> {
     let bytes = finding.rss.term(Term::Held);
-    let allocator = &finding.rss.allocator;
+    let allocator = finding.rss.holder();
     (bytes.value > 0.0).then(|| Cause {
         cause: "held",
         bytes,
@@ -245,7 +236,7 @@ fn held(finding: &Finding) -> Option<Cause> {
             amount(bytes, finding.rss.bytes),
             match finding.rss.before {
                 Some(Before::Fork) => {
-                    " beyond the live blocks, which may include memory allocated before the fork"
+                    " beyond the live blocks, which may include memory inherited from its parent"
                 }
                 Some(_) => ": allocated before the attach, not seen by ramson, or free",
                 None => " beyond the live blocks",
@@ -277,16 +268,20 @@ fn of_parts(finding: &Finding, other: &(&'static str, &[Part], &str)) -> Option<
 /// Anonymous memory, where the allocator's part of it is not known.
 fn undivided(finding: &Finding, start: &str) -> String {
     match &finding.statistics {
-        Err(Missing::Unreadable(kind)) if *kind != AllocatorKind::InProgram => format!(
-            "{start} is anonymous memory, which may include {}'s {}.{}",
-            finding.rss.allocator,
-            if finding.live.is_some() && finding.rss.before.is_none() {
+        Err(Missing::Unreadable(kind)) if *kind != AllocatorKind::InProgram => {
+            let may_be = match &finding.owner {
+                Some(owner) => format!(": {owner} or"),
+                None => ", which may include".into(),
+            };
+            let blocks = if finding.live.is_some() && finding.rss.before.is_none() {
                 "free memory and metadata"
             } else {
                 "live blocks, free memory and metadata"
-            },
-            next_question(finding),
-        ),
+            };
+            let allocator = &finding.rss.allocator;
+            let next = next_question(finding);
+            format!("{start} is anonymous memory{may_be} {allocator}'s {blocks}.{next}")
+        }
         Err(_) if finding.owner.is_some() => {
             format!("{start} is anonymous memory: {}.", owner(finding))
         }

@@ -3,7 +3,7 @@
 use super::advice::Advice;
 use super::cause::Cause;
 use super::leaks::Leaks;
-use super::pins::Pins;
+use super::pins::{self, Pins};
 use super::words::with_half_width;
 use crate::members::RowGrowth;
 use crate::rss::Rss;
@@ -48,7 +48,7 @@ pub struct Finding {
     pub group_growth: Option<Slope>,
     /// Which no process's RSS contains; bytes.
     pub page_tables: Option<u64>,
-    /// Call sites that pin free memory; `None` without a profile or statistics.
+    /// Call sites that pin free memory; `None` without a profile or statistics, and where little is pinned.
     pub pins: Option<Pins>,
     /// Stacks that ended early, if many bytes have them: where, and how many bytes.
     pub early_ends: Option<String>,
@@ -107,5 +107,10 @@ impl Finding {
         let statistics = self.statistics.as_ref().ok()?;
         let bytes = statistics.sum(Arena::releasable_bytes) as f64;
         Some(with_half_width(bytes, statistics.releasable_half_width_95_bytes()))
+    }
+
+    /// Whether it matters which live blocks keep free memory from being returned.
+    pub fn is_much_pinned(&self) -> bool {
+        pins::is_much_pinned(&self.rss)
     }
 }

@@ -30,7 +30,7 @@ use ramson_process::allocators::Figures;
 use ramson_process::cgroup::Groups;
 use ramson_process::clock::monotonic_ns;
 use ramson_process::rss::{self, Reading, Request};
-use ramson_process::{Binary, Part, Search, executable, processes};
+use ramson_process::{Binary, Part, Search, processes};
 use ramson_reader::Snapshot;
 use ramson_source::{Failure, Target, Targets, find_targets, gone, malloc_info};
 use serde::Serialize;
@@ -87,7 +87,7 @@ fn look_at(
     let profile = target.profile.as_ref();
     let snapshot = profile.map(|recording| &recording.snapshot);
     let extents = snapshot.map_or(Vec::new(), extents::ranges);
-    let blocks = snapshot.map_or(Vec::new(), extents::blocks);
+    let (blocks, blocks_inside) = snapshot.map(extents::blocks).unwrap_or_default();
     let mut allocators = None;
     let names = &question.names;
     let own_frames = question.selection.own_frames.as_ref();
@@ -96,6 +96,7 @@ fn look_at(
         profile: profile.map(|recording| recording.origin.as_str()),
         extents: &extents,
         blocks: &blocks,
+        blocks_inside: &blocks_inside,
         is_one_of_many,
     };
     let mut reading = rss::read(target.pid, &mut allocators, &request).map_err(|_| gone(target))?;
@@ -107,7 +108,7 @@ fn look_at(
     let calibrated = profile.map(|recording| recording.with(counted(&recording.snapshot, &rss)));
     let live = calibrated.as_ref().map(|recording| extents::live_heap(&recording.snapshot));
     let pins = match (&calibrated, &reading.memory, &reading.statistics) {
-        (Some(recording), Some(memory), Ok(statistics)) => {
+        (Some(recording), Some(memory), Ok(statistics)) if pins::is_much_pinned(&rss) => {
             Some(pins::pins(recording, memory, statistics, names, own_frames)?)
         }
         _ => None,
@@ -123,8 +124,9 @@ fn look_at(
         Some(demangled(name))
     });
     let is_worth_it =
-        |part| reading.explained.part(part).max(0) as u64 >= causes::least(reading.explained.rss);
-    let owner = is_worth_it(Part::Anonymous).then(|| executable::heap_owner(target.pid)).flatten();
+        |part| reading.explained.part(part).max(0) as u64 >= cause::least(reading.explained.rss);
+    let owner =
+        is_worth_it(Part::Anonymous).then(|| owners::of_heap(target.pid, snapshot)).flatten();
     let extents_owner = snapshot.filter(|_| is_worth_it(Part::Extents)).map(|snapshot| {
         let bytes = reading.explained.part(Part::Extents).max(0) as u64;
         owners::text(&owners::owners(target.pid, snapshot, bytes))
@@ -171,7 +173,7 @@ fn look_at(
 fn named_variables(pid: u32, reading: &Reading) -> Vec<(String, u64)> {
     let bytes = reading.explained.part(Part::Data).max(0) as u64;
     let first = reading.details.variables.first();
-    let binary = first.filter(|_| bytes >= causes::least(reading.explained.rss));
+    let binary = first.filter(|_| bytes >= cause::least(reading.explained.rss));
     let binary = binary.and_then(|binary| Binary::at(pid, &binary.path));
     let named = binary.map_or(Vec::new(), |binary| binary.search(Search::Variables).sizes());
     named.into_iter().map(|(name, bytes)| (demangled(name), bytes)).collect()

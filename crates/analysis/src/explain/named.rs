@@ -2,6 +2,7 @@
 
 use super::finding::Finding;
 use super::words::size;
+use crate::rss::Before;
 use ramson_process::Mapped;
 use ramson_process::identify::base_name;
 use ramson_profile::format::format_objects;
@@ -93,13 +94,18 @@ fn shared_name(path: &str) -> &str {
 }
 
 fn unseen(finding: &Finding) -> String {
-    match finding.rss.before {
-        Some(before) => {
-            format!(
-                "is live, but was allocated before {before} or is not seen by ramson: no stack is known"
-            )
+    match (finding.rss.before, finding.rss.parent) {
+        (Some(Before::Fork), Some(parent)) => format!(
+            "is live, but was inherited from its parent or is not seen by ramson: ramson report {parent} names what the parent allocated"
+        ),
+        (Some(Before::Fork), None) => {
+            "is live, but was inherited from its parent or is not seen by ramson: no stack is known"
+                .into()
         }
-        None => "is live, but in no sample: no stack is known".into(),
+        (Some(before), _) => format!(
+            "is live, but was allocated before {before} or is not seen by ramson: no stack is known"
+        ),
+        (None, _) => "is live, but in no sample: no stack is known".into(),
     }
 }
 

@@ -1,12 +1,14 @@
-//! Call sites that pin free memory: those of live blocks that free chunks touch.
+//! Call sites that pin free memory: those of live blocks on whose pages it is.
 
+use super::cause;
 use crate::extents::{self, Live, lost};
 use crate::named::{Detail, assemble, short_frames, stack_number};
 use crate::naming::Names;
+use crate::rss::Rss;
 use ramson_format::Kind;
 use ramson_process::clock::monotonic_ns;
-use ramson_process::glibc::Statistics;
-use ramson_process::{ProcessMemory, beside};
+use ramson_process::glibc::{Arena, Statistics};
+use ramson_process::{Part, ProcessMemory, beside};
 use ramson_profile::{Estimate, FrameTable, OwnFrames, SampleUnit, fold_addresses};
 use ramson_source::{Failure, Recording};
 use serde::Serialize;
@@ -14,17 +16,28 @@ use std::collections::HashMap;
 
 /// Frames shown of a stack.
 const MOST_FRAMES: usize = 6;
+/// Pinned memory that is less than this part of what a trim returns is not why memory is not returned.
+const LEAST_PINNED: f64 = 0.25;
 
 /// All that was found.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Pins {
-    /// Those that pin most first.
+    /// Those that pin most first, without those that cannot be told from sampling noise.
     pub sites: Vec<Site>,
     /// Live samples in arenas that were looked at.
     pub samples: usize,
     /// Free bytes that all sites pin.
     #[serde(rename = "pinned")]
     pub held: Estimate,
+    /// Free bytes on pages with live blocks, as the arenas count them: what all blocks pin, those in the allocator's caches included.
+    pub arenas_bytes: u64,
+}
+
+/// Whether live blocks keep much free memory from being returned, also beside what a trim returns: only then it matters which blocks do.
+pub fn is_much_pinned(rss: &Rss) -> bool {
+    let pinned = rss.explained.part(Part::FreeChunks).max(0) as u64;
+    let returned = rss.releasable.unwrap_or_default() as f64;
+    pinned >= cause::least(rss.bytes) && pinned as f64 >= LEAST_PINNED * returned
 }
 
 /// A call site whose live blocks pin free memory.
@@ -32,7 +45,7 @@ pub struct Pins {
 pub struct Site {
     /// Leaf first.
     pub frames: Vec<String>,
-    /// Free bytes that touch its blocks, half of each side.
+    /// Free bytes that share pages with its blocks and lie beside them.
     #[serde(rename = "pinned")]
     pub held: Estimate,
     /// Its live blocks.
@@ -91,7 +104,7 @@ pub fn pins(
     Ok(settled(recording, statistics, sites.into_values(), samples, held))
 }
 
-/// Completes the sites after all samples: together they pin at most the bytes that are free.
+/// Completes the sites after all samples: together they pin at most what the arenas count.
 fn settled(
     recording: &Recording,
     statistics: &Statistics,
@@ -107,9 +120,10 @@ fn settled(
             site.live = site.live.as_part();
         }
     }
-    // An estimate from few samples may exceed the free bytes, which are counted.
-    let free_bytes = statistics.sum(|arena| arena.free.resident_bytes) as f64;
-    let scale = (free_bytes / held.value).min(1.0);
+    // An estimate from few samples may exceed what is counted.
+    let scattered = |arena: &Arena| arena.free.resident_bytes - arena.free_page_bytes;
+    let arenas_bytes = statistics.sum(scattered);
+    let scale = (arenas_bytes as f64 / held.value).min(1.0);
     held = held.scaled(scale);
     for site in &mut sites {
         site.held = site.held.scaled(scale);
@@ -117,8 +131,9 @@ fn settled(
         site.median_age_ns = site.ages_ns[site.ages_ns.len() / 2];
         site.oldest_age_ns = site.ages_ns.last().copied().unwrap_or(0);
     }
+    sites.retain(|site| site.held.is_significant());
     sites.sort_by(|a, b| {
         b.held.value.total_cmp(&a.held.value).then_with(|| a.frames.cmp(&b.frames))
     });
-    Pins { sites, samples, held }
+    Pins { sites, samples, held, arenas_bytes }
 }

@@ -151,6 +151,24 @@ fn causes_are_sentences_largest_first() {
     }
 }
 
+/// The interpreter's memory and the allocator's free memory cannot be told apart.
+#[test]
+fn owner_of_undivided_memory_is_no_certainty() {
+    let mut found = finding(None, None);
+    found.rss = of_areas(10, 110, 5);
+    found.rss.allocator = "jemalloc".into();
+    let other = |found: &Finding| {
+        let causes = causes::causes(found);
+        causes.into_iter().find(|cause| cause.cause == "other").unwrap().sentence
+    };
+    let words = " jemalloc's free memory and metadata. Only jemalloc knows how much of it is free: \
+                 ramson explain --ask 42.";
+    let start = "110 MiB (91.7%) is anonymous memory";
+    assert_eq!(other(&found), format!("{start}, which may include{words}"));
+    found.owner = Some("Ruby's heap pages".into());
+    assert_eq!(other(&found), format!("{start}: Ruby's heap pages or{words}"));
+}
+
 #[test]
 fn leaks_are_advised_before_free_memory() {
     let limit = |left: u64| {
@@ -186,22 +204,51 @@ fn leaks_are_advised_before_free_memory() {
     );
 }
 
+/// The same of a process whose jemalloc was asked.
+fn asked(kind: AllocatorKind) -> Finding {
+    let figures = Figures {
+        function: "mallctl",
+        figures: Vec::new(),
+        parts: Vec::new(),
+        tid: 42,
+        thread: String::new(),
+        stopped: std::time::Duration::ZERO,
+    };
+    Finding {
+        allocators: allocators("jemalloc", kind),
+        statistics: Err(Missing::Unreadable(kind)),
+        asked: Some(Ok(figures)),
+        ..finding(None, None)
+    }
+}
+
+#[test]
+fn little_beside_what_a_trim_returns_is_not_pinned() {
+    let is_much = |pinned_mib: i64, returned_mib: u64| {
+        let mut rss = of_areas(200, 20, 0);
+        rss.explained.transfer(Part::Anonymous, Part::FreeChunks, pinned_mib << 20);
+        rss.releasable = Some(returned_mib << 20);
+        pins::is_much_pinned(&rss)
+    };
+    assert!(is_much(20, 0) && is_much(20, 80));
+    assert!(!is_much(20, 100) && !is_much(10, 0));
+}
+
+#[test]
+fn trim_of_asked_allocator_is_no_guess() {
+    let mut found = asked(AllocatorKind::Jemalloc);
+    found.rss.explained.transfer(Part::Anonymous, Part::FreePages, 20 << 20);
+    let advice = advice::advice(&found);
+    let trim = advice.iter().find(|advice| advice.action.starts_with("trim now")).unwrap();
+    assert!(!trim.risk.contains("not known"), "{}", trim.risk);
+    assert!(trim.risk.contains("one thread is stopped meanwhile"), "{}", trim.risk);
+}
+
 #[test]
 fn only_redis_with_jemalloc_is_defragmented() {
     let action = |name: &str, kind: AllocatorKind| {
-        let mut found = finding(None, None);
+        let mut found = asked(kind);
         found.name = name.into();
-        found.allocators = allocators("jemalloc", kind);
-        found.statistics = Err(Missing::Unreadable(kind));
-        let figures = Figures {
-            function: "mallctl",
-            figures: Vec::new(),
-            parts: Vec::new(),
-            tid: 42,
-            thread: String::new(),
-            stopped: std::time::Duration::ZERO,
-        };
-        found.asked = Some(Ok(figures));
         found.rss.explained.transfer(Part::Anonymous, Part::FreeChunks, 20 << 20);
         let advice = advice::advice(&found);
         advice.into_iter().find(|advice| advice.cause == "scattered").unwrap()
@@ -261,15 +308,24 @@ fn memory_mapped_before_attach_lacks_stacks() {
 
 #[test]
 fn memory_live_before_attach_has_interval() {
-    for (before, words) in
-        [(Before::Attach, "before the attach"), (Before::Fork, "before the fork")]
-    {
+    for (before, parent, words, end) in [
+        (Before::Attach, None, "allocated before the attach or", "no stack is known."),
+        (Before::Fork, None, "inherited from its parent or", "no stack is known."),
+        (
+            Before::Fork,
+            Some(7),
+            "inherited from its parent or",
+            "ramson report 7 names what the parent allocated.",
+        ),
+    ] {
         let mut found = finding(None, None);
         found.rss = half_unseen(200.0, 100.0, 10.0, before);
+        found.rss.parent = parent;
         let causes = causes::causes(&found);
         let unseen = causes.iter().find(|cause| cause.cause == "unseen").unwrap();
-        let start = format!("100 MiB (±10.0 MiB; 50.0%) is live, but was allocated {words} or");
+        let start = format!("100 MiB (±10.0 MiB; 50.0%) is live, but was {words}");
         assert!(unseen.sentence.starts_with(&start), "{}", unseen.sentence);
+        assert!(unseen.sentence.ends_with(end), "{}", unseen.sentence);
     }
 }
 

@@ -1,8 +1,7 @@
 //! How `ramson explain` writes amounts: each estimate with its ±, and with its share of RSS.
 
 use ramson_profile::format::{
-    format_amount, format_bytes, format_half_width, format_percent, format_relative_error,
-    format_share, format_term,
+    format_amount, format_bytes, format_half_width, format_percent, format_term,
 };
 use ramson_profile::{Estimate, NORMAL_QUANTILE_975, SampleUnit};
 
@@ -40,21 +39,6 @@ pub fn measured(bytes: Estimate) -> String {
     }
 }
 
-/// `65.4% (±12%)`: what part is of the whole, of which it is one of independent parts. `None` where records were lost.
-pub fn share(part: Estimate, whole: Estimate) -> Option<String> {
-    let rest = (whole.value - part.value).max(0.0);
-    let sum = part.value + rest;
-    let of_rest = (whole.variance - part.variance).max(0.0);
-    let variance = (rest.powi(2) * part.variance + part.value.powi(2) * of_rest) / sum.powi(4);
-    let share = Estimate::new(part.value / sum, variance);
-    if !share.value.is_finite() || !variance.is_finite() {
-        return None;
-    }
-    let value = format_share(share.value);
-    let is_sure = half_width_is_invisible(share);
-    Some(if is_sure { value } else { format!("{value} ({})", format_relative_error(share)) })
-}
-
 /// A value whose 95% interval is known.
 pub fn with_half_width(value: f64, half_width_95: f64) -> Estimate {
     Estimate::new(value, (half_width_95 / NORMAL_QUANTILE_975).powi(2))
@@ -83,10 +67,6 @@ fn is_exact(bytes: Estimate) -> bool {
     bytes.variance.is_nan() || bytes.half_width_95() < 0.5
 }
 
-fn half_width_is_invisible(share: Estimate) -> bool {
-    share.half_width_95() < 5e-5
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,15 +85,5 @@ mod tests {
         assert_eq!(amount(estimate(30.0, 2.0).as_part(), rss), "At least 30.0 MiB (30.0%)");
         assert_eq!(measured(estimate(30.0, 2.0)), "30.0 MiB (±2.00 MiB)");
         assert_eq!(measured(estimate(30.0, 0.0)), "30.0 MiB");
-    }
-
-    #[test]
-    fn share_has_uncertainty_of_both_parts() {
-        // 60 ± 12 of 60 ± 12 + 40 ± 9: by the delta method (40² · 12² + 60² · 9²)^½ / 100².
-        let (part, rest) = (estimate(60.0, 12.0), estimate(40.0, 9.0));
-        assert_eq!(share(part, part + rest).unwrap(), "60.0% (±12%)");
-        assert_eq!(share(part, part).unwrap(), "100%");
-        assert_eq!(share(part.as_part(), (part + rest).as_part()), None);
-        assert_eq!(share(Estimate::default(), Estimate::default()), None);
     }
 }

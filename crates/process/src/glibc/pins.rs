@@ -1,30 +1,42 @@
-//! Free memory that touches a block: while the block is there, the free chunks on both sides cannot join.
+//! Free memory that shares pages with a block: while the block is there, no trim returns it.
 //!
-//! Every free chunk lies between two that are not free, and each of these counts for half of it: the
-//! sum over all blocks is what is free, and a sample of them estimates what each call site pins.
+//! A free chunk lies between two that are not free. The whole pages inside of it are not pinned; what is left at each end counts for
+//! the block there. A free chunk without a whole page counts half for each. So the sum over all blocks is what a trim leaves of free
+//! chunks, and a sample of the blocks estimates what each call site pins.
 
 use super::layout::chunk;
+use super::runs::whole_pages;
 use super::statistics::Statistics;
-use crate::memory::Memory;
+use crate::memory::{Memory, Presence};
 use borsh::{BorshDeserialize, BorshSerialize};
 
-/// Resident free bytes that touch a block.
+/// Resident free bytes that a block pins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Beside {
-    /// In the free chunk below.
+    /// Of the free chunk below.
     pub below_bytes: u64,
-    /// In the free chunk above; the top is none.
+    /// Of the free chunk above; the top is none.
     pub above_bytes: u64,
 }
 
 impl Beside {
-    /// The half of each that counts for this block.
+    /// The sum of both.
     pub fn held_bytes(&self) -> f64 {
-        (self.below_bytes + self.above_bytes) as f64 / 2.0
+        (self.below_bytes + self.above_bytes) as f64
     }
 }
 
-/// Returns the free memory that touches the block at `address`; `None` if the block lies in no arena, or its surroundings are no chunks.
+/// Returns what counts of the free chunk `start..end` for the block below it, and for the block above it.
+fn left_by_trim(presence: &Presence, start: u64, end: u64) -> (u64, u64) {
+    let (first, last) = whole_pages((start, end));
+    if first < last {
+        return (presence.resident_bytes(start, first), presence.resident_bytes(last, end));
+    }
+    let half = presence.resident_bytes(start, end) / 2;
+    (half, half)
+}
+
+/// Returns the free memory that the block at `address` pins; `None` if the block lies in no arena, or its surroundings are no chunks.
 pub fn beside(memory: &impl Memory, statistics: &Statistics, address: u64) -> Option<Beside> {
     let behind = statistics.ranges.partition_point(|range| range.start <= address);
     let range = statistics.ranges.get(behind.checked_sub(1)?)?;
@@ -42,7 +54,7 @@ pub fn beside(memory: &impl Memory, statistics: &Statistics, address: u64) -> Op
     let mut beside = Beside::default();
     if head & chunk::PREV_INUSE == 0 {
         let start = chunk_start.checked_sub(below).filter(|&start| start >= range.start)?;
-        beside.below_bytes = range.presence.resident_bytes(start, chunk_start);
+        beside.below_bytes = left_by_trim(&range.presence, start, chunk_start).1;
     }
     let behind = words(next).and_then(|(_, head)| next.checked_add(head & !chunk::FLAGS));
     if let Some(behind) = behind.filter(|&behind| behind < range.end)
@@ -50,7 +62,7 @@ pub fn beside(memory: &impl Memory, statistics: &Statistics, address: u64) -> Op
         && head & chunk::PREV_INUSE == 0
         && below == behind - next
     {
-        beside.above_bytes = range.presence.resident_bytes(next, behind);
+        beside.above_bytes = left_by_trim(&range.presence, next, behind).0;
     }
     Some(beside)
 }

@@ -5,10 +5,15 @@ use super::heaps::Segment;
 use super::layout::chunk;
 use crate::memory::{PAGE_BYTES, Presence, page_of};
 
-/// The whole pages inside of the free chunk or the run `start..end`, as far as they lie in `part`: resident bytes.
-pub fn page_bytes(presence: &Presence, (start, end): (u64, u64), part: (u64, u64)) -> u64 {
-    let first = (start + chunk::TRIM_KEEPS_BYTES).next_multiple_of(PAGE_BYTES).max(part.0);
-    let last = page_of(end).min(page_of(part.1));
+/// The whole pages inside of the free chunk or the run `start..end`: where they begin and end; none if they end before they begin.
+pub fn whole_pages((start, end): (u64, u64)) -> (u64, u64) {
+    ((start + chunk::TRIM_KEEPS_BYTES).next_multiple_of(PAGE_BYTES), page_of(end))
+}
+
+/// Those of them that lie in `part`: resident bytes.
+pub fn page_bytes(presence: &Presence, run: (u64, u64), part: (u64, u64)) -> u64 {
+    let (first, last) = whole_pages(run);
+    let (first, last) = (first.max(part.0), last.min(page_of(part.1)));
     if first < last { presence.resident_bytes(first, last) } else { 0 }
 }
 

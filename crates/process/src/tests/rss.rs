@@ -252,6 +252,7 @@ fn own_terms_add_up_to_rss() {
         profile: None,
         extents: &[],
         blocks: &[],
+        blocks_inside: &[],
         is_one_of_many: false,
     };
     let reading = crate::rss::read(std::process::id(), &mut None, &request).unwrap();

@@ -28,7 +28,7 @@ pub use mcp::McpFlags;
 pub use processes::{AttachFlags, CheckFlags, DetachFlags, ExplainFlags, SetFlags, TrimFlags};
 pub use profiles::{ListFlags, MarkFlags, TimelineFlags, When};
 pub use report::ReportFlags;
-pub use run::{RunFlags, ScheduleFlags};
+pub use run::{RunFlags, ScheduleFlags, Switch};
 pub use serve::ServeFlags;
 pub use source::NameFlags;
 pub use top::TopFlags;

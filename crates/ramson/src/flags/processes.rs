@@ -25,8 +25,8 @@ pub struct ExplainFlags {
     /// Read every block of glibc's arenas, however large they are: about half a second per GiB
     #[arg(long)]
     pub exact: bool,
-    /// Ask jemalloc or tcmalloc for its statistics: stops one waiting thread for a few milliseconds,
-    /// as "ramson trim" does. glibc's are read without that. Takes one process
+    /// Ask jemalloc or tcmalloc for its statistics: stops one waiting thread, for up to 25 ms (measured on heaps of up to 1 GiB), as
+    /// "ramson trim" does for longer. glibc's are read without that. Takes one process
     #[arg(long, conflicts_with = "each")]
     pub ask: bool,
     /// Rows of the table of call sites that pin free memory; 0 for all
@@ -64,7 +64,7 @@ pub struct CheckFlags {
 
 #[derive(Args)]
 #[command(after_help = "\
-ramson trims only when you ask: with this command, or with \"ramson run --trim-every\" or \"--trim-after\". One of the process's threads is stopped and does the trim, while the others keep running. Several processes are trimmed one after the other; the exit status is 1 if none could be trimmed.
+ramson trims only when you ask: with this command, or with \"ramson run --trim-every\" or \"--trim-after\". One of the process's threads is stopped and does the trim, while the others keep running unless they need the memory that is locked: about 1 ms per 5 MiB returned, and per MiB where it lies in single pages. Several processes are trimmed one after the other; the exit status is 1 if none could be trimmed.
 
 Examples:
   ramson trim 4711

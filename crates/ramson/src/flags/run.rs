@@ -1,7 +1,7 @@
 //! The flags of `ramson run`.
 
 use super::values::{parse_interval, parse_max_overhead, size};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use ramson_analysis::question;
 use ramson_format::{FILE_BYTES_RANGE, MAX_RECENT_FREES};
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ The program may be any dynamically linked glibc program. Its output and exit sta
 
 Without this command: LD_PRELOAD=/path/to/libramson.so CMD, with these variables:
   RAMSON_INTERVAL=512K  RAMSON_DIR=DIR  RAMSON_OUTPUT=FILE  RAMSON_KEEP=1  RAMSON_MAX_FILE=64M
-  RAMSON_MAX_OVERHEAD=1  RAMSON_FREES=N
+  RAMSON_MAX_OVERHEAD=1  RAMSON_FREES=N  RAMSON_INSIDE=on
 
 Before it starts, profiles of processes that ended long ago are removed (ramson list --help). If the program dies because memory ran out, ramson prints the functions that used most of it.
 
@@ -49,6 +49,10 @@ pub struct RunFlags {
     /// frees` (0 to 65536, at most 256 for each M of --max-file). Default: 0
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_RECENT_FREES))]
     pub recent_frees: Option<u64>,
+    /// Also record allocators inside the executable and libraries (jemalloc, mimalloc, tcmalloc, snmalloc),
+    /// by hooks in their functions. Default: off
+    #[arg(long, value_name = "on|off")]
+    pub inside: Option<Switch>,
     /// Make Python 3.12 or newer, node and Java report the names of their functions, in child processes
     /// too; ramson prints what that costs
     #[arg(long)]
@@ -63,6 +67,22 @@ pub struct RunFlags {
         value_name = "CMD"
     )]
     pub command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+impl Switch {
+    /// The value of a variable.
+    pub fn value(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
 }
 
 #[derive(Args)]

@@ -41,7 +41,7 @@ const PYTHON: &[Setting] = &[Value("PYTHONPERFSUPPORT", "1"), Value("PYTHONMALLO
 /// With `--languages`, sets what makes run times tell their names; without, says that it can be done.
 pub fn say_frames(program: &Path, flags: &RunFlags, command: &mut Command) {
     let binary = program::binary_of(program);
-    let run_time = run_time(&binary);
+    let run_time = Language::of_program(&binary);
     let shown = binary.display();
     if let Some(version) = too_old(&binary) {
         if flags.languages {
@@ -61,22 +61,6 @@ pub fn say_frames(program: &Path, flags: &RunFlags, command: &mut Command) {
             "{shown}: \"ramson run --languages\" shows its functions by name, too"
         ));
     }
-}
-
-/// The run time that a program is, as far as its file tells.
-fn run_time(binary: &Path) -> Option<Language> {
-    let name = binary.file_name()?.to_str()?;
-    match name {
-        "node" | "nodejs" => Some(Language::JavaScript),
-        "java" => Some(Language::Java),
-        _ if is_python(name) => Some(Language::Python),
-        _ => None,
-    }
-}
-
-fn is_python(name: &str) -> bool {
-    let version = name.strip_prefix("python").map(|rest| rest.strip_prefix('3').unwrap_or(rest));
-    version.is_some_and(|version| version.is_empty() || version.starts_with('.'))
 }
 
 /// The version of a Python that is too old, by the name of its file.
@@ -154,22 +138,6 @@ fn is_set_by_user(run_time: Language, arguments: &[OsString]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn run_time_is_known_by_file() {
-        for (file, expected) in [
-            ("/usr/bin/python3", Some(Language::Python)),
-            ("/usr/bin/python3.12", Some(Language::Python)),
-            ("/srv/venv/bin/python", Some(Language::Python)),
-            ("/usr/bin/node", Some(Language::JavaScript)),
-            ("/usr/lib/jvm/java-17-openjdk-amd64/bin/java", Some(Language::Java)),
-            ("/usr/bin/pythonw", None),
-            ("/usr/bin/javac", None),
-            ("/usr/bin/node_exporter", None),
-        ] {
-            assert_eq!(run_time(Path::new(file)), expected, "{file}");
-        }
-    }
 
     #[test]
     fn user_options_come_last() {

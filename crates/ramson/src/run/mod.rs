@@ -22,10 +22,11 @@ use confined::Filters;
 use keeper::Keeper;
 use prune::Bounds;
 use ramson_analysis::rss::live_text;
-use ramson_analysis::{end, live_heap, lost_text};
+use ramson_analysis::{MmapSums, end, inside, live_heap, lost_text};
 use ramson_format::{Health, state};
 use ramson_process::clock::unix_ns;
 use ramson_process::{executable, program};
+use ramson_profile::format::format_bytes;
 use ramson_reader::{Header, Way};
 use ramson_source::{Failure, Recording, files_in, files_since, places};
 use rustix::fs::{Access, StatVfs, access, statvfs};
@@ -98,9 +99,10 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
         }
     };
     say_obstacle(&found);
-    let unseen = library.as_ref().and_then(|_| unseen(&found.path));
+    let is_outside = library.is_some() && !settings::is_inside(flags);
+    let unseen = if is_outside { unseen(&found.path) } else { None };
     if let Some(unseen) = &unseen {
-        remark(format_args!("{shown}: {unseen}: only what it maps itself is recorded"));
+        remark(format_args!("{shown}: {unseen}; now only what it maps itself is recorded"));
     }
     ramson_launch::let_go(&inherited);
     let keeper = (library.is_some() && output.is_none()).then(|| Keeper::of_program(child.id()));
@@ -286,25 +288,48 @@ fn report_profiles(
     } else if profiles.is_empty() {
         remark(format_args!("no profile is left: it could not be written to a file"));
     }
+    if profiles.iter().any(|source| is_hooked_inside(source) && crashed(source)) {
+        remark("if it crashes under ramson only, start it with --inside off");
+    }
     for line in last_words.iter().find(|lines| !lines.is_empty()).into_iter().flatten() {
         remark(line);
     }
-    for source in profiles.iter().take(MAX_REPORTED) {
-        let live = live_heap(&source.snapshot);
-        remark(format_args!(
-            "{} (pid {}) {}, live {}{}: ramson report {}",
-            source.name(),
-            source.pid(),
-            end::state_of(source),
-            live_text(live),
-            lost_text(&source.snapshot),
-            source.origin
-        ));
-    }
+    profiles.iter().take(MAX_REPORTED).for_each(say_profile);
     say_early_children(&profiles);
     if profiles.len() > MAX_REPORTED {
         remark(format_args!("and {} more: ramson list", profiles.len() - MAX_REPORTED));
     }
+}
+
+fn is_hooked_inside(source: &Recording) -> bool {
+    inside::of(&source.snapshot).iter().any(|it| !it.hooked.is_empty())
+}
+
+/// Whether a process ended as one does whose code is wrong.
+fn crashed(source: &Recording) -> bool {
+    const SIGNALS: [u32; 4] = [4, 5, 7, 11];
+    let end = source.snapshot.header.end.as_ref();
+    end.is_some_and(|end| matches!(end.way, Way::Signalled(signal) if SIGNALS.contains(&signal)))
+}
+
+/// Names a profile, and the report that has most of its memory.
+fn say_profile(source: &Recording) {
+    let live = live_heap(&source.snapshot);
+    let mapped = MmapSums::of(&source.snapshot).mapped;
+    let (mmap, kind) = if mapped.value > live.value {
+        (format!(", mmap {}", format_bytes(mapped.value)), " --kind all")
+    } else {
+        (String::new(), "")
+    };
+    remark(format_args!(
+        "{} (pid {}) {}, live {}{}{mmap}: ramson report {}{kind}",
+        source.name(),
+        source.pid(),
+        end::state_of(source),
+        live_text(live),
+        lost_text(&source.snapshot),
+        source.origin
+    ));
 }
 
 fn say_early_children(profiles: &[Recording]) {

@@ -1,7 +1,7 @@
 //! Settings that libramson gets: those that the flags ask for, and those in our environment. A program with one that libramson would
 //! not take runs without a profile.
 
-use crate::flags::RunFlags;
+use crate::flags::{RunFlags, Switch};
 use ramson_format::settings::{Expected, PREFIX, setting};
 use ramson_process::program::Obstacle;
 use std::ffi::OsString;
@@ -19,13 +19,22 @@ pub fn obstacle(mut variables: impl Iterator<Item = (OsString, OsString)>) -> Op
     })
 }
 
+/// Whether allocators inside the executable are recorded, too.
+pub fn is_inside(flags: &RunFlags) -> bool {
+    match flags.inside {
+        Some(asked) => asked == Switch::On,
+        None => std::env::var_os("RAMSON_INSIDE").is_some_and(|value| value == Switch::On.value()),
+    }
+}
+
 /// Sets what the flags ask for.
 pub fn configure(command: &mut Command, flags: &RunFlags, output: Option<&Path>) {
     let number = |number: u64| number.to_string().into();
-    let settings: [(_, Option<OsString>); 5] = [
+    let settings: [(_, Option<OsString>); 6] = [
         ("RAMSON_INTERVAL", Some(number(flags.interval))),
         ("RAMSON_MAX_FILE", flags.max_file.map(number)),
         ("RAMSON_FREES", flags.recent_frees.map(number)),
+        ("RAMSON_INSIDE", flags.inside.map(|inside| inside.value().into())),
         ("RAMSON_MAX_OVERHEAD", flags.max_overhead.as_ref().map(Into::into)),
         ("RAMSON_OUTPUT", output.map(Into::into)),
     ];

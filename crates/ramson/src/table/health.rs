@@ -1,6 +1,7 @@
 //! `--view health`: what recording cost the program, what it lost, and at which interval it samples.
 
 use super::push_prose;
+use ramson_analysis::inside::AllocatorInside;
 use ramson_analysis::recording::{Cost, lost};
 use ramson_analysis::summary::Summary;
 use ramson_format::{HEALTH, Health};
@@ -50,6 +51,9 @@ pub fn table(out: &mut String, summary: &Summary) {
             ),
         );
     }
+    for inside in &summary.allocators_inside {
+        row("inside", allocator(inside));
+    }
     let own = (cost.own_resident_bytes, cost.own_most_bytes, cost.own_bound_bytes);
     row("own memory", memory(own));
     row(
@@ -92,6 +96,28 @@ fn time(cost: &Cost, (samples, extents): (u64, u64), per_second: f64) -> String 
     } else if cost.overhead_ppm.is_some_and(|ppm| ppm > cost.max_overhead_ppm as f64) {
         text += ". The target does not count costs that a larger interval would not save: the first sample of \
                  each stack, creating the profile, the program's own mappings, and the first 300 samples a second";
+    }
+    text
+}
+
+/// An allocator inside an object, and its functions.
+fn allocator(inside: &AllocatorInside) -> String {
+    let mut text = format!("{} in {}: ", inside.allocator, inside.object_name());
+    if inside.hooked.is_empty() {
+        text += "not recorded";
+    } else {
+        let _ = write!(
+            text,
+            "{} samples of {}",
+            format_objects(inside.samples as f64),
+            inside.hooked.join(", "),
+        );
+    }
+    for refused in &inside.refused {
+        let _ = write!(text, "; not {}: {}", refused.function, refused.reason);
+    }
+    if inside.missed_frees > 0 {
+        let _ = write!(text, "; {} frees were missed", format_objects(inside.missed_frees as f64));
     }
     text
 }

@@ -2,37 +2,39 @@
 
 use super::{Table, most, push_prose, push_rest, size};
 use ramson_analysis::explain::{Advice, Finding, Needs, Saving};
-use ramson_analysis::rss::live_text;
-use ramson_process::Part;
 use ramson_profile::format::{
     format_bytes, format_duration, format_objects, format_relative_error,
 };
-use std::fmt::Write;
 use std::iter;
 
 pub fn push_pins(out: &mut String, finding: &Finding, rows: usize) {
-    let Some(pins) = &finding.pins else {
-        // What a trim returns is pinned by nothing.
-        if finding.part(Part::FreeChunks) as f64 > 0.05 * finding.rss.bytes as f64 {
-            let why = "not known without a profile. Start the program with \"ramson run\"";
-            out.push('\n');
-            push_prose(out, "pinned by: ", why);
-        }
-        return;
-    };
-    if pins.sites.is_empty() {
+    // What a trim returns is pinned by nothing.
+    if !finding.is_much_pinned() {
         return;
     }
+    out.push('\n');
+    let Some(pins) = &finding.pins else {
+        let why = "not known without a profile. Start the program with \"ramson run\"";
+        return push_prose(out, "pinned by: ", why);
+    };
     let samples = format_objects(pins.samples as f64);
-    let _ = writeln!(
-        out,
-        "\nfree memory pinned by live blocks on its pages, by call site ({samples} sampled blocks)"
+    if pins.sites.is_empty() {
+        let why =
+            format!("not known: {samples} sampled blocks are too few to tell call sites apart");
+        return push_prose(out, "pinned by: ", &why);
+    }
+    let title = format!(
+        "{} of free memory is pinned by live blocks on its pages, by call site ({samples} sampled blocks)",
+        size(pins.arenas_bytes)
     );
+    push_prose(out, "", &title);
     let mut table = Table::new(
         out,
         "pins:>10|±:>8@60|live:>10@100|±:>8@120|age p50:>9@80|oldest:>9@120|allocated by",
     );
+    let mut rest = pins.arenas_bytes as f64;
     for site in pins.sites.iter().take(most(rows)) {
+        rest -= site.held.value;
         table.row([
             format_bytes(site.held.value),
             format_relative_error(site.held).replace('±', ""),
@@ -43,8 +45,10 @@ pub fn push_pins(out: &mut String, finding: &Finding, rows: usize) {
             site.frames.join(" ← "),
         ]);
     }
+    if rest > 0.0 {
+        table.line_across(&format!("{:>10} all others", format_bytes(rest)));
+    }
     push_rest(out, pins.sites.len(), most(rows), " sites");
-    let _ = writeln!(out, "{:>10} all sites", live_text(pins.held));
 }
 
 /// Width of what stands before the text: `Why`, `Now`, `Fix`.

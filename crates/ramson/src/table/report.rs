@@ -5,8 +5,10 @@ use super::{
     Table, blocks, frees, health, name_and_place, percent, push_terms, sizes, stacks, subject,
     trees,
 };
+use ramson_analysis::named::Kinds;
 use ramson_analysis::report::{Report, View};
 use ramson_analysis::summary::Subject;
+use ramson_format::Kind;
 use ramson_profile::format::{
     format_amount, format_error, format_estimate, format_percent, format_value,
 };
@@ -48,6 +50,9 @@ pub fn text(report: &Report, shown: Shown, source: &str) -> String {
     if let Some(pointers) = &report.pointers {
         stacks::pointers(&mut out, pointers, source);
     }
+    if let View::Stacks(table) = &report.view {
+        stacks::push_functions_pointer(&mut out, report, table, source);
+    }
     out
 }
 
@@ -85,7 +90,7 @@ pub fn push_title(
     how: &str,
     has_details: bool,
 ) {
-    let is_all_live = !report.is_of_mmap
+    let is_all_live = !matches!(report.kinds, Kinds::All | Kinds::Only(Kind::Mmap))
         && report.sample_type == SampleType::InuseSpace
         && (shown.value - report.whole.value).abs() <= 1e-9 * report.whole.value.abs()
         && report.magnitude - report.whole.value <= 1e-3 * report.magnitude;
@@ -118,7 +123,8 @@ pub fn title(report: &Report, shown: Estimate) -> String {
 /// What the values are: of memory that the program mapped itself, all addresses, whether resident or not.
 pub fn what(report: &Report) -> &'static str {
     match report.sample_type {
-        SampleType::InuseSpace if report.is_of_mmap => "mapped",
+        SampleType::InuseSpace if report.kinds.is_mmap() => "mapped",
+        SampleType::InuseSpace if report.kinds == Kinds::All => "live+mmap",
         sample_type => sample_type.word(),
     }
 }

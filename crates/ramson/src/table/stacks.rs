@@ -4,15 +4,18 @@ use super::report::{push_title, what};
 use super::subject::nothing_sampled;
 use super::{Table, name_and_place, or_dash, percent, push_prose, push_terms, stack};
 use ramson_analysis::explain::Finding;
+use ramson_analysis::named::Kinds;
 use ramson_analysis::report::Report;
-use ramson_analysis::stack_table::{Pointers, StackRow, StackTable};
+use ramson_analysis::stack_table::{Inherited, Pointers, StackRow, StackTable};
 use ramson_analysis::summary::Subject;
 use ramson_profile::format::{
     format_amount, format_bytes, format_duration, format_error, format_objects, format_per_hour,
     format_term, format_value,
 };
-use ramson_profile::{Estimate, FrameName, Language, SampleUnit, short_name};
+use ramson_profile::{FrameName, Language, SampleUnit, short_name};
 
+/// If no stack has this share of all, the rows alone do not answer what uses the memory.
+const FLAT_SHARE: f64 = 0.1;
 /// Callers shown behind the first function.
 const MAX_CALLERS: usize = 8;
 
@@ -54,18 +57,13 @@ pub fn table(out: &mut String, report: &Report, of: &StackTable, has_details: bo
         cells.push(names(&stack.frames, room));
         lines.row(cells);
     }
-    let unsure_line = unsure_text(&unsure, report);
-    let all = if unsure_line.is_some() { "" } else { "; -n 0 shows all" };
-    if let Some(line) = unsure_line {
-        shown += unsure.iter().map(|row| row.value.value).sum::<f64>();
-        lines.line_across(&line);
-    }
     let rest = of.total.value - shown;
     if rest > of.total.value / 1e6 {
         lines.line_across(&format!(
-            "{:>10} {:>7}  in other stacks{all}",
+            "{:>10} {:>7}  in other stacks{}",
             format_value(rest, unit),
-            percent(rest, report.magnitude)
+            percent(rest, report.magnitude),
+            left_out(unsure.len(), of.has_all)
         ));
     }
 }
@@ -83,20 +81,32 @@ fn heads(what: &str, has_ages: bool, has_growth: bool) -> String {
     format!("{what}:>10|share:>7@50|±:>8@60|objects:>11@110|{age}{change}allocated by")
 }
 
-/// One line for the rows whose intervals are wider than their values.
-fn unsure_text(rows: &[&StackRow], report: &Report) -> Option<String> {
-    let sum: Estimate = rows.iter().map(|row| row.value).sum();
-    let stacks = if rows.len() == 1 { "stack with" } else { "stacks, each with" };
-    let unit = report.sample_type.unit();
-    (!rows.is_empty()).then(|| {
-        format!(
-            "{:>10} {:>7} {:>8}  in {} {stacks} ±100% or more; -n 0 shows all",
-            format_amount(sum, unit),
-            percent(sum.value, report.magnitude),
-            format_error(sum, unit),
-            rows.len(),
-        )
-    })
+/// Why stacks have no rows of their own: `unsure` of those with the largest values may be chance.
+fn left_out(unsure: usize, has_all: bool) -> String {
+    let too_few = match unsure {
+        0 => String::new(),
+        1 => ", 1 of which has too few samples for a row".into(),
+        unsure => format!(", {unsure} of which have too few samples for a row"),
+    };
+    let more = if has_all { "" } else { "; -n 0 shows all" };
+    format!("{too_few}{more}")
+}
+
+/// Points to the functions where no stack has much: what is common to the stacks is among their callers.
+pub fn push_functions_pointer(out: &mut String, report: &Report, of: &StackTable, source: &str) {
+    let largest = of.rows.iter().map(|row| row.value.value).fold(0.0, f64::max);
+    if of.rows.is_empty() || largest >= FLAT_SHARE * report.magnitude {
+        return;
+    }
+    let kind = match report.kinds {
+        Kinds::All => " --kind all",
+        kinds if kinds.is_mmap() => " --kind mmap",
+        _ => "",
+    };
+    let line = format!(
+        "no stack has a tenth of all: ramson report {source}{kind} --view functions --sort total adds them up"
+    );
+    push_prose(out, "", &line);
 }
 
 /// Behind the title.
@@ -144,7 +154,7 @@ fn nothing(report: &Report) -> String {
         Subject::Foreign(_) => true,
         Subject::Sum(_) => false,
     };
-    if report.is_of_mmap || is_final {
+    if report.kinds.is_mmap() || is_final {
         return nothing;
     }
     let samples = match &report.subject {
@@ -190,7 +200,7 @@ pub fn unprofiled(of: &Finding, source: &str) -> String {
     out
 }
 
-/// At most two lines; `source` is how the user names the processes.
+/// A line each; `source` is how the user names the processes.
 pub fn pointers(out: &mut String, pointers: &Pointers, source: &str) {
     if pointers.growing > 0 {
         let suspects = if pointers.growing == 1 { "leak suspect" } else { "leak suspects" };
@@ -207,6 +217,13 @@ pub fn pointers(out: &mut String, pointers: &Pointers, source: &str) {
         });
         let free = format_term(free);
         let line = format!("{free} free in the allocator{trim}: ramson explain {source}");
+        push_prose(out, "", &line);
+    }
+    if let Some(Inherited { bytes, parent }) = pointers.inherited {
+        let bytes = format_term(bytes);
+        let line = format!(
+            "{bytes} inherited from parent or not seen: ramson report {parent} names what the parent allocated"
+        );
         push_prose(out, "", &line);
     }
 }

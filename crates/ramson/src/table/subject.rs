@@ -69,7 +69,7 @@ fn of_sum(sum: &Sum, has_details: bool) -> String {
         format!(", {running} of them of running processes; the RSS line is about these")
     };
     push_prose(&mut out, "", &format!("{} profiles{of_running}", sum.rows.len()));
-    push_mmap(&mut out, &sum.mmap);
+    push_mmap(&mut out, &sum.mmap, sum.live.value);
     if let Some(missing) = unprofiled_text(sum.unprofiled) {
         push_prose(&mut out, "not complete: ", &missing);
     }
@@ -174,14 +174,14 @@ fn of_recording(summary: &Summary, detail: Detail) -> String {
     }
     let rss = summary.rss.as_ref().map_or(0, |rss| rss.bytes);
     if has_details || summary.mmap.mapped.value >= LEAST_MMAP_SHARE * rss as f64 {
-        push_mmap(&mut out, &summary.mmap);
+        push_mmap(&mut out, &summary.mmap, summary.live.value);
     }
     out
 }
 
 /// Instead of a table that has no rows.
 pub fn nothing_sampled(report: &Report) -> String {
-    if report.is_of_mmap {
+    if report.kinds.is_mmap() {
         return "no mappings of 1 MiB or more".into();
     }
     let summary = match &report.subject {
@@ -206,8 +206,8 @@ pub fn nothing_sampled(report: &Report) -> String {
     }
 }
 
-/// Nothing if the program maps nothing itself.
-fn push_mmap(out: &mut String, mmap: &MmapSums) {
+/// Nothing if the program maps nothing itself. Where that is more than what is live, both belong together.
+fn push_mmap(out: &mut String, mmap: &MmapSums, live_bytes: f64) {
     if mmap.extents == 0 && mmap.reserved.value == 0.0 {
         return;
     }
@@ -216,10 +216,11 @@ fn push_mmap(out: &mut String, mmap: &MmapSums) {
         // The mmap part of RSS is smaller mappings, or memory that was reserved and used since.
         0 => format!("no extents of 1 MiB or more; {reserved} reserved (mapped PROT_NONE)"),
         extents => format!(
-            "mmap {} in {} extent{}, touched or not, beside live: --kind mmap",
+            "mmap {} in {} extent{}, touched or not, beside live: {}",
             format_bytes(mmap.mapped.value),
             format_objects(extents as f64),
             if extents == 1 { "" } else { "s" },
+            if mmap.mapped.value > live_bytes { "--kind all shows both" } else { "--kind mmap" },
         ),
     };
     if mmap.extents > 0 && mmap.reserved.value > 0.0 {

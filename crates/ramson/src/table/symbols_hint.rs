@@ -1,5 +1,7 @@
-//! The line below a report that says which symbols would give names to what it shows.
+//! Why functions that a report shows have no names, and what would give them some: one line, below the report where that hides what its
+//! first row is of, else for terminals only.
 
+use super::push_prose;
 use super::report::missing;
 use super::stacks::shown_frames;
 use crate::output::hint;
@@ -8,6 +10,7 @@ use ramson_analysis::summary::Subject;
 use ramson_process::identify::base_name;
 use ramson_process::other_root;
 use ramson_profile::view::{TreeRow, TreeRowKind};
+use ramson_profile::{Function, Language};
 use ramson_symbols::SymbolDefect;
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -16,23 +19,31 @@ use std::path::Path;
 /// Lists of each package's files, by its name.
 const PACKAGES: &str = "/var/lib/dpkg/info";
 
+/// Adds why the functions of the first row, or of a program that an interpreter runs, have no names. Says whether there was anything to add.
+pub fn push(out: &mut String, report: &Report, rows: usize) -> bool {
+    let shown = shown_names(report, super::most(rows));
+    let Some(first) = shown.first() else { return false };
+    let hides_first = |defect: &&SymbolDefect| match defect {
+        SymbolDefect::NoPerfMap { .. } => true,
+        SymbolDefect::NoSymbols { path, .. } => would_name(report, path, first),
+        _ => false,
+    };
+    let of_defect = || missing(report).1.into_iter().find(hides_first).map(|it| line(report, it));
+    let line = of_python(report).or_else(of_defect);
+    line.iter().for_each(|line| push_prose(out, "", line));
+    line.is_some()
+}
+
 /// Of missing symbols, only those are worth a line that would name a frame of the first rows (0: all).
 pub fn say(report: &Report, rows: usize) {
-    let (name, executable) = match &report.subject {
-        Subject::Recording(summary) => (&*summary.name, &*summary.executable),
-        _ => ("", ""),
-    };
     let shown = shown_names(report, super::most(rows));
-    let would_name = |path: &str| {
-        let is_of =
-            |object: &str| object == base_name(path) || object == name && path == executable;
-        shown.iter().filter_map(|name| name.rsplit_once("+0x")).any(|(object, _)| is_of(object))
-    };
     let is_worth_it = |defect: &&SymbolDefect| match defect {
-        SymbolDefect::NoSymbols { path, .. } => would_name(path),
+        SymbolDefect::NoSymbols { path, .. } => {
+            shown.iter().any(|name| would_name(report, path, name))
+        }
         // Nobody looks for lines of libraries before the program's own are there.
         SymbolDefect::NoLines { path, .. } | SymbolDefect::FewLines { path, .. } => {
-            path == executable
+            path == program(report).1
         }
         _ => true,
     };
@@ -40,9 +51,40 @@ pub fn say(report: &Report, rows: usize) {
         return;
     }
     if let Some(defect) = missing(report).1.into_iter().find(is_worth_it) {
-        let package = defect.binary().filter(|_| is_here(report)).and_then(debug_package);
-        hint(&defect.line(package.as_deref()));
+        hint(&line(report, defect));
     }
+}
+
+/// Name and path of the program.
+fn program(report: &Report) -> (&str, &str) {
+    match &report.subject {
+        Subject::Recording(summary) => (&summary.name, &summary.executable),
+        _ => ("", ""),
+    }
+}
+
+/// Whether the symbols of the binary at `path` would name this frame.
+fn would_name(report: &Report, path: &str, frame: &str) -> bool {
+    let (name, executable) = program(report);
+    frame.rsplit_once("+0x").is_some_and(|(object, _)| {
+        object == base_name(path) || object == name && path == executable
+    })
+}
+
+fn line(report: &Report, defect: &SymbolDefect) -> String {
+    defect.line(defect.binary().filter(|_| is_here(report)).and_then(debug_package).as_deref())
+}
+
+/// What gives names to Python's functions, where none has one: its interpreter's own frames have names, or are not missed.
+fn of_python(report: &Report) -> Option<String> {
+    let is_its =
+        |function: &Function| Language::of(&function.system_name) == Some(Language::Python);
+    let is_named = report.profile.functions.iter().any(is_its);
+    let is_python = Language::of_program(Path::new(program(report).1)) == Some(Language::Python);
+    (is_python && !is_named).then(|| {
+        "Python functions have no names: they take Python 3.12 or newer, started with \"ramson run --languages\""
+            .into()
+    })
 }
 
 /// Whether the paths are this machine's: those of a program in a container may be other files.

@@ -60,6 +60,7 @@ pub fn snapshot(blocks: &[Block], allocated: &[f64]) -> Snapshot {
             monotonic_ns: second * SECOND,
             stack: stack + FIRST,
             tid,
+            family: 0,
         }
     });
     Snapshot { header: Header::default(), stacks, live: live.collect(), ..Snapshot::default() }

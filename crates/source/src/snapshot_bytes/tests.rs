@@ -1,7 +1,7 @@
 //! Snapshots that are written come back when they are read.
 
 use super::*;
-use ramson_format::{HEALTH, Kind, LIFETIME_BUCKETS};
+use ramson_format::{HEALTH, Kind, LIFETIME_BUCKETS, MEMBER_STATES};
 use ramson_reader::{Extent, FailedAllocation, LookupAddress};
 
 fn stacks() -> Vec<Stack> {
@@ -69,6 +69,7 @@ fn example() -> Snapshot {
         monotonic_ns: number,
         stack: number as usize % 300,
         tid: 7,
+        family: (number % 3) as u8,
     });
     let mapping = |number: u32| Mapping {
         start: u64::from(number) << 30,
@@ -99,9 +100,20 @@ fn example() -> Snapshot {
         alloc_tid: 7,
         free_tid: 8,
     };
+    let allocator = |family: u8| Allocator {
+        family,
+        kind: u32::from(family),
+        object: u64::from(family) << 32,
+        path: format!("/usr/lib/{family}.so"),
+        samples: 1000 * u64::from(family),
+        missed_frees: u64::from(family),
+        states: (0..MEMBER_STATES).map(|number| (number % 10) as u8).collect(),
+    };
     Snapshot {
         header: header(),
         mappings: (0..3).map(mapping).collect(),
+        // The second entry is not there.
+        allocators: [1, 3].map(allocator).to_vec(),
         stacks: stacks(),
         live: live.collect(),
         extents: (1..4).map(extent).collect(),

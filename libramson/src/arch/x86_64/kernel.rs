@@ -9,6 +9,7 @@ pub mod nr {
     pub const MPROTECT: usize = 10;
     pub const MUNMAP: usize = 11;
     pub const RT_SIGPROCMASK: usize = 14;
+    pub const PWRITE64: usize = 18;
     pub const MREMAP: usize = 25;
     pub const MADVISE: usize = 28;
     pub const NANOSLEEP: usize = 35;
@@ -49,5 +50,7 @@ pub struct Stat {
     links: u64,
     pub mode: u32,
     pub uid: u32,
-    others: [u64; 14],
+    group_and_device: [u64; 2],
+    pub bytes: u64,
+    others: [u64; 11],
 }

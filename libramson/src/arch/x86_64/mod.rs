@@ -1,8 +1,12 @@
 //! x86-64: thread-local storage, system calls and the few instructions that Rust has no word for.
 
+pub mod decode;
+pub mod entry;
 #[cfg(not(any(test, fuzzing)))]
 pub mod hooks;
 pub mod probes;
+#[cfg(not(any(test, fuzzing)))]
+pub mod trampoline;
 
 mod kernel;
 pub use kernel::{O_DIRECTORY, O_NOFOLLOW, Stat, nr};
@@ -98,6 +102,20 @@ pub fn thread() -> &'static Thread {
         );
         &*address
     }
+}
+
+/// Offset of the countdown from the thread pointer, the same in every thread.
+pub fn countdown_offset() -> i32 {
+    let offset: i64;
+    // SAFETY: a load from our own GOT.
+    unsafe {
+        asm!(
+            "mov {offset}, qword ptr [rip + ramson_thread@GOTTPOFF]",
+            offset = out(reg) offset,
+            options(nostack, readonly, pure),
+        );
+    }
+    offset as i32
 }
 
 /// One past the calling thread's stack, if the C library put the thread control block on top of it, as it does for

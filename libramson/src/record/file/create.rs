@@ -12,7 +12,7 @@ use ramson_format::{
 
 /// Entries that every region has from the start, in the order of `REGION_KINDS`. Most programs map nothing themselves.
 const FIRST_ENTRIES: [u64; REGIONS] =
-    [128, 4096, LIVE_FIRST_SEGMENT, LIVE_FIRST_SEGMENT, 64, 8192, 64];
+    [128, 4096, LIVE_FIRST_SEGMENT, LIVE_FIRST_SEGMENT, 64, 8192, 64, 0];
 /// Length of the nursery: some 4,000 stacks and 16,000 live samples.
 pub const NURSERY_BYTES: u64 = 4 << 20;
 /// Length of a file that gets all its space at once, where nobody asked for another.

@@ -170,7 +170,7 @@ function Step({ of, rank, rss, children }: { of: Advice; rank: number; rss: numb
 function Pins({ of }: { of: NonNullable<Explained["pins"]> }) {
   return (
     <section>
-      <Heading title="What pins free memory" says="call sites of live blocks beside free memory" />
+      <Heading title="What pins free memory" says={`${bytes(of.arenas_bytes)} shares pages with live blocks, of these call sites`} />
       <table>
         <thead>
           <tr>
@@ -191,11 +191,12 @@ function Pins({ of }: { of: NonNullable<Explained["pins"]> }) {
         </thead>
         <tbody>
           {of.sites.slice(0, 12).map((site) => {
-            const isNoise = (site.pinned.value ?? 0) <= (site.pinned.half_width_95 ?? 0);
             const by = site.frames.slice(0, 2).join(" ← ");
             return (
-              <tr key={site.frames.join()} class={isNoise ? "noise" : ""}>
-                <td class="n">{isNoise ? estimated(site.pinned) : <b>{estimated(site.pinned)}</b>}</td>
+              <tr key={site.frames.join()}>
+                <td class="n">
+                  <b>{estimated(site.pinned)}</b>
+                </td>
                 <td class="n pm">{relative(site.pinned)}</td>
                 <td class="n hide-s">{estimated(site.live)}</td>
                 <td class="n hide-s">{site.median_age_ns === null ? "–" : duration(site.median_age_ns)}</td>

@@ -3,19 +3,18 @@
 
 use super::glibc::{FAULTS, FEWER_ARENAS, WAITING};
 use super::saving::{Advice, Needs, Saving};
-use crate::explain::causes;
+use crate::explain::cause;
 use crate::explain::words::size;
 use ramson_profile::Estimate;
 use ramson_profile::format::format_objects;
 use ramson_source::MallocInfo;
-use std::cmp::Reverse;
 
 /// Advice for whoever runs the process that wrote the file, in which malloc had `system_bytes`.
 pub fn of_malloc_info(info: &MallocInfo, system_bytes: u64) -> Vec<Advice> {
-    let least = causes::least(system_bytes);
-    let mut all: Vec<Advice> = [Some(trim(info)), arena_max(info)].into_iter().flatten().collect();
-    all.retain(|advice| advice.saving.is_some_and(|saving| saving.bytes >= least));
-    all.sort_by_key(|advice| Reverse(advice.saving.map(|saving| saving.bytes)));
+    let least = cause::least(system_bytes);
+    let all = [Some(trim(info)), arena_max(info, least)];
+    let mut all: Vec<Advice> = all.into_iter().flatten().collect();
+    all.retain(|advice| advice.saving.is_none_or(|saving| saving.bytes >= least));
     if all.is_empty() {
         all.push(super::nothing(least));
     }
@@ -43,11 +42,11 @@ fn trim(info: &MallocInfo) -> Advice {
     }
 }
 
-/// In one arena, what one thread freed serves the others: of what is free, the largest arena's share would be enough.
-fn arena_max(info: &MallocInfo) -> Option<Advice> {
+/// In one arena, what one thread freed serves the others: of what is free, the largest arena's share might be enough.
+fn arena_max(info: &MallocInfo, least: u64) -> Option<Advice> {
     let most = info.arenas.iter().map(|arena| arena.free.bytes).max()?;
     let free = info.sum().free.bytes;
-    (info.arenas.len() > 1).then(|| Advice {
+    (free.saturating_sub(most) >= least).then(|| Advice {
         cause: "arena_max",
         needs: Needs::Restart,
         action: FEWER_ARENAS.into(),
@@ -58,6 +57,6 @@ fn arena_max(info: &MallocInfo) -> Option<Advice> {
             size(most)
         ),
         risk: WAITING,
-        saving: Saving::at_most(Estimate::exact(free.saturating_sub(most) as f64)),
+        saving: None,
     })
 }

@@ -13,7 +13,7 @@ mod saving;
 pub use malloc_info::of_malloc_info;
 pub use saving::{Advice, Needs, Saving};
 
-use super::causes;
+use super::cause;
 use super::finding::Finding;
 use super::words::size;
 use std::cmp::Reverse;
@@ -23,7 +23,7 @@ const EXPLAINING_SHARE: f64 = 0.8;
 /// Lists what an operator can do: against growth first, then what saves most. Advice that needs a change of the code is last.
 /// The list is never empty.
 pub fn advice(finding: &Finding) -> Vec<Advice> {
-    let least = causes::least(finding.rss.bytes);
+    let least = cause::least(finding.rss.bytes);
     let mut all: Vec<Advice> = match &finding.statistics {
         Ok(statistics) => glibc::advice(finding, statistics),
         Err(missing) => other::advice(finding, missing, least),
@@ -82,7 +82,7 @@ impl Advice {
     /// Ranks expected savings before possible ones. Among those, a setting comes first if it may save half as much, and another allocator last,
     /// because it may also take more memory.
     fn rank(&self) -> (u8, u64) {
-        let is_setting = matches!(self.cause, "arena_max" | "tcache" | "other_lever");
+        let is_setting = matches!(self.cause, "tcache" | "other_lever");
         match self.saving {
             None => (0, 0),
             Some(saving) if !saving.is_at_most => (2, saving.bytes),

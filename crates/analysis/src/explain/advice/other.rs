@@ -1,6 +1,7 @@
 //! Advice if the C library's statistics are not known: the settings of another allocator, with what they are worth if the
 //! allocator was asked.
 
+use super::glibc::FAULTS;
 use super::saving::{Advice, Needs, Saving};
 use crate::explain::finding::Finding;
 use crate::explain::words::{measured, size};
@@ -44,7 +45,7 @@ fn question(finding: &Finding, kind: Option<AllocatorKind>) -> Option<Advice> {
             finding.pid
         ),
         evidence: format!("only {allocator} knows how much of what it holds is free"),
-        risk: "one waiting thread is stopped for a few milliseconds",
+        risk: "one waiting thread is stopped, for up to 25 ms as measured on heaps of up to 1 GiB",
         saving: None,
     })
 }
@@ -59,6 +60,7 @@ fn of_figures(finding: &Finding, setting: Option<Advice>) -> Vec<Advice> {
             "{} in free whole pages, by the allocator's own figures",
             measured(unused)
         ),
+        risk: FAULTS,
         saving: Saving::at_most(unused),
         ..setting
     });

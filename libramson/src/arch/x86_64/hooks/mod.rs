@@ -5,7 +5,7 @@
 //! Every slow path carries unwind tables: an exception that the real `operator new` throws passes through it.
 
 use crate::page_filter::PAGE_FILTER;
-use crate::{attach, hooks};
+use crate::{attach, hooks, resolve};
 use core::arch::naked_asm;
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
@@ -13,6 +13,7 @@ use core::ffi::CStr;
 #[macro_use]
 mod paths;
 mod extents;
+pub mod inside;
 pub mod operators;
 
 /// A code address that a hook jumps to. Before the real function is known it is a stub that finds it.
@@ -312,7 +313,9 @@ pub struct Found {
 /// Points every hook at the real function that `find` gives for its name.
 pub fn bind(find: impl Fn(&CStr) -> Option<Found>) {
     for (name, next, otherwise) in PLAIN {
-        let real = find(name).or_else(|| find(otherwise));
+        // An executable that brings malloc is in front of us: what the C library lacks must end there.
+        let in_front = || Some(hooks::found(resolve::find_first(otherwise)?));
+        let real = find(name).or_else(in_front).or_else(|| find(otherwise));
         next.set(real.map_or(missing as *const () as usize, |found| found.address));
     }
     operators::bind(find);

@@ -1,0 +1,117 @@
+//! Allocators inside the executable or a library: which of their functions are recorded, and which are not.
+
+use ramson_format::members::MEMBERS;
+use ramson_format::{AllocatorKind, MemberState};
+use ramson_profile::format::format_objects;
+use ramson_reader::Snapshot;
+use serde::Serialize;
+
+/// More samples than this part, at whose address another one was still live, mean that frees are missed.
+const MOST_MISSED: f64 = 0.001;
+
+/// An allocator inside an object.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct AllocatorInside {
+    /// jemalloc, mimalloc, tcmalloc, snmalloc, or malloc for one that is not known by name.
+    pub allocator: &'static str,
+    /// The object's file; empty for the executable.
+    pub object: String,
+    /// Functions whose calls are counted.
+    pub hooked: Vec<&'static str>,
+    /// Functions whose calls are not.
+    pub refused: Vec<RefusedFunction>,
+    /// Samples of it.
+    pub samples: u64,
+    /// Those at whose address another one was still live: its free was not seen.
+    pub missed_frees: u64,
+    /// So many frees are missed that its live bytes are an upper bound.
+    pub is_upper_bound: bool,
+}
+
+/// A function of an allocator whose calls are not counted.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct RefusedFunction {
+    /// Without the prefix that the object may have in front of it.
+    pub function: &'static str,
+    /// What kept a hook from it.
+    pub reason: &'static str,
+}
+
+/// The allocators inside objects that a snapshot tells of.
+pub fn of(snapshot: &Snapshot) -> Vec<AllocatorInside> {
+    let all = snapshot.allocators.iter().map(|it| {
+        let states = || {
+            let states = it.states.iter().map(|&state| MemberState::of(state).unwrap_or_default());
+            MEMBERS.iter().map(|member| member.name).zip(states)
+        };
+        let hooked = states().filter(|&(_, state)| state == MemberState::Hooked);
+        let refused = states().filter_map(|(function, state)| {
+            Some(RefusedFunction { function, reason: reason(state)? })
+        });
+        AllocatorInside {
+            allocator: name(it.kind),
+            object: it.path.clone(),
+            hooked: hooked.map(|(name, _)| name).collect(),
+            refused: refused.collect(),
+            samples: it.samples,
+            missed_frees: it.missed_frees,
+            is_upper_bound: it.missed_frees as f64 > MOST_MISSED * it.samples as f64,
+        }
+    });
+    all.collect()
+}
+
+/// Name of the allocators inside objects that have samples, if they are of one kind.
+pub fn name_of_all(snapshot: &Snapshot) -> Option<&'static str> {
+    let mut names = snapshot.allocators.iter().filter(|it| it.samples > 0).map(|it| name(it.kind));
+    let first = names.next()?;
+    names.all(|name| name == first).then_some(first)
+}
+
+fn name(kind: u32) -> &'static str {
+    match AllocatorKind::of(kind) {
+        Some(AllocatorKind::Jemalloc) => "jemalloc",
+        Some(AllocatorKind::Mimalloc) => "mimalloc",
+        Some(AllocatorKind::Tcmalloc) => "tcmalloc",
+        Some(AllocatorKind::Snmalloc) => "snmalloc",
+        Some(AllocatorKind::Other) | None => "malloc",
+    }
+}
+
+/// Why a function has no hook; `None` if it has one, or is not there.
+fn reason(state: MemberState) -> Option<&'static str> {
+    Some(match state {
+        MemberState::Absent | MemberState::Hooked | MemberState::Alias => return None,
+        MemberState::FirstInstruction => "its first instruction cannot stay in front of a jump",
+        MemberState::Unmovable => "an instruction that would have to move cannot",
+        MemberState::TooShort => "it is too short for a jump",
+        MemberState::JumpInto => "it jumps back into its first instructions",
+        MemberState::Differs => "its code is not what its file says",
+        MemberState::ShortJump => "it jumps to another function of the allocator by a short jump",
+        MemberState::NotWritten => "the kernel let nothing be written there",
+        MemberState::WithoutFrees => "the frees of its blocks could not be counted",
+    })
+}
+
+impl AllocatorInside {
+    /// Says that its live bytes are an upper bound, where they are.
+    pub fn defect(&self) -> Option<String> {
+        self.is_upper_bound.then(|| {
+            format!(
+                "{} of {} samples of {} in {} were freed unseen: what it has live is an upper bound, and may be no leak",
+                format_objects(self.missed_frees as f64),
+                format_objects(self.samples as f64),
+                self.allocator,
+                self.object_name(),
+            )
+        })
+    }
+
+    /// The object as people call it.
+    pub fn object_name(&self) -> &str {
+        match self.object.rsplit('/').next() {
+            Some("") | None => "the executable",
+            Some(name) => name,
+        }
+    }
+}

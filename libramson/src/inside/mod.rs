@@ -1,0 +1,148 @@
+//! Allocators inside the executable or a library, whose callers the linker has bound to them: hooks are written into the beginnings of
+//! their functions.
+//!
+//! Objects of the start are looked at before main, while there is one thread. Of later ones the loader tells when it has mapped them and none of
+//! their code has run: it calls an empty function for debuggers, in whose place ours is put.
+//!
+//! The functions are found by name in the object's file; all bytes that matter are compared with what is in memory. Code is
+//! written by the kernel (/proc/self/mem), so no page is ever writable and executable at once.
+
+mod hooking;
+mod list;
+mod symbols;
+
+use crate::arch::hooks::inside::loader_hook;
+use crate::arch::trampoline;
+use crate::config::Config;
+use crate::families::{self, Facts, Family};
+use crate::resolve::{self, LinkMap};
+use crate::sys::{self, Status, permit};
+use crate::text::Text;
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+use hooking::{Area, Found};
+use ramson_format::PRELOADED_FAMILY;
+
+/// The last object in the loader's list when that was last whole.
+static LAST: AtomicPtr<LinkMap> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Hooks the allocators inside the objects that came with the program, and follows the loader. At the first call of a hook or before main.
+#[cold]
+pub fn begin(config: &Config) {
+    if config.interval_bytes.is_none() || !config.inside {
+        return;
+    }
+    let Some(status) = Status::read() else { return };
+    sys::look_for_filters(Some(&status), config.tried_filters);
+    // No filter was tried with the calls that are made here.
+    let is_free = permit::is_full() && status.seccomp == Some(0);
+    if !is_free || status.threads != 1 {
+        return;
+    }
+    resolve::objects().for_each(hook);
+    note_last();
+    if let Some(place) = resolve::loader_event() {
+        hooking::watch_loader(place, loader_hook());
+    }
+}
+
+/// The loader has changed its list, or is about to. It has its lock.
+pub extern "C" fn follow() {
+    if !permit::is_full() || !resolve::is_list_whole() {
+        return;
+    }
+    let last = LAST.load(Relaxed).cast_const();
+    let is_last = |object: &&LinkMap| core::ptr::eq(*object, last);
+    // Objects are added behind all others. If the last one is gone, some were unloaded.
+    resolve::objects().skip_while(|object| !is_last(object)).skip(1).for_each(hook);
+    forget_unloaded();
+    note_last();
+}
+
+fn note_last() {
+    let last = resolve::objects().last().map_or(core::ptr::null(), core::ptr::from_ref);
+    LAST.store(last.cast_mut(), Relaxed);
+}
+
+fn identity(object: &LinkMap) -> [u64; 2] {
+    [core::ptr::from_ref(object) as u64, object.dynamic as u64]
+}
+
+fn forget_unloaded() {
+    for family in families::families() {
+        let known = family.object.each_ref().map(|word| word.load(Relaxed));
+        if !resolve::objects().any(|object| identity(object) == known) {
+            let code = family.ranges.iter().chain(&family.hooked).flatten();
+            family.object.iter().chain(code).for_each(|word| word.store(0, Relaxed));
+        }
+    }
+}
+
+/// Hooks what allocators an object has inside.
+fn hook(object: &'static LinkMap) {
+    if !may_have_allocator(object) {
+        return;
+    }
+    hooking::find(object, &mut |found: &mut Found| {
+        // SAFETY: the loader gives every object a name that ends.
+        let path = unsafe { CStr::from_ptr(object.name) }.to_bytes();
+        let kind = found.kind() as u32;
+        // One that was unloaded and comes back is the same allocator.
+        let is_it = |family: &Family, facts: &Facts| {
+            family.object[0].load(Relaxed) == 0 && facts.kind == kind && facts.path() == path
+        };
+        let both = families::families().zip(families::all());
+        let known = both.into_iter().enumerate().find(|(_, (family, facts))| is_it(family, facts));
+        let (number, family) = match known {
+            Some((number, (family, _))) => (number, family),
+            None => match families::next() {
+                Some(family) => (families::count() as usize, family),
+                None => return,
+            },
+        };
+        let [start, bytes] = family.area.each_ref().map(|word| word.load(Relaxed));
+        let area = Area { start, bytes };
+        let Area { start, bytes } =
+            found.hook(PRELOADED_FAMILY + 1 + number as u8, &addresses(), area);
+        family.area.iter().zip([start, bytes]).for_each(|(to, word)| to.store(word, Relaxed));
+        family.object.iter().zip(identity(object)).for_each(|(to, word)| to.store(word, Relaxed));
+        let put = |to: &[[AtomicU64; 2]], ranges: &mut dyn Iterator<Item = [u64; 2]>| {
+            for (to, range) in to.iter().zip(ranges) {
+                to.iter().zip(range).for_each(|(to, word)| to.store(word, Relaxed));
+            }
+        };
+        put(&family.ranges, &mut found.ranges());
+        put(&family.hooked, &mut found.hooked());
+        if known.is_none() {
+            let mut facts = Facts {
+                kind,
+                object: object.bias as u64,
+                states: found.states(),
+                path: Text::new(),
+            };
+            facts.path.push(path);
+            // SAFETY: the loader has its lock, or there is no other thread.
+            unsafe { families::add(facts) };
+        }
+    });
+}
+
+fn addresses() -> trampoline::Addresses {
+    trampoline::Addresses {
+        slow: crate::arch::hooks::inside::slow_path(),
+        page_filter: (&raw const crate::page_filter::PAGE_FILTER) as u64,
+        countdown: crate::arch::countdown_offset(),
+    }
+}
+
+/// Whether an object may have an allocator of its own: it asks the kernel for memory, and does not give malloc to others, as those libraries
+/// do that the preloaded functions call.
+fn may_have_allocator(object: &LinkMap) -> bool {
+    let is_executable = resolve::is_executable(object);
+    let is_ours = object.dynamic as usize == resolve::own_dynamic();
+    !is_ours
+        && !object.dynamic.is_null()
+        && !resolve::has_text_relocations(object)
+        && (is_executable || !resolve::defines(object, c"malloc"))
+        && resolve::imports_any(object, &[c"mmap", c"mmap64", c"sbrk", c"syscall"])
+}

@@ -1,0 +1,175 @@
+//! Allocators inside the executable or a library: each call counts once, at its caller, and the program is as it was.
+
+use ramson_format::{AllocatorKind, MemberState, members};
+use ramson_reader::{Allocator, Snapshot};
+use ramson_tests::{Finished, Run, Site, program_with, shared_library, sites};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+const JEMALLOC: [&str; 5] = ["-l:libjemalloc_pic.a", "-lstdc++", "-lm", "-ldl", "-lpthread"];
+const TCMALLOC: [&str; 4] = ["-l:libtcmalloc_minimal.a", "-lstdc++", "-lm", "-lpthread"];
+
+#[track_caller]
+fn recorded(run: Run) -> (Finished, Snapshot) {
+    let finished = run.env("RAMSON_INSIDE", "on").succeed();
+    let snapshot = finished.snapshot();
+    assert_eq!(snapshot.defects, []);
+    (finished, snapshot)
+}
+
+#[track_caller]
+fn only(snapshot: &Snapshot) -> &Allocator {
+    let [allocator] = snapshot.allocators.as_slice() else { panic!("{:?}", snapshot.allocators) };
+    allocator
+}
+
+/// What became of each function that is there.
+fn states(allocator: &Allocator) -> BTreeMap<&'static str, MemberState> {
+    let named = members::MEMBERS.iter().map(|member| member.name).zip(&allocator.states);
+    let known = named.filter_map(|(name, &state)| Some((name, MemberState::of(state)?)));
+    known.filter(|&(_, state)| state != MemberState::Absent).collect()
+}
+
+#[track_caller]
+fn assert_sites(snapshot: &Snapshot, program: &Path, expected: &[(&str, Site)]) {
+    let found = sites(snapshot, program);
+    for (name, expected) in expected {
+        assert_eq!(found.get(*name), Some(expected), "{name}; all sites: {found:#?}");
+    }
+}
+
+#[track_caller]
+fn assert_operators_count_once(name: &str, libraries: &[&str], kind: AllocatorKind) {
+    let program = program_with("operators.cc", name, libraries);
+    Run::new(&program).without("LD_PRELOAD").succeed();
+    let (_, snapshot) = recorded(Run::new(&program));
+    assert_eq!(only(&snapshot).kind, kind as u32);
+    let operators: [(&str, u64); 14] = [
+        ("site_new", 3001),
+        ("site_new_sized", 3002),
+        ("site_new_array", 3003),
+        ("site_new_array_sized", 3004),
+        ("site_new_nothrow", 3005),
+        ("site_new_array_nothrow", 3006),
+        ("site_new_aligned", 3072),
+        ("site_new_array_aligned", 3200),
+        ("site_new_aligned_sized", 3328),
+        ("site_new_array_aligned_sized", 3456),
+        ("site_new_aligned_nothrow", 3584),
+        ("site_new_array_aligned_nothrow", 3712),
+        ("site_malloc", 3013),
+        ("site_new_expression", 3014),
+    ];
+    let expected = operators.map(|(name, size)| (name, Site::exactly(2, 1, size)));
+    assert_sites(&snapshot, &program, &expected);
+}
+
+#[test]
+fn operators_of_static_jemalloc_count_once() {
+    assert_operators_count_once("operators_jemalloc", &JEMALLOC, AllocatorKind::Jemalloc);
+}
+
+#[test]
+fn operators_of_static_tcmalloc_count_once() {
+    assert_operators_count_once("operators_tcmalloc", &TCMALLOC, AllocatorKind::Tcmalloc);
+}
+
+fn moved(from: u64, to: u64) -> Site {
+    Site {
+        alloc_objects: 4,
+        alloc_bytes: 2 * (from + to),
+        freed_objects: 3,
+        freed_bytes: 2 * from + to,
+        live_objects: 1,
+        live_bytes: to,
+        weighted_alloc_objects: 4.0,
+        weighted_alloc_space: 2.0 * (from + to) as f64,
+    }
+}
+
+#[test]
+fn static_jemalloc_agrees_with_its_own_count() {
+    let program = program_with("inside.c", "inside", &JEMALLOC);
+    let (finished, snapshot) = recorded(Run::new(&program));
+    assert_sites(
+        &snapshot,
+        &program,
+        &[
+            ("site_malloc_call", Site::exactly(2, 1, 1001)),
+            ("site_calloc_call", Site::exactly(2, 1, 1008)),
+            ("site_aligned_call", Site::exactly(2, 1, 2048)),
+            ("site_aligned_alloc_call", Site::exactly(2, 1, 4096)),
+            ("site_memalign_call", Site::exactly(2, 1, 3000)),
+            ("site_valloc_call", Site::exactly(2, 1, 8000)),
+            ("site_mallocx_call", Site::exactly(2, 1, 6000)),
+            ("site_sdallocx_call", Site::exactly(2, 1, 7000)),
+            ("site_grown_by_x_call", moved(200, 11000)),
+            ("site_freed_by_realloc_call", Site::exactly(2, 1, 14000)),
+            ("site_failed_realloc_call", Site::exactly(1, 1, 15000)),
+        ],
+    );
+    let hooked = states(only(&snapshot));
+    for name in ["malloc", "free", "calloc", "realloc", "mallocx", "rallocx", "sdallocx"] {
+        assert_eq!(hooked.get(name), Some(&MemberState::Hooked), "{name}");
+    }
+    // All of the start is before the program's own code but for what the C library allocates through its malloc.
+    let roundings = ramson_reader::Roundings::of(&snapshot);
+    let inside = snapshot.live.iter().filter(|live| live.family != 0);
+    let live: u64 = inside.map(|live| roundings.usable_bytes(live)).sum();
+    assert_eq!(live, finished.number("allocated"), "{:#?}", sites(&snapshot, &program));
+}
+
+#[test]
+fn programs_are_as_they_were_without_hooks_inside() {
+    let program = program_with("inside.c", "inside", &JEMALLOC);
+    let plain = Run::new(&program).without("LD_PRELOAD").succeed().stdout;
+    assert_eq!(Run::new(&program).succeed().stdout, plain);
+    assert_eq!(recorded(Run::new(&program)).0.stdout, plain);
+    assert!(Run::new(&program).succeed().snapshot().allocators.is_empty());
+}
+
+#[test]
+fn hooks_leave_every_register() {
+    let program = program_with("registers.c", "registers", &[]);
+    let plain = Run::new(&program).without("LD_PRELOAD").succeed().stdout;
+    for interval in ["1", "4096", "1G"] {
+        let run = Run::new(&program).env("RAMSON_INTERVAL", interval).env("RAMSON_INSIDE", "on");
+        assert_eq!(run.succeed().stdout, plain, "interval {interval}");
+    }
+    let (_, snapshot) = recorded(Run::new(&program));
+    let hooked = states(only(&snapshot));
+    assert!(hooked.values().all(|&state| state == MemberState::Hooked), "{hooked:?}");
+    // Four functions allocate, in 300 rounds; what printf takes goes through them, too.
+    let samples = only(&snapshot).samples;
+    assert!((1200..1204).contains(&samples), "{samples}");
+}
+
+fn hidden_library() -> PathBuf {
+    let options = ["-shared", "-fPIC", "-O2", "-foptimize-sibling-calls"];
+    program_with("hidden.c", "libhidden.so", &options).canonicalize().unwrap()
+}
+
+#[test]
+fn library_that_comes_later_is_hooked() {
+    const ROUNDS: u64 = 40;
+    let program = program_with("hides_one.c", "hides_one", &["-ldl"]);
+    let library = hidden_library();
+    let run = Run::new(&program).arg(ROUNDS.to_string()).arg(&library);
+    let (_, snapshot) = recorded(run);
+    let found = sites(&snapshot, &library);
+    let all = &found["site_hidden"];
+    assert_eq!((all.alloc_objects, all.freed_objects), (3 * ROUNDS, ROUNDS), "{found:#?}");
+    assert_eq!(all.alloc_bytes, (5001 + 6003 + 7001) * ROUNDS);
+    // One number, however often it comes back.
+    assert_eq!(only(&snapshot).kind, AllocatorKind::Other as u32);
+    assert!(only(&snapshot).path.ends_with("libhidden.so"));
+}
+
+#[test]
+fn preloaded_allocators_are_no_inner_ones() {
+    let program = program_with("operators.cc", "operators", &[]);
+    for allocator in ["libjemalloc.so.2", "libtcmalloc.so.4", "libmimalloc.so.2"] {
+        let (_, snapshot) = recorded(Run::new(&program).over(&shared_library(allocator)));
+        assert!(snapshot.allocators.is_empty(), "{allocator}: {:?}", snapshot.allocators);
+    }
+}
