@@ -48,6 +48,42 @@ impl AllocatorKind {
     }
 }
 
+/// What became of hooks in allocators inside objects, in `Header::inside`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Inside {
+    /// Nobody asked for them.
+    #[default]
+    Off = 0,
+    /// Objects of the start were looked at, and later ones are.
+    Followed = 1,
+    /// Objects of the start were looked at; the loader does not tell of later ones.
+    AtStart = 2,
+    /// None: a second thread was there when ramson began.
+    SecondThread = 3,
+    /// None: there is no /proc.
+    NoProc = 4,
+    /// None: a seccomp filter was there when ramson began.
+    Filtered = 5,
+}
+
+impl Inside {
+    /// All of them, by number.
+    pub const ALL: [Self; 6] = [
+        Self::Off,
+        Self::Followed,
+        Self::AtStart,
+        Self::SecondThread,
+        Self::NoProc,
+        Self::Filtered,
+    ];
+
+    /// The opposite of `as u64`; a number that is none of them is as good as none.
+    pub fn of(number: u64) -> Self {
+        usize::try_from(number).ok().and_then(|at| Self::ALL.get(at)).copied().unwrap_or_default()
+    }
+}
+
 /// What became of a function of an allocator. Its number is the byte in `Allocator::states`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]

@@ -21,7 +21,7 @@ pub mod settings;
 
 pub use address::{LookupAddress, ReturnAddress};
 pub use allocator::{
-    Allocator, AllocatorKind, MEMBER_STATES, MOST_ALLOCATORS, MemberState, allocator_check,
+    Allocator, AllocatorKind, Inside, MEMBER_STATES, MOST_ALLOCATORS, MemberState, allocator_check,
 };
 pub use end::{CGROUP_BYTES, END_BYTES, END_OFFSET, End, Way};
 pub use failure::{Failure, failure_check};
@@ -238,7 +238,8 @@ pub struct Header {
     pub unsampled_ns: AtomicU64,
     pub resumed_monotonic_ns: AtomicU64,
     pub processes: AtomicU64,
-    pub reserved: [AtomicU64; 3],
+    pub inside: AtomicU64,
+    pub reserved: [AtomicU64; 2],
     pub configured_interval_bytes: AtomicU64,
     pub max_overhead_ppm: AtomicU32,
     pub interval_changes: AtomicU32,

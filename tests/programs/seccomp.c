@@ -1,6 +1,7 @@
 /* Seccomp filters that kill for whatever a program does not use itself.
    exec kill|errno PROGRAM …: starts a program under a filter that lets through what a C program starts with and writes with.
    exec lenient|strict-service PROGRAM …: kills for ptrace only, as a service manager does; for process_vm_readv as well.
+   exec no-code PROGRAM …: kills for memory without a file that can be executed.
    exec before-5.14|before-4.14 PROGRAM …: madvise knows no MADV_POPULATE_WRITE; nor MADV_WIPEONFORK.
    coroutines: allocates in turn on the own stack of a thread and on one below that, prints how often it read a file meanwhile.
    prctl|syscall|strict|raw: allocates, confines itself that way, allocates at new places and in new depths, ends.
@@ -76,6 +77,22 @@ static void compile_old_madvise(unsigned first_unknown) {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
         BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, first_unknown, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    memcpy(code, checks, sizeof checks);
+    program = (struct sock_fprog){COUNT(checks), code};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+}
+
+static void compile_no_code(void) {
+    struct sock_filter checks[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 5),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[3])),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, MAP_ANONYMOUS, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     memcpy(code, checks, sizeof checks);
@@ -192,6 +209,7 @@ int main(int argc, char **argv) {
         int is_kill = !strcmp(argv[2], "kill");
         if (!strcmp(argv[2], "lenient") || !strcmp(argv[2], "strict-service"))
             compile_denial(denied, argv[2][0] == 'l' ? 1 : 2);
+        else if (!strcmp(argv[2], "no-code")) compile_no_code();
         else if (!strcmp(argv[2], "before-5.14")) compile_old_madvise(23);
         else if (!strcmp(argv[2], "before-4.14")) compile_old_madvise(18);
         else compile(starting, COUNT(starting), is_kill ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | EPERM);

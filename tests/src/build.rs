@@ -136,6 +136,10 @@ pub fn program(source: &str) -> PathBuf {
     program_with(source, source.split('.').next().unwrap_or(source), &[])
 }
 
+/// Links Debian's jemalloc into a program.
+pub const STATIC_JEMALLOC: [&str; 5] =
+    ["-l:libjemalloc_pic.a", "-lstdc++", "-lm", "-ldl", "-lpthread"];
+
 /// The same under another name and with further options of the compiler.
 pub fn program_with(source: &str, name: &str, options: &[&str]) -> PathBuf {
     // One at a time: a second compilation would replace the program of a test that runs already, and with it its path.

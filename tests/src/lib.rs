@@ -34,7 +34,8 @@ pub mod trimming;
 pub mod tutorials;
 
 pub use build::{
-    golden, library, not_here, program, program_with, shared_library, target_directory, tool,
+    STATIC_JEMALLOC, golden, library, not_here, program, program_with, shared_library,
+    target_directory, tool,
 };
 pub use random::Random;
 pub use run::{

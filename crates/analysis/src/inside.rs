@@ -1,7 +1,8 @@
 //! Allocators inside the executable or a library: which of their functions are recorded, and which are not.
 
 use ramson_format::members::MEMBERS;
-use ramson_format::{AllocatorKind, MemberState};
+use ramson_format::{AllocatorKind, Inside, MemberState};
+use ramson_process::allocators::INSIDE_ON;
 use ramson_profile::format::format_objects;
 use ramson_reader::Snapshot;
 use serde::Serialize;
@@ -59,6 +60,31 @@ pub fn of(snapshot: &Snapshot) -> Vec<AllocatorInside> {
         }
     });
     all.collect()
+}
+
+/// Why the allocators inside an object are not recorded; `None`: they are.
+pub fn obstacle(snapshot: &Snapshot, object: &str) -> Option<String> {
+    let path = if object == snapshot.header.exe { "" } else { object };
+    let of_object: Vec<_> = of(snapshot).into_iter().filter(|it| it.object == path).collect();
+    if of_object.iter().any(|it| !it.hooked.is_empty()) {
+        return None;
+    }
+    let refused = of_object.iter().find_map(|it| it.refused.first());
+    Some(match (refused, Inside::of(snapshot.header.inside)) {
+        (Some(RefusedFunction { function, reason }), _) => {
+            format!("not recorded: {function}: {reason}")
+        }
+        (None, Inside::Off) => INSIDE_ON.into(),
+        (None, Inside::Followed) => "not recorded: its functions have no names".into(),
+        (None, Inside::AtStart) => "not recorded: it came after the start".into(),
+        (None, Inside::SecondThread) => {
+            "not recorded: another thread ran before ramson began".into()
+        }
+        (None, Inside::NoProc) => "not recorded: there is no /proc".into(),
+        (None, Inside::Filtered) => {
+            "not recorded: a seccomp filter was there before ramson began".into()
+        }
+    })
 }
 
 /// Name of the allocators inside objects that have samples, if they are of one kind.

@@ -194,7 +194,10 @@ impl Entry {
             last_unix_ns: end_ns.unwrap_or_else(|| header.unix_ns(header.last_monotonic_ns)),
             interval_bytes: header.interval_bytes,
             live: extents::live_heap(&recording.snapshot),
-            unseen: recording.running.filter(|_| may_be_unseen).and_then(summary::unseen),
+            unseen: recording
+                .running
+                .filter(|_| may_be_unseen)
+                .and_then(|pid| summary::unseen(pid, &recording.snapshot)),
         }
     }
 

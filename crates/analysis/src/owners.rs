@@ -1,6 +1,7 @@
 //! Who has the memory that did not come from malloc: the objects that mapped it, and the allocators inside of them.
 
 use crate::inside;
+use ramson_process::allocators::{IN_EXECUTABLE, INSIDE_ON};
 use ramson_process::identify::base_name;
 use ramson_process::{Presence, ProcessMemory, executable};
 use ramson_profile::format::format_bytes;
@@ -76,7 +77,10 @@ fn name(pid: u32, object: &str, snapshot: &Snapshot) -> String {
     let file = base_name(object);
     match executable::allocators_in(pid, object).as_slice() {
         [] => format!("mapped by {file}"),
-        found => format!("{} inside {file}", found.join(" or ")),
+        found => because(
+            format!("{} inside {file}", found.join(" or ")),
+            inside::obstacle(snapshot, object),
+        ),
     }
 }
 
@@ -86,9 +90,24 @@ pub fn of_heap(pid: u32, snapshot: Option<&Snapshot>) -> Option<String> {
         let mut all = inside::of(snapshot).into_iter();
         all.find(|it| it.object.is_empty() && !it.hooked.is_empty())
     });
-    match hooked {
-        Some(it) => Some(format!("{}'s, free or its own", it.allocator)),
-        None => executable::heap_owner(pid),
+    if let Some(it) = hooked {
+        return Some(format!("{}'s, free or its own", it.allocator));
+    }
+    let owner = executable::heap_owner(pid)?;
+    if !owner.ends_with(IN_EXECUTABLE) {
+        return Some(owner);
+    }
+    let why = match snapshot {
+        Some(snapshot) => inside::obstacle(snapshot, &snapshot.header.exe),
+        None => Some(INSIDE_ON.into()),
+    };
+    Some(because(owner, why))
+}
+
+fn because(owner: String, why: Option<String>) -> String {
+    match why {
+        Some(why) => format!("{owner} ({why})"),
+        None => owner,
     }
 }
 

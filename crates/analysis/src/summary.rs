@@ -12,7 +12,7 @@ use crate::rss::Rss;
 use ramson_format::Health;
 use ramson_process::allocators::Allocators;
 use ramson_profile::{Estimate, Profile, SampleType};
-use ramson_reader::Counting;
+use ramson_reader::{Counting, Snapshot};
 use ramson_source::{Foreign, Opened, Past, Recording};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -130,7 +130,8 @@ impl Summary {
         let intervals = Intervals::of(recording);
         let known_ns = time_unix_ns.saturating_sub(header.start_realtime_ns);
         let samples = (header.health[Health::Samples as usize], snapshot.live.len());
-        let unseen = recording.running.filter(|_| samples.0 == 0).and_then(unseen);
+        let running = recording.running.filter(|_| samples.0 == 0);
+        let unseen = running.and_then(|pid| unseen(pid, &recording.snapshot));
         let own_bytes = rss.as_ref().map(|rss| rss.explained.part(ramson_process::Part::Ramson));
         Self {
             pid: recording.pid(),
@@ -170,10 +171,11 @@ impl Summary {
     }
 }
 
-/// Says of a running process that its allocator is linked into the executable.
-pub(crate) fn unseen(pid: u32) -> Option<String> {
+/// Says of a running process that its allocator is linked into the executable, and why it is not recorded, if it is not.
+pub(crate) fn unseen(pid: u32, snapshot: &Snapshot) -> Option<String> {
     let areas = ramson_process::read_outline(pid).ok()?;
-    Some(Allocators::of(pid, &areas).inside()?.unseen())
+    let why = inside::obstacle(snapshot, &snapshot.header.exe)?;
+    Some(Allocators::of(pid, &areas).inside()?.unseen_because(&why))
 }
 
 /// Another tool's profile.

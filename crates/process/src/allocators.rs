@@ -15,9 +15,10 @@ use std::time::Duration;
 
 /// Beside another allocator, the C library's own counts from this part of the anonymous memory on.
 const LEAST_SHARE: f64 = 0.1;
-/// What is said of an allocator, behind its name, that ramson does not see.
-pub(crate) const INSIDE: &str =
-    "is linked into the executable: \"ramson run --inside on\" records it";
+/// Follows the name of an allocator that is linked into the executable.
+pub const IN_EXECUTABLE: &str = " in the executable";
+/// How such an allocator is recorded.
+pub const INSIDE_ON: &str = "\"ramson run --inside on\" records it";
 /// The kernel starts no program with more arguments and variables; one that runs may show any length.
 const MOST_VARIABLES_BYTES: u64 = 6 << 20;
 
@@ -231,7 +232,12 @@ impl Allocator {
 
     /// Why ramson records nothing of it, for one that is linked into the executable: `its allocator, jemalloc, is linked into …`.
     pub fn unseen(&self) -> String {
-        format!("its allocator, {}, {INSIDE}", self.name)
+        self.unseen_because(INSIDE_ON)
+    }
+
+    /// The same, with another reason than that nobody asked for it.
+    pub fn unseen_because(&self, why: &str) -> String {
+        format!("its allocator, {}, is linked into the executable: {why}", self.name)
     }
 
     /// Variables with which the program is started so that the allocator returns free memory; `None`: it has none.

@@ -119,7 +119,7 @@ fn heap_of(binary: &Content) -> Option<String> {
     }
     // A stripped one has its texts.
     let allocator = defined.allocator().or_else(|| allocators_of(binary).first().copied())?;
-    Some(format!("{allocator} {}", allocators::INSIDE))
+    Some(format!("{allocator}{}", allocators::IN_EXECUTABLE))
 }
 
 /// Whose heap comes with a mapped file of this name.

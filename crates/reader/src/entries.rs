@@ -53,6 +53,7 @@ impl Header {
             (offset_of!(H, last_cycles_ns), &mut self.last_cycles_ns),
             (offset_of!(H, cpu_ns), &mut self.cpu_ns),
             (offset_of!(H, processes), &mut self.processes),
+            (offset_of!(H, inside), &mut self.inside),
             (FAILURE_OFFSET as usize, &mut self.failures),
             (ABORT_OFFSET as usize, &mut self.aborts),
         ] {

@@ -34,6 +34,7 @@ pub struct Header {
     pub last_cycles_ns: u64,
     pub cpu_ns: u64,
     pub processes: u64,
+    pub inside: u64,
     /// Facts about the end that were told from outside when the process was gone.
     #[borsh(serialize_with = "write_end", deserialize_with = "read_end")]
     pub end: Option<Box<End>>,

@@ -13,7 +13,7 @@ use crate::{http, moment};
 use ramson_apart::{NOBODY, Owner, each_of_owners};
 use ramson_history::Span;
 use ramson_import::InuseAt;
-use ramson_process::allocators::Allocators;
+use ramson_process::allocators::{Allocators, INSIDE_ON};
 use ramson_process::stat::Stat;
 use ramson_process::{program, read_outline, stat, text, watched};
 use rustix::process::getuid;
@@ -242,12 +242,14 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
     if let Some(line) = watched::silence_of(pid) {
         return Err(Failure::failed(line));
     }
-    let inside = || {
+    let inside = |why: &str| {
         let areas = read_outline(pid).unwrap_or_default();
-        let found = Allocators::of(pid, &areas).inside()?.unseen();
+        let found = Allocators::of(pid, &areas).inside()?.unseen_because(why);
         Some(format!("{found}. \"ramson explain {pid}\" explains its memory"))
     };
-    if has_library && let Some(inside) = inside() {
+    let of_library =
+        "it has allocated less than the sampling interval, or runs without --inside on";
+    if has_library && let Some(inside) = inside(of_library) {
         return Err(Failure::not_found(format!("process {pid}: not profiled: {inside}")));
     }
     if has_library {
@@ -259,7 +261,7 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
     let name = text::read(process.join("comm")).unwrap_or_default();
     let why = match program::obstacle_of_running(pid) {
         Some(obstacle) => format!(": {obstacle}"),
-        None if let Some(inside) = inside() => format!(": {inside}"),
+        None if let Some(inside) = inside(INSIDE_ON) => format!(": {inside}"),
         None => format!(
             ". \"ramson attach {pid}\" records it from now on; or start it with \"ramson run -- CMD\""
         ),

@@ -636,8 +636,8 @@ fn is_padding(code: &[u8]) -> bool {
     true
 }
 
-/// Has the loader call `hook` in place of the empty function at `place`, if that is what is there.
-pub fn watch_loader(place: u64, hook: u64) {
+/// Has the loader call `hook` in place of the empty function at `place`, if that is what is there; whether it does.
+pub fn watch_loader(place: u64, hook: u64) -> bool {
     const RETURN: u8 = 0xc3;
     const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
     let code = code_at(place, 16);
@@ -645,10 +645,6 @@ pub fn watch_loader(place: u64, hook: u64) {
     let padding = code.get(begin + 1..);
     let is_empty = code.get(begin) == Some(&RETURN) && padding.is_some_and(is_padding);
     let at = place + begin as u64;
-    if is_empty
-        && let Ok(memory) = sys::open_own_memory()
-        && let Some(jump) = trampoline::jump(at, hook)
-    {
-        memory.write_at(at, &jump);
-    }
+    let write = || Some(sys::open_own_memory().ok()?.write_at(at, &trampoline::jump(at, hook)?));
+    is_empty && write().unwrap_or(false)
 }

@@ -21,10 +21,13 @@ use crate::text::Text;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use hooking::{Area, Found};
-use ramson_format::PRELOADED_FAMILY;
+use ramson_format::{Inside, PRELOADED_FAMILY};
 
 /// The last object in the loader's list when that was last whole.
 static LAST: AtomicPtr<LinkMap> = AtomicPtr::new(core::ptr::null_mut());
+const REHEARSED_BYTES: usize = 4096;
+/// What became of the hooks, as a number.
+static OUTCOME: AtomicU64 = AtomicU64::new(Inside::Off as u64);
 
 /// Hooks the allocators inside the objects that came with the program, and follows the loader. At the first call of a hook or before main.
 #[cold]
@@ -32,18 +35,35 @@ pub fn begin(config: &Config) {
     if config.interval_bytes.is_none() || !config.inside {
         return;
     }
-    let Some(status) = Status::read() else { return };
+    let Some(status) = Status::read() else { return done(Inside::NoProc) };
     sys::look_for_filters(Some(&status), config.tried_filters);
-    // No filter was tried with the calls that are made here.
-    let is_free = permit::is_full() && status.seccomp == Some(0);
-    if !is_free || status.threads != 1 {
-        return;
+    if !permit::is_full() {
+        return done(Inside::Filtered);
+    }
+    if status.seccomp != Some(0) {
+        // What a filter is tried with has no allocator inside, for which this call would be made.
+        let near = resolve::own_dynamic() as u64;
+        if let Ok(start) = sys::map_code(REHEARSED_BYTES, near, near) {
+            sys::unmap(start as *mut u8, REHEARSED_BYTES);
+        }
+    }
+    if status.threads != 1 {
+        return done(Inside::SecondThread);
     }
     resolve::objects().for_each(hook);
     note_last();
-    if let Some(place) = resolve::loader_event() {
-        hooking::watch_loader(place, loader_hook());
-    }
+    let is_followed =
+        resolve::loader_event().is_some_and(|place| hooking::watch_loader(place, loader_hook()));
+    done(if is_followed { Inside::Followed } else { Inside::AtStart });
+}
+
+fn done(outcome: Inside) {
+    OUTCOME.store(outcome as u64, Relaxed);
+}
+
+/// The number of an `Inside`.
+pub fn outcome() -> u64 {
+    OUTCOME.load(Relaxed)
 }
 
 /// The loader has changed its list, or is about to. It has its lock.

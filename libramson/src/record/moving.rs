@@ -90,6 +90,7 @@ impl Recorder {
             (&from.interval_orders, &to.interval_orders),
             (&from.unsampled_ns, &to.unsampled_ns),
             (&from.resumed_monotonic_ns, &to.resumed_monotonic_ns),
+            (&from.inside, &to.inside),
         ] {
             to.store(from.load(Relaxed), Relaxed);
         }

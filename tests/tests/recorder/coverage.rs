@@ -65,7 +65,7 @@ fn mmap_pool_is_reported() {
 fn allocator_in_executable_is_reported() {
     let scratch = Scratch::new();
     let running = start(&scratch, compile(&scratch, &["-DSTATIC_ALLOCATOR"]), &[]);
-    let reason = "jemalloc is linked into the executable: \"ramson run --inside on\" records it";
+    let reason = "jemalloc in the executable (\"ramson run --inside on\" records it)";
     assert_unseen(&scratch, &running, reason);
 }
 
@@ -78,7 +78,11 @@ fn allocator_in_library_is_named() {
     finish(gcc.args(options).arg(&library).arg(real("unseen.c"))).good();
     let program =
         compile(&scratch, &["-DPROGRAM", "-Wl,--no-as-needed", library.to_str().unwrap()]);
-    assert_unseen(&scratch, &start(&scratch, program, &[]), "jemalloc inside libframes.so");
+    assert_unseen(
+        &scratch,
+        &start(&scratch, program, &[]),
+        "jemalloc inside libframes.so (\"ramson run --inside on\" records it)",
+    );
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! Situations that must never harm a program: confinement, jumps out of ramson's own frames, files that others take away, processes that
 //! share a directory or an output.
 
-use ramson_format::{Health, flags, state};
+use ramson_format::{Health, Inside, flags, state};
 use ramson_reader::Defect;
 use ramson_tests::servers::ramson_program;
 use ramson_tests::{
-    Directory, Finished, Run, Site, health, library, private_snapshot, profiles_in, program,
-    program_with, read, sites, total, wait_until_ready,
+    Directory, Finished, Run, STATIC_JEMALLOC, Site, health, library, private_snapshot,
+    profiles_in, program, program_with, read, sites, total, wait_until_ready,
 };
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
@@ -99,11 +100,38 @@ fn inherited_filter_keeps_profile_in_memory() {
     }
 }
 
-/// `ramson run -- exits WAY` under a filter of the kind that service managers install.
-fn service(filter: &str, way: &str) -> Run {
+/// `ramson run -- PROGRAM` under a filter of the kind that service managers install.
+fn under_filter(filter: &str, program: impl AsRef<OsStr>) -> Run {
     let run = seccomp("exec").arg(filter).arg(ramson_program()).arg("run").arg("--interval=1");
-    let run = run.arg("--").arg(program("exits.c")).arg(way).without("LD_PRELOAD");
+    let run = run.arg("--inside=on").arg("--").arg(program).without("LD_PRELOAD");
     run.env("RAMSON_LIBRARY", library())
+}
+
+fn service(filter: &str, way: &str) -> Run {
+    under_filter(filter, program("exits.c")).arg(way)
+}
+
+/// The filter of a container (Docker, Kubernetes) or of a service.
+#[test]
+fn allocators_inside_are_recorded_under_a_tried_filter() {
+    let inside = program_with("inside.c", "inside", &STATIC_JEMALLOC);
+    let allowed = under_filter("lenient", &inside).succeed();
+    let snapshot = read(&allowed.profiles[0]).unwrap();
+    assert_eq!(snapshot.header.inside, Inside::Followed as u64);
+    assert!(snapshot.allocators[0].samples > 0);
+    let denied = under_filter("no-code", &inside).succeed();
+    assert!(denied.stderr.contains("allocators inside it are not recorded"), "{}", denied.stderr);
+    assert_eq!(denied.stdout, allowed.stdout);
+    let snapshot = read(&denied.profiles[0]).unwrap();
+    assert_eq!(snapshot.header.inside, Inside::Off as u64);
+    assert!(snapshot.allocators.is_empty());
+}
+
+#[test]
+fn allocators_inside_are_not_recorded_under_an_unknown_filter() {
+    let inside = program_with("inside.c", "inside", &STATIC_JEMALLOC);
+    let finished = seccomp("exec").arg("lenient").arg(&inside).env("RAMSON_INSIDE", "on").succeed();
+    assert_eq!(finished.profiles, [] as [PathBuf; 0]);
 }
 
 #[test]

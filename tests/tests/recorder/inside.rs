@@ -2,11 +2,10 @@
 
 use ramson_format::{AllocatorKind, MemberState, members};
 use ramson_reader::{Allocator, Snapshot};
-use ramson_tests::{Finished, Run, Site, program_with, shared_library, sites};
+use ramson_tests::{Finished, Run, STATIC_JEMALLOC, Site, program_with, shared_library, sites};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-const JEMALLOC: [&str; 5] = ["-l:libjemalloc_pic.a", "-lstdc++", "-lm", "-ldl", "-lpthread"];
 const TCMALLOC: [&str; 4] = ["-l:libtcmalloc_minimal.a", "-lstdc++", "-lm", "-lpthread"];
 
 #[track_caller]
@@ -66,7 +65,7 @@ fn assert_operators_count_once(name: &str, libraries: &[&str], kind: AllocatorKi
 
 #[test]
 fn operators_of_static_jemalloc_count_once() {
-    assert_operators_count_once("operators_jemalloc", &JEMALLOC, AllocatorKind::Jemalloc);
+    assert_operators_count_once("operators_jemalloc", &STATIC_JEMALLOC, AllocatorKind::Jemalloc);
 }
 
 #[test]
@@ -89,7 +88,7 @@ fn moved(from: u64, to: u64) -> Site {
 
 #[test]
 fn static_jemalloc_agrees_with_its_own_count() {
-    let program = program_with("inside.c", "inside", &JEMALLOC);
+    let program = program_with("inside.c", "inside", &STATIC_JEMALLOC);
     let (finished, snapshot) = recorded(Run::new(&program));
     assert_sites(
         &snapshot,
@@ -121,7 +120,7 @@ fn static_jemalloc_agrees_with_its_own_count() {
 
 #[test]
 fn programs_are_as_they_were_without_hooks_inside() {
-    let program = program_with("inside.c", "inside", &JEMALLOC);
+    let program = program_with("inside.c", "inside", &STATIC_JEMALLOC);
     let plain = Run::new(&program).without("LD_PRELOAD").succeed().stdout;
     assert_eq!(Run::new(&program).succeed().stdout, plain);
     assert_eq!(recorded(Run::new(&program)).0.stdout, plain);
@@ -172,4 +171,51 @@ fn preloaded_allocators_are_no_inner_ones() {
         let (_, snapshot) = recorded(Run::new(&program).over(&shared_library(allocator)));
         assert!(snapshot.allocators.is_empty(), "{allocator}: {:?}", snapshot.allocators);
     }
+}
+
+#[test]
+fn functions_that_lead_to_each_other_count_once() {
+    let program = program_with("chained.c", "chained", &["-O1"]);
+    let (finished, snapshot) = recorded(Run::new(&program));
+    assert_eq!(finished.stdout, "abc 2016 2016 3\n");
+    assert_sites(
+        &snapshot,
+        &program,
+        &[
+            ("site_malloc", Site::exactly(2, 1, 1001)),
+            ("site_zalloc", Site::exactly(2, 1, 1002)),
+            ("site_calloc", Site::exactly(2, 1, 1503)),
+        ],
+    );
+    let hooked = states(only(&snapshot));
+    assert_eq!(hooked["mi_zalloc"], MemberState::ShortJump);
+    assert_eq!(hooked["mi_calloc"], MemberState::Hooked);
+}
+
+#[test]
+fn allocator_whose_free_cannot_be_hooked_has_no_hooks() {
+    let program = program_with("chained.c", "calls", &["-O1", "-DFREE_CALLS"]);
+    let (finished, snapshot) = recorded(Run::new(&program));
+    assert_eq!(finished.stdout, "abc 2016 2016 3\n");
+    let hooked = states(only(&snapshot));
+    assert_eq!(hooked["mi_free"], MemberState::FirstInstruction);
+    assert_eq!(hooked["mi_malloc"], MemberState::WithoutFrees);
+    assert_eq!(only(&snapshot).samples, 0);
+}
+
+#[test]
+fn code_that_the_loader_changes_is_left_alone() {
+    let options = ["-O1", "-DTEXT_RELOCATIONS", "-pie", "-fPIE", "-Wl,-z,notext"];
+    let program = program_with("chained.c", "text_relocations", &options);
+    let (finished, snapshot) = recorded(Run::new(&program));
+    assert_eq!(finished.stdout, "abc 2016 2016 3\n");
+    assert!(snapshot.allocators.is_empty(), "{:?}", snapshot.allocators);
+}
+
+#[test]
+fn executable_at_a_fixed_address_is_hooked() {
+    let options = ["-no-pie", "-fno-pie", "-l:libjemalloc.a", "-lstdc++", "-lm", "-lpthread"];
+    let program = program_with("inside.c", "inside_fixed", &options);
+    let (_, snapshot) = recorded(Run::new(&program));
+    assert_sites(&snapshot, &program, &[("site_malloc_call", Site::exactly(2, 1, 1001))]);
 }

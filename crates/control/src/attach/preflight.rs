@@ -24,8 +24,8 @@ pub struct Facts {
 
 /// Refuses an allocator to which no pointer leads that ramson could redirect.
 pub fn unseen(target: &Target, inside: &Allocator) -> Failure {
-    let next = "\"ramson run\" cannot record it, either: link the program with that allocator's shared library";
-    refused(target, &inside.unseen(), next)
+    let what = inside.unseen_because("attaching does not reach it");
+    refused(target, &what, "Start it with \"ramson run --inside on\"")
 }
 
 /// Why the process cannot be recorded from now on, if so.

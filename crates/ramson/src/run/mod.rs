@@ -135,10 +135,10 @@ fn record_with(
         "ASAN_OPTIONS",
         library::with_own("verify_asan_link_order=0".as_ref(), "ASAN_OPTIONS"),
     );
-    let filters = Filters::find(library);
-    filters.pass_on(command);
     command.env("RAMSON_KEEP", "1").env("RAMSON_RUN_ID", run_id.to_string());
     settings::configure(command, flags, output);
+    let filters = Filters::find(library, settings::is_inside(flags));
+    filters.pass_on(command);
     filters
 }
 
