@@ -11,11 +11,12 @@ TEST_PACKAGES := $(DEMO_PACKAGES) memcached nginx-light postgresql postgresql-co
   man-db zsh fish python3-pip python3-venv npm bubblewrap gdb valgrind
 BENCH_PACKAGES := $(TEST_PACKAGES) llvm stress-ng mariadb-server ffmpeg firefox-esr apache2-utils wrk
 
-.PHONY: help build library dist wheel deb tarball test-packages release distros demo test test-long tutorials surveys model sanitize soak hostile hostile-attached hostile-sources lint bench fuzz install install-files install-pages schemas web web-dev web-check web-pictures clean
+.PHONY: help build library dist wheel deb tarball test-packages release distros demo test test-long test-inside tutorials surveys model sanitize soak hostile hostile-attached hostile-sources lint bench fuzz install install-files install-pages schemas web web-dev web-check web-pictures clean
 help:
 	@echo 'make demo   profile a real redis-server under load and show the result'
 	@echo 'make test   run every test that may run beside other work'
 	@echo 'make test-long  the others: other releases, hostile programs, distributions of draws, the tutorials, what needs an idle machine'
+	@echo 'make test-inside  40 real programs that carry an allocator, plain and under ramson run --inside on (3 GB, and half an hour of building the first time)'
 	@echo 'make tutorials  run the commands of docs/tutorial.md and docs/how-to, and write what they print into the pages (make test-long compares)'
 	@echo 'make hostile  run hostile programs plain and under ramson over four allocators, and compare'
 	@echo 'make hostile-attached  the same programs, attached to and detached from while they run'
@@ -99,6 +100,12 @@ test: packages-test build lint web-check
 
 test-long: packages-test build
 	tests/run-long
+
+# Nothing that it downloads leaves target/. NAMES names some of the programs.
+NAMES ?=
+test-inside: packages-test build
+	tests/inside/programs $(NAMES)
+	tests/inside/programs --uprobes
 
 tutorials: packages-test build
 	RAMSON_LIBRARY=$(CURDIR)/target/guest/libramson.so RAMSON_TUTORIALS=write \
