@@ -105,7 +105,6 @@ test-long: packages-test build
 NAMES ?=
 test-inside: packages-test build
 	tests/inside/programs $(NAMES)
-	tests/inside/programs --uprobes
 
 tutorials: packages-test build
 	RAMSON_LIBRARY=$(CURDIR)/target/guest/libramson.so RAMSON_TUTORIALS=write \

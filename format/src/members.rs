@@ -106,6 +106,11 @@ pub static MEMBERS: &[Member] = &[
     member(Jemalloc, "dallocx", Free(0)),
     member(Jemalloc, "sdallocx", Free(0)),
     member(Jemalloc, "mallctl", Mark),
+    // Redis's, since 8.0.
+    member(Jemalloc, "malloc_with_usize", Allocate(0)),
+    member(Jemalloc, "calloc_with_usize", AllocateProduct(0, 1)),
+    member(Jemalloc, "realloc_with_usize", REALLOC),
+    member(Jemalloc, "free_with_usize", Free(0)),
     member(Operators, "_Znwm", Allocate(0)),
     member(Operators, "_Znam", Allocate(0)),
     member(Operators, "_ZnwmRKSt9nothrow_t", Allocate(0)),
@@ -247,7 +252,7 @@ pub fn of_symbol(symbol: &[u8]) -> Option<(u8, usize)> {
     // Nearly all symbols end otherwise.
     if !matches!(
         symbol.last_chunk(),
-        Some(b"loc" | b"ree" | b"ocx" | b"ctl" | b"ray" | b"ign" | b"zed")
+        Some(b"loc" | b"ree" | b"ocx" | b"ctl" | b"ray" | b"ign" | b"zed" | b"ize")
     ) {
         return None;
     }

@@ -70,21 +70,40 @@ pub fn obstacle(snapshot: &Snapshot, object: &str) -> Option<String> {
         return None;
     }
     let refused = of_object.iter().find_map(|it| it.refused.first());
-    Some(match (refused, Inside::of(snapshot.header.inside)) {
-        (Some(RefusedFunction { function, reason }), _) => {
-            format!("not recorded: {function}: {reason}")
-        }
-        (None, Inside::Off) => INSIDE_ON.into(),
-        (None, Inside::Followed) => "not recorded: its functions have no names".into(),
-        (None, Inside::AtStart) => "not recorded: it came after the start".into(),
-        (None, Inside::SecondThread) => {
-            "not recorded: another thread ran before ramson began".into()
-        }
-        (None, Inside::NoProc) => "not recorded: there is no /proc".into(),
-        (None, Inside::Filtered) => {
-            "not recorded: a seccomp filter was there before ramson began".into()
-        }
+    if let Some(RefusedFunction { function, reason }) = refused {
+        return Some(format!("not recorded: {function}: {reason}"));
+    }
+    let outcome = Inside::of(snapshot.header.inside);
+    let why = match (never(outcome), outcome) {
+        (Some(why), _) => why,
+        (None, Inside::Off) => return Some(INSIDE_ON.into()),
+        (None, Inside::AtStart) => "its functions have no names, or it came after the start",
+        (None, _) => "its functions have no names",
+    };
+    Some(format!("not recorded: {why}"))
+}
+
+/// Why no allocator inside an object is recorded, where none is.
+pub fn none(snapshot: &Snapshot) -> Option<&'static str> {
+    if !snapshot.allocators.is_empty() {
+        return None;
+    }
+    let outcome = Inside::of(snapshot.header.inside);
+    Some(match (never(outcome), outcome) {
+        (Some(why), _) => why,
+        (None, Inside::Off) => "not looked for: started without --inside on, or attached",
+        (None, _) => "no allocator that has names in the program or its libraries",
     })
+}
+
+/// Why no object was looked at, though somebody asked for it.
+fn never(outcome: Inside) -> Option<&'static str> {
+    match outcome {
+        Inside::SecondThread => Some("another thread ran before ramson began"),
+        Inside::NoProc => Some("there is no /proc"),
+        Inside::Filtered => Some("a seccomp filter was there before ramson began"),
+        Inside::Off | Inside::Followed | Inside::AtStart => None,
+    }
 }
 
 /// Name of the allocators inside objects that have samples, if they are of one kind.
@@ -112,7 +131,9 @@ fn reason(state: MemberState) -> Option<&'static str> {
         MemberState::Unmovable => "an instruction that would have to move cannot",
         MemberState::TooShort => "it is too short for a jump",
         MemberState::JumpInto => "it jumps back into its first instructions",
-        MemberState::Differs => "its code is not what its file says",
+        MemberState::Differs => {
+            "its code is not that of its file, as with a breakpoint or uprobe in it"
+        }
         MemberState::ShortJump => "it jumps to another function of the allocator by a short jump",
         MemberState::NotWritten => "the kernel let nothing be written there",
         MemberState::WithoutFrees => "the frees of its blocks could not be counted",

@@ -95,6 +95,8 @@ pub struct Summary {
     pub recording: Cost,
     /// Allocators inside the executable or a library, whose functions have hooks of their own.
     pub allocators_inside: Vec<AllocatorInside>,
+    /// Why there is none; null if there is one.
+    pub none_inside: Option<&'static str>,
     /// FORMAT.md's health counters.
     pub health: BTreeMap<&'static str, u64>,
     /// Samples in all and live, as counted.
@@ -155,6 +157,7 @@ impl Summary {
                 own_bytes.map(|bytes| bytes.max(0) as u64),
             ),
             allocators_inside: inside::of(snapshot),
+            none_inside: inside::none(snapshot),
             health: recording::health(header),
             samples,
             unseen,

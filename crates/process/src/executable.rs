@@ -165,6 +165,12 @@ pub fn allocator_in_executable(pid: u32, may_be_static: bool) -> Option<String> 
     Binary::executable(pid)?.search(Search::Linked { may_be_static }).text()
 }
 
+/// The allocators whose texts or symbols a program's file has.
+pub fn allocators_in_file(path: &Path) -> Vec<String> {
+    let binary = Binary::own(path);
+    binary.map_or(Vec::new(), |binary| binary.search(Search::Allocators).all_texts())
+}
+
 /// Why ramson records nothing of the allocator of a program's file, if one is linked into it: `its allocator, jemalloc, is linked into …`.
 pub fn unseen_in_file(path: &Path) -> Option<String> {
     let name = Binary::own(path)?.search(Search::Linked { may_be_static: false }).text()?;

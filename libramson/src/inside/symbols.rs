@@ -179,11 +179,13 @@ impl Symbol<'_> {
 
     /// Whether blocks are usually freed or moved by functions of this name.
     pub fn is_usual_free(&self) -> bool {
-        const USUAL: [&str; 14] = [
+        const USUAL: [&str; 16] = [
             "free",
             "realloc",
             "sdallocx",
             "rallocx",
+            "free_with_usize",
+            "realloc_with_usize",
             "_ZdlPv",
             "_ZdlPvm",
             "mi_free",

@@ -114,10 +114,10 @@ impl File {
         call(nr::FLOCK, [self.0 as usize, LOCK_SH_NB, 0, 0, 0, 0]).map(drop)
     }
 
-    /// Maps the first `bytes` to be read.
+    /// Maps the first `bytes` to be read: shared, as the kernel writes uprobes into private mappings, and private where that cannot be.
     pub fn map_to_read(&self, bytes: usize) -> Result<*const u8, Errno> {
-        let arguments = [0, bytes, PROT_READ, MAP_PRIVATE, self.0 as usize, 0];
-        call(nr::MMAP, arguments).map(|address| address as *const u8)
+        let map = |sharing| call(nr::MMAP, [0, bytes, PROT_READ, sharing, self.0 as usize, 0]);
+        map(MAP_SHARED).or_else(|_| map(MAP_PRIVATE)).map(|address| address as *const u8)
     }
 
     /// pwrite(2) of all of `bytes`.

@@ -103,7 +103,7 @@ fn inherited_filter_keeps_profile_in_memory() {
 /// `ramson run -- PROGRAM` under a filter of the kind that service managers install.
 fn under_filter(filter: &str, program: impl AsRef<OsStr>) -> Run {
     let run = seccomp("exec").arg(filter).arg(ramson_program()).arg("run").arg("--interval=1");
-    let run = run.arg("--inside=on").arg("--").arg(program).without("LD_PRELOAD");
+    let run = run.arg("--").arg(program).without("LD_PRELOAD");
     run.env("RAMSON_LIBRARY", library())
 }
 

@@ -2,7 +2,10 @@
 
 use ramson_format::{AllocatorKind, MemberState, members};
 use ramson_reader::{Allocator, Snapshot};
-use ramson_tests::{Finished, Run, STATIC_JEMALLOC, Site, program_with, shared_library, sites};
+use ramson_tests::servers::ramson_program;
+use ramson_tests::{
+    Finished, Run, STATIC_JEMALLOC, Site, library, program_with, shared_library, sites,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -218,4 +221,13 @@ fn executable_at_a_fixed_address_is_hooked() {
     let program = program_with("inside.c", "inside_fixed", &options);
     let (_, snapshot) = recorded(Run::new(&program));
     assert_sites(&snapshot, &program, &[("site_malloc_call", Site::exactly(2, 1, 1001))]);
+}
+
+#[test]
+fn allocator_without_names_is_named_at_the_end() {
+    let options: Vec<&str> = STATIC_JEMALLOC.iter().copied().chain(["-s"]).collect();
+    let program = program_with("inside.c", "inside_stripped", &options);
+    let run = Run::new(ramson_program()).arg("run").arg("--").arg(&program).without("LD_PRELOAD");
+    let told = run.env("RAMSON_LIBRARY", library()).succeed().stderr;
+    assert!(told.contains("jemalloc is inside it, but not recorded: it was stripped"), "{told}");
 }

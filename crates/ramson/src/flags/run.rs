@@ -49,8 +49,8 @@ pub struct RunFlags {
     /// frees` (0 to 65536, at most 256 for each M of --max-file). Default: 0
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_RECENT_FREES))]
     pub recent_frees: Option<u64>,
-    /// Also record allocators inside the executable and libraries (jemalloc, mimalloc, tcmalloc, snmalloc),
-    /// by hooks in their functions. Default: off
+    /// Whether to record allocators inside the executable and libraries too (jemalloc, mimalloc,
+    /// tcmalloc, snmalloc), by jumps written into their functions. Default: on
     #[arg(long, value_name = "on|off")]
     pub inside: Option<Switch>,
     /// Make Python 3.12 or newer, node and Java report the names of their functions, in child processes

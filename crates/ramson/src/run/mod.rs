@@ -114,7 +114,9 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
     keeper.into_iter().for_each(Keeper::end);
     if library.is_some() {
         let is_seen = unseen.is_none();
-        report_profiles(run_id, output.as_deref(), is_kept, is_seen, flags.languages, &ended);
+        let nameless = || if is_outside { None } else { nameless(&found.path) };
+        let output = output.as_deref();
+        report_profiles(run_id, output, is_kept, is_seen, &nameless, flags.languages, &ended);
     }
     Ok(signals::end_alike(ended.end.way))
 }
@@ -181,6 +183,17 @@ fn is_child_of_systemd() -> bool {
 /// Why the program's allocator is not seen, if it is not.
 fn unseen(path: &Path) -> Option<String> {
     executable::unseen_in_file(&program::binary_of(path))
+}
+
+/// Says that an allocator inside the program cannot be recorded, because it has no names.
+fn nameless(path: &Path) -> Option<String> {
+    let found = executable::allocators_in_file(&program::binary_of(path));
+    let allocator = found.first()?;
+    Some(format!(
+        "{}: {allocator} is inside it, but not recorded: it was stripped of the names of its functions. \
+         Build it without -s and \"strip\"",
+        path.display()
+    ))
 }
 
 fn say_obstacle(found: &program::Program) {
@@ -254,6 +267,7 @@ fn report_profiles(
     output: Option<&Path>,
     is_kept: bool,
     is_seen: bool,
+    nameless: &dyn Fn() -> Option<String>,
     has_names: bool,
     ended: &Ended,
 ) {
@@ -283,6 +297,10 @@ fn report_profiles(
         ));
     } else if profiles.is_empty() && !is_seen {
         // It was said at the start why there is none.
+    } else if profiles.iter().all(|source| source.snapshot.allocators.is_empty())
+        && let Some(nameless) = nameless()
+    {
+        remark(nameless);
     } else if profiles.is_empty() && is_kept {
         remark(absent::reason(output, ended));
     } else if profiles.is_empty() {

@@ -23,18 +23,19 @@ pub fn obstacle(mut variables: impl Iterator<Item = (OsString, OsString)>) -> Op
 pub fn is_inside(flags: &RunFlags) -> bool {
     match flags.inside {
         Some(asked) => asked == Switch::On,
-        None => std::env::var_os("RAMSON_INSIDE").is_some_and(|value| value == Switch::On.value()),
+        None => std::env::var_os("RAMSON_INSIDE").is_none_or(|value| value == Switch::On.value()),
     }
 }
 
 /// Sets what the flags ask for.
 pub fn configure(command: &mut Command, flags: &RunFlags, output: Option<&Path>) {
     let number = |number: u64| number.to_string().into();
+    let inside = if is_inside(flags) { Switch::On } else { Switch::Off };
     let settings: [(_, Option<OsString>); 6] = [
         ("RAMSON_INTERVAL", Some(number(flags.interval))),
         ("RAMSON_MAX_FILE", flags.max_file.map(number)),
         ("RAMSON_FREES", flags.recent_frees.map(number)),
-        ("RAMSON_INSIDE", flags.inside.map(|inside| inside.value().into())),
+        ("RAMSON_INSIDE", Some(inside.value().into())),
         ("RAMSON_MAX_OVERHEAD", flags.max_overhead.as_ref().map(Into::into)),
         ("RAMSON_OUTPUT", output.map(Into::into)),
     ];

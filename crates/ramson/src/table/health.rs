@@ -54,6 +54,9 @@ pub fn table(out: &mut String, summary: &Summary) {
     for inside in &summary.allocators_inside {
         row("inside", allocator(inside));
     }
+    if let Some(none) = summary.none_inside {
+        row("inside", none.into());
+    }
     let own = (cost.own_resident_bytes, cost.own_most_bytes, cost.own_bound_bytes);
     row("own memory", memory(own));
     row(
