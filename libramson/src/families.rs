@@ -4,7 +4,7 @@
 use crate::text::Text;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use ramson_format::{MEMBER_STATES, MOST_ALLOCATORS};
+use ramson_format::{Inside, MEMBER_STATES, MOST_ALLOCATORS};
 
 /// Ranges of code in which an allocator lies.
 const MOST_RANGES: usize = 32;
@@ -60,6 +60,19 @@ static FAMILIES: [Family; MOST_ALLOCATORS] = [const {
 }; MOST_ALLOCATORS];
 /// Families that there are.
 static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// What became of hooks in them, as a number.
+static OUTCOME: AtomicU64 = AtomicU64::new(Inside::Off as u64);
+
+/// Notes what became of hooks in allocators inside objects.
+pub fn have_become(outcome: Inside) {
+    OUTCOME.store(outcome as u64, Relaxed);
+}
+
+/// The number of an `Inside`.
+pub fn outcome() -> u64 {
+    OUTCOME.load(Relaxed)
+}
 
 /// Allocators that have been found in this process.
 #[inline]

@@ -26,8 +26,6 @@ use ramson_format::{Inside, PRELOADED_FAMILY};
 /// The last object in the loader's list when that was last whole.
 static LAST: AtomicPtr<LinkMap> = AtomicPtr::new(core::ptr::null_mut());
 const REHEARSED_BYTES: usize = 4096;
-/// What became of the hooks, as a number.
-static OUTCOME: AtomicU64 = AtomicU64::new(Inside::Off as u64);
 
 /// Hooks the allocators inside the objects that came with the program, and follows the loader. At the first call of a hook or before main.
 #[cold]
@@ -35,10 +33,10 @@ pub fn begin(config: &Config) {
     if config.interval_bytes.is_none() || !config.inside {
         return;
     }
-    let Some(status) = Status::read() else { return done(Inside::NoProc) };
+    let Some(status) = Status::read() else { return families::have_become(Inside::NoProc) };
     sys::look_for_filters(Some(&status), config.tried_filters);
     if !permit::is_full() {
-        return done(Inside::Filtered);
+        return families::have_become(Inside::Filtered);
     }
     if status.seccomp != Some(0) {
         // What a filter is tried with has no allocator inside, for which this call would be made.
@@ -48,22 +46,13 @@ pub fn begin(config: &Config) {
         }
     }
     if status.threads != 1 {
-        return done(Inside::SecondThread);
+        return families::have_become(Inside::SecondThread);
     }
     resolve::objects().for_each(hook);
     note_last();
     let is_followed =
         resolve::loader_event().is_some_and(|place| hooking::watch_loader(place, loader_hook()));
-    done(if is_followed { Inside::Followed } else { Inside::AtStart });
-}
-
-fn done(outcome: Inside) {
-    OUTCOME.store(outcome as u64, Relaxed);
-}
-
-/// The number of an `Inside`.
-pub fn outcome() -> u64 {
-    OUTCOME.load(Relaxed)
+    families::have_become(if is_followed { Inside::Followed } else { Inside::AtStart });
 }
 
 /// The loader has changed its list, or is about to. It has its lock.

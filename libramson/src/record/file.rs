@@ -9,6 +9,7 @@ mod name;
 
 use super::meter::Meters;
 use crate::config::Config;
+use crate::families;
 use crate::sys::{self, Identity, permit};
 use crate::text::Text;
 use core::ffi::CStr;
@@ -96,7 +97,7 @@ impl ProfileFile {
         let _ = header.interval_bytes.compare_exchange(0, interval_bytes, Relaxed, Relaxed);
         header.run_id.store(config.run_id, Relaxed);
         header.exit_status.store(-1, Relaxed);
-        header.inside.store(crate::inside::outcome(), Relaxed);
+        header.inside.store(families::outcome(), Relaxed);
         let keep = if config.keep { flags::KEEP } else { 0 };
         header.flags.fetch_or(keep | backing_flag, Relaxed);
         let exe_bytes = executable_bytes();
