@@ -3,7 +3,7 @@
 
 use crate::extents::{self, lost};
 use crate::rss::Rss;
-use ramson_format::{Kind, flags};
+use ramson_format::{Kind, PRELOADED_FAMILY, flags};
 use ramson_process::glibc::Statistics;
 use ramson_process::rss::Reading;
 use ramson_process::{Part, clock};
@@ -47,7 +47,8 @@ pub fn calibrate(
     let statistics = reading.statistics.as_ref().ok().filter(|_| !has_other);
     let moved = reading.explained.part(Part::Moved) as f64;
     let total = statistics.and_then(|it| total(it, moved)).ok_or(Calibration::NoTotal)?;
-    let samples = extents::live(snapshot, Some(Kind::Heap)).filter(|live| !live.is_inside);
+    let samples =
+        extents::live(snapshot, Some(Kind::Heap)).filter(|live| live.family == PRELOADED_FAMILY);
     let samples = samples.map(|live| live.sampled());
     let by = profile::Calibration::by(samples, total, snapshot.header.interval_bytes);
     let profile::Calibration { slope, known } = by.ok_or(Calibration::NotSeen)?;

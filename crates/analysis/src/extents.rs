@@ -24,8 +24,8 @@ pub struct Live {
     /// Bytes that count: usable or requested ones.
     bytes: u64,
     calibration: Calibration,
-    /// An allocator inside an object has made it.
-    pub is_inside: bool,
+    /// Number of its allocator: `PRELOADED_FAMILY`, or one inside an object.
+    pub family: u8,
     /// Others like it were lost.
     is_part: bool,
 }
@@ -86,7 +86,7 @@ fn live_as(
                 _ => roundings.usable_bytes(sample),
             },
             calibration,
-            is_inside: is_inside(sample),
+            family: sample.family,
             is_part: lost_heap,
         }
     });
@@ -101,7 +101,7 @@ fn live_as(
             inverse_probability: 1.0,
             bytes,
             calibration: Calibration::default(),
-            is_inside: false,
+            family: PRELOADED_FAMILY,
             is_part: lost_extents,
         }
     });

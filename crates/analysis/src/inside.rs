@@ -23,6 +23,9 @@ pub struct AllocatorInside {
     pub refused: Vec<RefusedFunction>,
     /// Samples of it.
     pub samples: u64,
+    /// Number of its live samples' family.
+    #[serde(skip)]
+    pub family: u8,
     /// Those at whose address another one was still live: its free was not seen.
     pub missed_frees: u64,
     /// So many frees are missed that its live bytes are an upper bound.
@@ -55,6 +58,7 @@ pub fn of(snapshot: &Snapshot) -> Vec<AllocatorInside> {
             hooked: hooked.map(|(name, _)| name).collect(),
             refused: refused.collect(),
             samples: it.samples,
+            family: it.family,
             missed_frees: it.missed_frees,
             is_upper_bound: it.missed_frees as f64 > MOST_MISSED * it.samples as f64,
         }
@@ -145,13 +149,17 @@ impl AllocatorInside {
     pub fn defect(&self) -> Option<String> {
         self.is_upper_bound.then(|| {
             format!(
-                "{} of {} samples of {} in {} were freed unseen: what it has live is an upper bound, and may be no leak",
+                "{} of {} samples of {} were freed unseen: what it has live is an upper bound, and no leak is looked for in it",
                 format_objects(self.missed_frees as f64),
                 format_objects(self.samples as f64),
-                self.allocator,
-                self.object_name(),
+                self.full_name(),
             )
         })
+    }
+
+    /// `jemalloc in polars.abi3.so`.
+    pub fn full_name(&self) -> String {
+        format!("{} in {}", self.allocator, self.object_name())
     }
 
     /// The object as people call it.

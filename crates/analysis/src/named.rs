@@ -2,7 +2,7 @@
 
 use crate::naming::{self, Names};
 use crate::recording::what_is_missing;
-use crate::{biases, extents};
+use crate::{biases, extents, inside};
 use hashbrown::HashMap;
 use ramson_format::Kind;
 use ramson_process::clock::unix_ns;
@@ -235,21 +235,26 @@ pub fn unnamed(recording: &Recording, detail: Detail, kind: Option<Kind>) -> Pro
         sample
     };
     let mut samples: Vec<StackSample> = snapshot.stacks.iter().enumerate().map(of_stack).collect();
-    let mut labelled: BTreeMap<(usize, u64, u32), StackSample> = BTreeMap::new();
+    let mut labelled: BTreeMap<(usize, u64, u32, u8), StackSample> = BTreeMap::new();
     let mut threads = HashMap::new();
+    let inside = inside::of(snapshot).into_iter();
+    let allocators: HashMap<u8, Label> =
+        inside.map(|it| (it.family, Label::allocator(&it.full_name()))).collect();
     for live in extents::live(snapshot, kind) {
         let mut new = || {
             let thread = threads.entry(live.tid).or_insert_with(|| thread(recording, live.tid));
             let own = [Label::block_size(live.size), thread.clone()].into_iter();
+            let own = own.chain(kind_label(&snapshot.stacks[live.stack], kind));
             StackSample {
                 locations: samples[live.stack].locations.clone(),
-                labels: own.chain(kind_label(&snapshot.stacks[live.stack], kind)).collect(),
+                labels: own.chain(allocators.get(&live.family).cloned()).collect(),
                 ..StackSample::default()
             }
         };
         let sample = match detail {
             Detail::Labels => {
-                labelled.entry((live.stack, live.size, live.tid)).or_insert_with(&mut new)
+                let key = (live.stack, live.size, live.tid, live.family);
+                labelled.entry(key).or_insert_with(&mut new)
             }
             Detail::Stacks | Detail::Numbered => &mut samples[live.stack],
         };

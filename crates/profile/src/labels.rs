@@ -14,6 +14,9 @@ pub const LANGUAGE: &str = "language";
 /// Key of the kind of memory, a text: `heap` or `mmap`. Without it: heap.
 pub const KIND: &str = "kind";
 
+/// Key of an allocator inside the executable or a library, a text. Without it: the program's malloc.
+pub const ALLOCATOR: &str = "allocator";
+
 /// One label. A key may occur more than once in a sample.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label {
@@ -47,6 +50,11 @@ impl Label {
     /// The label of a kind of memory.
     pub fn kind(name: &str) -> Label {
         Label { key: KIND.into(), value: LabelValue::Text(name.into()) }
+    }
+
+    /// The label of blocks of an allocator inside an object.
+    pub fn allocator(name: &str) -> Label {
+        Label { key: ALLOCATOR.into(), value: LabelValue::Text(name.into()) }
     }
 
     /// The label of a thread.

@@ -72,12 +72,13 @@ fn linked_in_allocator_is_asked() {
     let options = ["-rdynamic", &archive, "-lm", "-lstdc++", "-ldl", "-lpthread"];
     let program = program_with("figures.c", "figures-inside", &options);
     // A smaller interval would not help, and is not advised.
-    let run = finish(ramson(&scratch).args(["run", "--"]).arg(&program).stdin(Stdio::null()));
+    let off = ["run", "--inside", "off", "--"];
+    let run = finish(ramson(&scratch).args(off).arg(&program).stdin(Stdio::null()));
     let said = run.remarks.join("\n");
     assert!(said.contains("its allocator, jemalloc, is linked into the executable"), "{said}");
     assert!(!said.contains("interval"), "{said}");
     let mut running = ramson(&scratch);
-    let running = Talking::start(running.args(["run", "--"]).arg(&program));
+    let running = Talking::start(running.args(off).arg(&program));
     figures(&running);
     let list = finish(ramson(&scratch).args(["list", "--running"])).good();
     assert!(list.text().contains(": its allocator, jemalloc, is linked into"), "{list:?}");

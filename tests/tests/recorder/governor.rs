@@ -189,7 +189,11 @@ fn health_view_states_recording_cost() {
     let text = report(&["--view", "health"]);
     let rows: Vec<&str> =
         text.lines().skip(2).filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(rows, ["samples", "time", "interval", "walks", "lost", "own", "profile"], "{text}");
+    assert_eq!(
+        rows,
+        ["samples", "time", "interval", "walks", "lost", "inside", "own", "profile"],
+        "{text}"
+    );
     assert!(text.contains("interval     4.00 KiB (raised to "), "{text}");
     assert!(text.contains(" of the CPU time, target 1.00%"), "{text}");
     assert!(text.contains("lost         nothing\n"), "{text}");

@@ -2,12 +2,13 @@
 
 use ramson_format::{AllocatorKind, MemberState, members};
 use ramson_reader::{Allocator, Snapshot};
-use ramson_tests::servers::ramson_program;
+use ramson_tests::servers::{Scratch, clean, finish, installed, ramson_program};
 use ramson_tests::{
     Finished, Run, STATIC_JEMALLOC, Site, library, program_with, shared_library, sites,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const TCMALLOC: [&str; 4] = ["-l:libtcmalloc_minimal.a", "-lstdc++", "-lm", "-lpthread"];
 
@@ -230,4 +231,17 @@ fn allocator_without_names_is_named_at_the_end() {
     let run = Run::new(ramson_program()).arg("run").arg("--").arg(&program).without("LD_PRELOAD");
     let told = run.env("RAMSON_LIBRARY", library()).succeed().stderr;
     assert!(told.contains("jemalloc is inside it, but not recorded: it was stripped"), "{told}");
+}
+
+#[test]
+fn export_names_the_allocator_of_a_block() {
+    let (finished, _) = recorded(Run::new(&program_with("inside.c", "inside", &STATIC_JEMALLOC)));
+    let scratch = Scratch::new();
+    let file = scratch.path("inside.pb.gz");
+    let mut export = Command::new(ramson_program());
+    finish(export.args(["export", "-f", "pprof", "-o"]).arg(&file).arg(&finished.profiles[0]))
+        .good();
+    let mut tags = clean(installed("go", "golang-go"));
+    let tags = finish(tags.args(["tool", "pprof", "-tags"]).arg(&file)).good().text();
+    assert!(tags.contains("jemalloc in the executable"), "{tags}");
 }

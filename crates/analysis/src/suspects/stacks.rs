@@ -2,9 +2,9 @@
 //! addresses, the allocator's own frames, what a filter hides) are one.
 
 use super::course::Course;
-use crate::extents;
 use crate::named::stack_number;
 use crate::overlap::{self, of_stack};
+use crate::{extents, inside};
 use ramson_format::Kind;
 use ramson_leaks::{Finding, LiveBlock, MeasuredChange, Settings, StackHistory, judge};
 use ramson_profile::{
@@ -93,10 +93,13 @@ pub fn by_number(snapshot: &Snapshot, now_ns: u64, profile: &Profile) -> Vec<(us
     profile.samples.iter().filter_map(of_sample).collect()
 }
 
-/// By the number of the stack.
+/// By the number of the stack; without blocks of allocators whose frees are missed, which may be long gone.
 fn live_blocks(snapshot: &Snapshot) -> Vec<Vec<LiveBlock>> {
     let mut live: Vec<Vec<LiveBlock>> = vec![Vec::new(); snapshot.stacks.len()];
-    for sample in extents::live(snapshot, Some(Kind::Heap)) {
+    let inside = inside::of(snapshot).into_iter().filter(|it| it.is_upper_bound);
+    let doubtful: Vec<u8> = inside.map(|it| it.family).collect();
+    let of_heap = extents::live(snapshot, Some(Kind::Heap));
+    for sample in of_heap.filter(|sample| !doubtful.contains(&sample.family)) {
         live[sample.stack].push(LiveBlock {
             time_ns: sample.monotonic_ns,
             bytes: sample.estimate(SampleUnit::Bytes),
@@ -166,7 +169,7 @@ fn changes(old: &Snapshot, new: &Snapshot, total: Option<Estimate>) -> HashMap<u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ramson_reader::Header;
+    use ramson_reader::{Allocator, Header, LiveSample, Stack};
 
     fn stack(name: &str, history: StackHistory) -> NamedStack {
         let frame = FrameName { name: name.into(), line: 7, ..FrameName::default() };
@@ -175,6 +178,30 @@ mod tests {
 
     fn block(time_ns: u64) -> LiveBlock {
         LiveBlock::new(time_ns, 100, 2.0)
+    }
+
+    #[test]
+    fn blocks_whose_frees_are_missed_are_not_judged() {
+        let sample = |address, family| LiveSample {
+            address,
+            family,
+            size: 100,
+            inverse_probability: 2.0,
+            ..LiveSample::default()
+        };
+        let allocator = |family, missed_frees| Allocator {
+            family,
+            samples: 1000,
+            missed_frees,
+            ..Allocator::default()
+        };
+        let snapshot = Snapshot {
+            stacks: vec![Stack::default()],
+            live: vec![sample(4096, 0), sample(8192, 1), sample(12288, 2)],
+            allocators: vec![allocator(1, 1), allocator(2, 2)],
+            ..Snapshot::default()
+        };
+        assert_eq!(live_blocks(&snapshot)[0].len(), 2);
     }
 
     /// 100 samples a second, all kept. As an attach forgets what was live before, the time before it must not count.

@@ -105,7 +105,7 @@ fn time(cost: &Cost, (samples, extents): (u64, u64), per_second: f64) -> String 
 
 /// An allocator inside an object, and its functions.
 fn allocator(inside: &AllocatorInside) -> String {
-    let mut text = format!("{} in {}: ", inside.allocator, inside.object_name());
+    let mut text = format!("{}: ", inside.full_name());
     if inside.hooked.is_empty() {
         text += "not recorded";
     } else {
