@@ -235,7 +235,7 @@ fn allocator_without_names_is_named_at_the_end() {
 
 #[test]
 fn export_names_the_allocator_of_a_block() {
-    let (finished, _) = recorded(Run::new(&program_with("inside.c", "inside", &STATIC_JEMALLOC)));
+    let (finished, _) = recorded(Run::new(program_with("inside.c", "inside", &STATIC_JEMALLOC)));
     let scratch = Scratch::new();
     let file = scratch.path("inside.pb.gz");
     let mut export = Command::new(ramson_program());
