@@ -48,7 +48,7 @@ impl AllocatorKind {
     }
 }
 
-/// What became of hooks in allocators inside objects, in `Header::inside`.
+/// Outcome of writing hooks into allocators inside objects, in `Header::inside`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Inside {

@@ -61,7 +61,7 @@ static FAMILIES: [Family; MOST_ALLOCATORS] = [const {
 /// Families that there are.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// What became of hooks in them, as a number.
+/// Outcome of writing hooks into them, as a number.
 static OUTCOME: AtomicU64 = AtomicU64::new(Inside::Off as u64);
 
 /// Notes what became of hooks in allocators inside objects.

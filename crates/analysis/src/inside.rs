@@ -73,7 +73,9 @@ pub fn obstacle(snapshot: &Snapshot, object: &str) -> Option<String> {
     if of_object.iter().any(|it| !it.hooked.is_empty()) {
         return None;
     }
-    let refused = of_object.iter().find_map(|it| it.refused.first());
+    // The function that kept the others from having hooks tells more than they do.
+    let is_cause = |it: &&RefusedFunction| Some(it.reason) != reason(MemberState::WithoutFrees);
+    let refused = of_object.iter().find_map(|it| it.refused.iter().find(is_cause));
     if let Some(RefusedFunction { function, reason }) = refused {
         return Some(format!("not recorded: {function}: {reason}"));
     }

@@ -80,7 +80,7 @@ pub struct Sum {
 }
 
 impl RowGrowth {
-    /// Of all that is live, of the leak suspects, and whether others may grow.
+    /// Takes the growth of all that is live, else that of the leak suspects. `may_grow`: others cannot be judged yet.
     pub fn of(whole: Option<Estimate>, suspects: Option<Estimate>, may_grow: bool) -> Self {
         let live_per_hour = whole.or(suspects);
         Self { live_per_hour, is_undecided: live_per_hour.is_none() && may_grow }

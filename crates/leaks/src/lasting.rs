@@ -1,4 +1,4 @@
-//! What lasts of a stack's memory: the live samples of ages at which hardly anything was freed. Since when they have come and how fast is
+//! Memory of a stack that lasts: the live samples of ages at which hardly anything was freed. Since when they have come and how fast is
 //! how fast the stack grows, if it does; where that cannot be judged yet, it says when it can.
 
 use crate::history::{StackHistory, bucket_start_ns};
@@ -57,7 +57,7 @@ impl Lasting {
         Some(Self { from_ns, to_ns: ages[count], count, goes_on })
     }
 
-    /// Of all that was observed of a stack.
+    /// Looks at all that was observed of a stack.
     pub fn of_all(history: &StackHistory) -> Option<Self> {
         Self::of(&history.ascending_ages(), &history.lifetimes, history.observed_ns(), None)
     }

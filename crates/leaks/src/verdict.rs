@@ -248,7 +248,7 @@ fn conclusion(
     }
 }
 
-/// What lasts of it, if that may be a leak that is young: it would show before as much time again has passed.
+/// Returns the memory that lasts, if it may be a young leak: one that shows before as much time again has passed.
 fn young_leak(history: &StackHistory, settings: &Settings) -> Option<Lasting> {
     let lasting = Lasting::of_all(history)?;
     let observed_ns = history.observed_ns();
