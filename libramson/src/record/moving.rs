@@ -117,6 +117,7 @@ impl Recorder {
         // The governor may have decided meanwhile.
         to.interval_bytes.store(from.interval_bytes.load(Relaxed), Relaxed);
         self.drain_for(profile, wanted);
+        self.tell_allocators();
         // Not before: a process that is killed meanwhile leaves no part that looks like the whole.
         let _ = to.state.compare_exchange(state::MAKING, state::RECORDING, Release, Relaxed);
     }

@@ -7,6 +7,7 @@ use ramson_tests::{
     Finished, Run, STATIC_JEMALLOC, Site, library, program_with, shared_library, sites,
 };
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -224,13 +225,28 @@ fn executable_at_a_fixed_address_is_hooked() {
     assert_sites(&snapshot, &program, &[("site_malloc_call", Site::exactly(2, 1, 1001))]);
 }
 
+/// `ramson run` of a program that is too small for a sample.
+fn run_without_samples(program: &Path) -> Finished {
+    let run = Run::new(ramson_program()).without("LD_PRELOAD").env("RAMSON_LIBRARY", library());
+    run.arg("run").arg("--interval").arg("1G").arg("--").arg(program).succeed()
+}
+
 #[test]
 fn allocator_without_names_is_named_at_the_end() {
-    let options: Vec<&str> = STATIC_JEMALLOC.iter().copied().chain(["-s"]).collect();
+    let hidden = ["-s", "-Wl,--exclude-libs,ALL"];
+    let options: Vec<&str> = STATIC_JEMALLOC.iter().copied().chain(hidden).collect();
     let program = program_with("inside.c", "inside_stripped", &options);
-    let run = Run::new(ramson_program()).arg("run").arg("--").arg(&program).without("LD_PRELOAD");
-    let told = run.env("RAMSON_LIBRARY", library()).succeed().stderr;
+    let told = run_without_samples(&program).stderr;
     assert!(told.contains("jemalloc is inside it, but not recorded: it was stripped"), "{told}");
+}
+
+#[test]
+fn allocator_without_samples_is_in_the_profile() {
+    let finished = run_without_samples(&program_with("inside.c", "inside", &STATIC_JEMALLOC));
+    assert!(!finished.stderr.contains("jemalloc"), "{}", finished.stderr);
+    let file = File::open(&finished.profiles[0]).expect("the profile can be opened");
+    let snapshot = Snapshot::read(&file).expect("the profile can be read");
+    assert_eq!(states(only(&snapshot))["mallocx"], MemberState::Hooked);
 }
 
 #[test]
