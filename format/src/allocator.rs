@@ -46,6 +46,17 @@ impl AllocatorKind {
     pub fn of(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|&kind| kind as u32 == number)
     }
+
+    /// As users know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Other => "malloc",
+            Self::Jemalloc => "jemalloc",
+            Self::Mimalloc => "mimalloc",
+            Self::Tcmalloc => "tcmalloc",
+            Self::Snmalloc => "snmalloc",
+        }
+    }
 }
 
 /// Outcome of writing hooks into allocators inside objects, in `Header::inside`.

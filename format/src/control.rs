@@ -6,11 +6,13 @@ use crate::settings::PATH_BYTES;
 use crate::{FILE_BYTES_RANGE, mix};
 
 /// Changes with anything in this file.
-pub const LAYOUT: u64 = 2;
+pub const LAYOUT: u64 = 3;
 /// The symbol of `Control`.
 pub const CONTROL_SYMBOL: &str = "ramson_control";
 /// The symbol of the `Slot`s, `MOST_SLOTS` of them.
 pub const SLOTS_SYMBOL: &str = "ramson_slots";
+/// The symbol of the `Place`s, `MOST_PLACES` of them.
+pub const PLACES_SYMBOL: &str = "ramson_places";
 /// The function that does what is asked, given to dl_iterate_phdr(3) as its callback: the loader then unloads no object.
 pub const ACT_SYMBOL: &str = "ramson_act";
 /// The function that begins to record, or ends it, as was asked. Without arguments.
@@ -20,6 +22,8 @@ pub const SETTLE_SYMBOL: &str = "ramson_settle";
 pub const MOST_SLOTS: usize = 1 << 14;
 /// … at most so many, and behind them those of objects that were loaded later, which the library lists itself.
 pub const MOST_LISTED: usize = MOST_SLOTS - (1 << 12);
+/// Places in code that hooks inside objects are written to.
+pub const MOST_PLACES: usize = 1 << 12;
 /// Most bytes that a thread allocates itself before it looks at its orders.
 pub const LOOK_BYTES: u64 = 64 << 20;
 /// The same while no samples are taken. Allocations between switching samples on and the next look are not seen.
@@ -132,8 +136,10 @@ impl Orders {
 pub enum Action {
     /// Take the settings, find the real functions, and write the hooks into the slots that are listed.
     Attach = 1,
-    /// Put back what the slots had.
+    /// Put back what the slots had. What the places in code had has been put back already.
     Detach = 2,
+    /// Find the allocators inside objects, make hooks for them, and list the places that are to be written for these.
+    Prepare = 3,
 }
 
 impl Action {
@@ -142,6 +148,7 @@ impl Action {
         match number {
             1 => Some(Self::Attach),
             2 => Some(Self::Detach),
+            3 => Some(Self::Prepare),
             _ => None,
         }
     }
@@ -333,7 +340,46 @@ pub mod slot_state {
     pub const OTHER: u64 = 3;
     /// Its page cannot be written.
     pub const FAILED: u64 = 4;
+    /// It leads to a function that has a hook inside its object.
+    pub const INSIDE: u64 = 5;
 }
+
+/// Values of `Place::state`.
+pub mod place_state {
+    /// It is not looked at.
+    pub const FREE: u64 = 0;
+    /// It is to be written, for the first time.
+    pub const LISTED: u64 = 1;
+    /// It leads to a hook.
+    pub const WRITTEN: u64 = 2;
+    /// It has again what it had.
+    pub const RESTORED: u64 = 3;
+    /// It is to be written, and once was.
+    pub const AGAIN: u64 = 4;
+}
+
+/// A place in code that is written so that it leads to a hook. It is written from outside while all threads are stopped.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Place {
+    /// Its address; 0: the entry was never used.
+    pub address: AtomicU64,
+    /// Bytes that are written, at most 8.
+    pub bytes: AtomicU64,
+    /// What was there, the first byte being the lowest, …
+    pub before: AtomicU64,
+    /// … and what is to be.
+    pub after: AtomicU64,
+    /// Up to there no thread may be about to execute an instruction behind the first byte.
+    pub end: AtomicU64,
+    /// Number of the allocator, from 1 on; 0: it is the loader's function.
+    pub family: AtomicU64,
+    /// See `place_state`.
+    pub state: AtomicU64,
+}
+
+/// Length of a `Place` in words.
+pub const PLACE_WORDS: usize = size_of::<Place>() / 8;
 
 /// A pointer to a hooked function in an object of the process.
 #[repr(C)]

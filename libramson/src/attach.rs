@@ -14,7 +14,7 @@ use crate::orders::{CONTROL, Pace};
 use crate::parking::parked;
 use crate::process;
 use crate::resolve::{self, LinkMap};
-use crate::{sys, walk};
+use crate::{families, inside, sys, walk};
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::*;
 use ramson_format::PAGE_BYTES;
@@ -55,7 +55,9 @@ pub extern "C" fn act(info: &ObjectInfo, info_bytes: usize) {
     let listed = slots().0.get(..request.slots as usize).unwrap_or_default();
     let work = || match request.action {
         Action::Attach => attach(&request, listed, &directory.map(u64::to_le_bytes), count),
+        Action::Prepare => prepare(&request, &directory.map(u64::to_le_bytes)),
         Action::Detach => {
+            families::pause(true);
             later::end();
             restore(listed);
             restore(slots().1);
@@ -69,30 +71,53 @@ pub extern "C" fn act(info: &ObjectInfo, info_bytes: usize) {
         |slot: &&Slot| slot.state.load(Relaxed) == slot_state::PATCHED && is_there(slot);
     let patched = slots().0.iter().chain(slots().1).filter(is_patched).count();
     CONTROL.follows.store(later::is_on() as u64, Relaxed);
-    CONTROL.patched.store(patched as u64, Relaxed);
+    CONTROL.patched.store((patched + inside::places::written()) as u64, Relaxed);
     CONTROL.outcome.store(request.number << 8 | came, Release);
 }
 
-fn attach(
-    request: &Request,
-    listed: &[Slot],
-    directory: &[[u8; 8]; PATH_BYTES / 8],
-    count: Option<u64>,
-) -> u64 {
-    let is_first = CONTROL.is_attached.load(Relaxed) == 0;
+/// Whether the library came into the running program.
+pub fn is_attached() -> bool {
+    CONTROL.is_attached.load(Relaxed) != 0
+}
+
+type Directory = [[u8; 8]; PATH_BYTES / 8];
+
+/// Sets the library up, once. Returns its own record; `None` if the program is not as expected.
+fn enter(request: &Request, directory: &Directory) -> Option<&'static LinkMap> {
     let directory = CStr::from_bytes_until_nul(directory.as_flattened()).unwrap_or_default();
-    if !process::take_config(request, directory.to_bytes())
-        || resolve::find_first(c"malloc").is_none()
-    {
-        return outcome::UNKNOWN;
+    if !process::take_config(request, directory.to_bytes()) {
+        return None;
     }
-    let Some(own) = resolve::own_object() else { return outcome::UNKNOWN };
-    if is_first {
+    resolve::find_first(c"malloc")?;
+    let own = resolve::own_object()?;
+    if !is_attached() {
         crate::hooks::bind_to_present();
         walk::hide_data(own);
     }
     CONTROL.is_attached.store(1, Release);
+    Some(own)
+}
+
+fn prepare(request: &Request, directory: &Directory) -> u64 {
+    if enter(request, directory).is_none() {
+        return outcome::UNKNOWN;
+    }
     counter::ask_again();
+    inside::prepare(request.tried_filters);
+    counter::ask_again();
+    outcome::DONE
+}
+
+fn attach(request: &Request, listed: &[Slot], directory: &Directory, count: Option<u64>) -> u64 {
+    let Some(own) = enter(request, directory) else { return outcome::UNKNOWN };
+    counter::ask_again();
+    inside::settle();
+    for slots in [listed, slots().1] {
+        write(slots, leads_inside, |slot, word| {
+            put_back(own, slot, word);
+            slot_state::INSIDE
+        });
+    }
     write(listed, is_listed, |slot, word| place(own, slot, word));
     // A thread that had a hook for malloc before that for prctl has asked too early.
     counter::ask_again();
@@ -113,6 +138,7 @@ pub extern "C" fn settle() {
             process::move_out(recorder, false);
         }
         recorder.note_hooks(CONTROL.patched.load(Relaxed) > 0);
+        recorder.tell_allocators();
     });
 }
 
@@ -125,20 +151,32 @@ fn restore(slots: &[Slot]) {
     let Some(own) = resolve::own_object() else { return };
     let is_ours =
         |slot: &Slot| [slot_state::PATCHED, slot_state::LISTED].contains(&slot.state.load(Relaxed));
-    write(slots, is_ours, |slot, word| {
-        let before = slot.before.load(Relaxed);
-        let Some((hook, real)) = hook_of(own, slot) else { return slot_state::OTHER };
-        match word.compare_exchange(hook, before, AcqRel, Relaxed) {
-            // The loader has bound it meanwhile, or an object that was loaded anew: there is no hook.
-            Err(now) if now != before && now != real => slot_state::OTHER,
-            _ => slot_state::FREE,
-        }
-    });
+    write(slots, is_ours, |slot, word| put_back(own, slot, word));
+}
+
+fn put_back(own: &LinkMap, slot: &Slot, word: &AtomicU64) -> u64 {
+    let before = slot.before.load(Relaxed);
+    let Some((hook, real)) = hook_of(own, slot) else { return slot_state::OTHER };
+    match word.compare_exchange(hook, before, AcqRel, Relaxed) {
+        // The loader has bound it meanwhile, or an object that was loaded anew: there is no hook.
+        Err(now) if now != before && now != real => slot_state::OTHER,
+        _ => slot_state::FREE,
+    }
+}
+
+/// Whether the slot has our hook, and the function has one in its object by now: a call would count twice.
+fn leads_inside(slot: &Slot) -> bool {
+    let real = HOOKED.get(slot.hook.load(Relaxed) as usize).and_then(|name| hooks::real_of(name));
+    slot.state.load(Relaxed) == slot_state::PATCHED
+        && real.is_some_and(|(_, real)| families::is_in_hooked(real as u64))
 }
 
 /// Puts the hook into a slot that leads to the function that the hook goes on to, or will once it is bound.
 fn place(own: &LinkMap, slot: &Slot, word: &AtomicU64) -> u64 {
     let Some((hook, real)) = hook_of(own, slot) else { return slot_state::OTHER };
+    if families::is_in_hooked(real) {
+        return slot_state::INSIDE;
+    }
     let is_lazy = slot.flags.load(Relaxed) & slot_flags::LAZY != 0;
     let before = if is_lazy { slot.before.load(Relaxed) } else { real };
     match word.compare_exchange(before, hook, AcqRel, Relaxed) {

@@ -4,12 +4,14 @@
 use crate::text::Text;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use ramson_format::{Inside, MEMBER_STATES, MOST_ALLOCATORS};
+use ramson_format::{Inside, MEMBER_STATES, MOST_ALLOCATORS, MemberState};
 
 /// Ranges of code in which an allocator lies.
 const MOST_RANGES: usize = 32;
 /// Ranges of functions with hooks that lie side by side.
 const MOST_HOOKED: usize = 192;
+
+const HOOKED: u8 = MemberState::Hooked as u8;
 
 /// An allocator inside an object. All zero is none.
 pub struct Family {
@@ -21,6 +23,8 @@ pub struct Family {
     pub ranges: [[AtomicU64; 2]; MOST_RANGES],
     /// Start and bytes of the memory that its hooks are in.
     pub area: [AtomicU64; 2],
+    /// Not 0: its hooks were to be written from outside, which did not come about.
+    pub is_unwritten: AtomicU64,
     facts: UnsafeCell<Facts>,
 }
 
@@ -32,6 +36,23 @@ pub struct Facts {
     pub object: u64,
     pub states: [u8; MEMBER_STATES],
     pub path: Text,
+}
+
+impl Family {
+    /// What became of each function, by its number.
+    pub fn states(&self, facts: &Facts) -> [u8; MEMBER_STATES] {
+        let is_unwritten = self.is_unwritten.load(Relaxed) != 0;
+        facts.states.map(|state| match state {
+            HOOKED if is_unwritten => MemberState::NotWritten as u8,
+            other => other,
+        })
+    }
+
+    /// Its object is gone, or its hooks are not to be written.
+    pub fn forget(&self) {
+        let code = self.ranges.iter().chain(&self.hooked).flatten();
+        self.object.iter().chain(code).for_each(|word| word.store(0, Relaxed));
+    }
 }
 
 impl Facts {
@@ -50,6 +71,7 @@ static FAMILIES: [Family; MOST_ALLOCATORS] = [const {
         hooked: [const { [const { AtomicU64::new(0) }; 2] }; MOST_HOOKED],
         ranges: [const { [const { AtomicU64::new(0) }; 2] }; MOST_RANGES],
         area: [const { AtomicU64::new(0) }; 2],
+        is_unwritten: AtomicU64::new(0),
         facts: UnsafeCell::new(Facts {
             kind: 0,
             object: 0,
@@ -61,8 +83,16 @@ static FAMILIES: [Family; MOST_ALLOCATORS] = [const {
 /// Families that there are.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
+/// Not 0: all hooks were taken away from a program that goes on.
+static ARE_PAUSED: AtomicU32 = AtomicU32::new(0);
+
 /// Outcome of writing hooks into them, as a number.
 static OUTCOME: AtomicU64 = AtomicU64::new(Inside::Off as u64);
+
+/// Notes whether all hooks were taken away.
+pub fn pause(are_paused: bool) {
+    ARE_PAUSED.store(are_paused as u32, Relaxed);
+}
 
 /// Notes what became of hooks in allocators inside objects.
 pub fn have_become(outcome: Inside) {
@@ -122,8 +152,9 @@ pub fn is_in_hooked(address: u64) -> bool {
 #[cold]
 #[inline(never)]
 fn is_in(ranges: fn(&Family) -> &[[AtomicU64; 2]], address: u64) -> bool {
-    families().flat_map(ranges).any(|range| {
-        let [start, end] = range.each_ref().map(|word| word.load(Relaxed));
-        (start..end).contains(&address)
-    })
+    ARE_PAUSED.load(Relaxed) == 0
+        && families().flat_map(ranges).any(|range| {
+            let [start, end] = range.each_ref().map(|word| word.load(Relaxed));
+            (start..end).contains(&address)
+        })
 }

@@ -34,7 +34,8 @@ const FLAGS: [&str; 8] = [
     "-Wno-unused-result",
 ];
 
-fn tests_directory() -> &'static Path {
+/// The folder of this package.
+pub fn tests_directory() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 

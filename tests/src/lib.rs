@@ -35,7 +35,7 @@ pub mod tutorials;
 
 pub use build::{
     STATIC_JEMALLOC, golden, library, not_here, program, program_with, shared_library,
-    target_directory, tool,
+    target_directory, tests_directory, tool,
 };
 pub use random::Random;
 pub use run::{

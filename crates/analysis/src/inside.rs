@@ -4,7 +4,7 @@ use ramson_format::members::MEMBERS;
 use ramson_format::{AllocatorKind, Inside, MemberState};
 use ramson_process::allocators::INSIDE_ON;
 use ramson_profile::format::format_objects;
-use ramson_reader::Snapshot;
+use ramson_reader::{Snapshot, object_name};
 use serde::Serialize;
 
 /// More samples than this part, at whose address another one was still live, mean that frees are missed.
@@ -97,7 +97,7 @@ pub fn none(snapshot: &Snapshot) -> Option<&'static str> {
     let outcome = Inside::of(snapshot.header.inside);
     Some(match (never(outcome), outcome) {
         (Some(why), _) => why,
-        (None, Inside::Off) => "not looked for: started without --inside on, or attached",
+        (None, Inside::Off) => "not looked for: started or attached without --inside",
         (None, _) => "no allocator that has names in the program or its libraries",
     })
 }
@@ -120,13 +120,7 @@ pub fn name_of_all(snapshot: &Snapshot) -> Option<&'static str> {
 }
 
 fn name(kind: u32) -> &'static str {
-    match AllocatorKind::of(kind) {
-        Some(AllocatorKind::Jemalloc) => "jemalloc",
-        Some(AllocatorKind::Mimalloc) => "mimalloc",
-        Some(AllocatorKind::Tcmalloc) => "tcmalloc",
-        Some(AllocatorKind::Snmalloc) => "snmalloc",
-        Some(AllocatorKind::Other) | None => "malloc",
-    }
+    AllocatorKind::of(kind).unwrap_or(AllocatorKind::Other).name()
 }
 
 /// Why a function has no hook; `None` if it has one, or is not there.
@@ -166,9 +160,6 @@ impl AllocatorInside {
 
     /// The object as people call it.
     pub fn object_name(&self) -> &str {
-        match self.object.rsplit('/').next() {
-            Some("") | None => "the executable",
-            Some(name) => name,
-        }
+        object_name(&self.object)
     }
 }

@@ -33,7 +33,7 @@ const MOST_CALLS: usize = 200;
 /// A process while it runs one program: its memory of then, and whether it still does.
 pub struct Process {
     pub(crate) pid: u32,
-    memory: File,
+    pub(crate) memory: File,
     identity: Identity,
 }
 
@@ -353,7 +353,7 @@ impl Process {
     }
 }
 
-fn unfit(tid: i32, why: &str) -> Problem {
+pub(crate) fn unfit(tid: i32, why: &str) -> Problem {
     Problem::NoThread(Some(format!("thread {tid}: {why}")))
 }
 

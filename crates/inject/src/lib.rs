@@ -19,6 +19,7 @@ mod problem;
 mod query;
 mod resumption;
 mod seccomp;
+mod standstill;
 mod threads;
 #[allow(unsafe_code)]
 mod trace;
@@ -27,6 +28,7 @@ mod waits;
 pub use borrow::Process;
 pub use library::{Code, Library};
 pub use problem::{Problem, Seccomp};
+pub use standstill::{Patch, Standstill, write_code};
 pub use trace::{share_memory, will_end_soon};
 
 use std::time::{Duration, Instant};

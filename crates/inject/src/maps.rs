@@ -150,7 +150,7 @@ impl Maps {
 }
 
 /// The addresses at the start of a line.
-fn range_of(line: &[u8]) -> Range<u64> {
+pub fn range_of(line: &[u8]) -> Range<u64> {
     let addresses = line.split(|&byte| byte == b' ').next().unwrap_or_default();
     let addresses = std::str::from_utf8(addresses).ok().and_then(|text| text.split_once('-'));
     let number = |text| u64::from_str_radix(text, 16).ok();

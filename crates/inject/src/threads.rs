@@ -125,7 +125,7 @@ pub fn running(pid: u32) -> Vec<i32> {
 }
 
 /// Each thread, and what the kernel says of its system call.
-fn calls(pid: u32) -> impl Iterator<Item = (i32, String)> {
+pub fn calls(pid: u32) -> impl Iterator<Item = (i32, String)> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     tasks.take(MOST_THREADS).filter_map(|task| {
         let tid = task.file_name().to_str()?.parse().ok()?;
@@ -134,7 +134,7 @@ fn calls(pid: u32) -> impl Iterator<Item = (i32, String)> {
 }
 
 /// `0 0x3 0x7ffc… …`: number and arguments of the system call; `running` where there is none.
-fn parse(line: &str) -> Option<(i64, u32)> {
+pub fn parse(line: &str) -> Option<(i64, u32)> {
     let mut words = line.split_whitespace();
     let number: i64 = words.next()?.parse().ok()?;
     let argument = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap_or(0);

@@ -41,6 +41,7 @@ pub fn attach(flags: &AttachFlags) -> Result<(), Failure> {
         duration: flags.duration.map(Duration::from_nanos),
         directory: directory.as_ref().map(|directory| directory.as_bytes()),
         library: &library,
+        inside: flags.inside,
     };
     let attach = |target: &Target| ramson_control::attach(target, &options);
     let text = |attached: &Attached| attached_text(attached, flags, directory.as_deref());
@@ -154,8 +155,14 @@ fn attached_text(attached: &Attached, flags: &AttachFlags, directory: Option<&Os
         }
         (false, _) => String::new(),
     };
+    let inside = match attached.inside.as_slice() {
+        [] if flags.inside => {
+            format!("; no allocator inside is (ramson report {pid} --view health says why)")
+        }
+        names => names.iter().map(|name| format!(", and {name}")).collect(),
+    };
     format!(
-        "{name} (pid {pid}): recorded from now on{limit}, in {seen} of {objects} binaries that allocate{missed}{memory}; \
+        "{name} (pid {pid}): recorded from now on{limit}, in {seen} of {objects} binaries that allocate{missed}{inside}{memory}; \
          earlier allocations are not attributed: ramson report {pid}\n"
     )
 }
@@ -201,14 +208,16 @@ fn in_largest(value: u64, units: &[(u64, &str)]) -> String {
 }
 
 fn detached_text(detached: &Detached) -> String {
-    let Detached { pid, name, slots, kept, .. } = detached;
-    match (slots, kept) {
-        (0, 0) => format!("{name} (pid {pid}): has no hooks; nothing to do\n"),
-        (slots, 0) => format!("{name} (pid {pid}): detached: {slots} pointers restored\n"),
-        (slots, kept) => format!(
-            "{name} (pid {pid}): detached: {slots} pointers restored; {kept} left alone, because other code has changed them\n"
-        ),
+    let Detached { pid, name, slots, kept, places, .. } = detached;
+    if (*slots, *kept, *places) == (0, 0, 0) {
+        return format!("{name} (pid {pid}): has no hooks; nothing to do\n");
     }
+    let code = if *places > 0 { format!(" and {places} places in code") } else { String::new() };
+    let left = match kept {
+        0 => String::new(),
+        kept => format!("; {kept} left alone, because other code has changed them"),
+    };
+    format!("{name} (pid {pid}): detached: {slots} pointers{code} restored{left}\n")
 }
 
 fn set_text(set: &Set) -> String {

@@ -29,7 +29,7 @@ pub use reading::regions;
 pub use serve::ProfileReader;
 pub use snapshot::{
     Allocator, Counting, Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot,
-    Stack,
+    Stack, object_name,
 };
 pub use source::{MappedBytes, ProcessFiles, ProcessRange, ReadAt};
 pub use usable::Roundings;

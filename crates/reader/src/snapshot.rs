@@ -3,7 +3,7 @@
 use crate::apart::{read_end, read_frames, read_root, write_end, write_frames, write_root};
 use crate::defect::Defect;
 use borsh::{BorshDeserialize, BorshSerialize};
-use ramson_format::{End, Kind, LIFETIME_BUCKETS, LookupAddress, Root};
+use ramson_format::{AllocatorKind, End, Kind, LIFETIME_BUCKETS, LookupAddress, MemberState, Root};
 
 /// The header's facts. Times in ns; see FORMAT.md for each.
 #[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
@@ -97,6 +97,23 @@ pub struct Allocator {
     pub missed_frees: u64,
     /// What became of each function, by its number in `ramson_format::members::MEMBERS`.
     pub states: Vec<u8>,
+}
+
+impl Allocator {
+    /// `jemalloc in polars.abi3.so`; `None` if no calls of it are counted.
+    pub fn hooked_name(&self) -> Option<String> {
+        let is_hooked = self.states.contains(&(MemberState::Hooked as u8));
+        let kind = AllocatorKind::of(self.kind).unwrap_or(AllocatorKind::Other);
+        is_hooked.then(|| format!("{} in {}", kind.name(), object_name(&self.path)))
+    }
+}
+
+/// An object that has an allocator inside, as people call it; the path is empty for the executable.
+pub fn object_name(path: &str) -> &str {
+    match path.rsplit('/').next() {
+        Some("") | None => "the executable",
+        Some(name) => name,
+    }
 }
 
 /// One distinct stack. `sampled_*` are raw, the others weighted.

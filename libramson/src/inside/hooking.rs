@@ -5,6 +5,7 @@
 //! the return address tells: `is_in_allocator`.)
 
 use super::list::List;
+use super::places::{self, Change, Way};
 use super::symbols::{self, ObjectFile, Symbol};
 use crate::arch::decode::{Flow, Instruction, Opcode, decode};
 use crate::arch::entry::{self, Entry};
@@ -13,7 +14,7 @@ use crate::resolve::{self, LinkMap};
 use crate::sys::{self, File};
 use core::ffi::CStr;
 use ramson_format::members::{self, Names, Work};
-use ramson_format::{AllocatorKind, MEMBER_STATES, MemberState};
+use ramson_format::{AllocatorKind, MEMBER_STATES, MemberState, PRELOADED_FAMILY};
 
 /// Functions in one object that may be an allocator's by their names; more are not looked at.
 const MOST_SYMBOLS: usize = 1 << 13;
@@ -427,11 +428,11 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Writes the hooks, as those of `family`, into `area`, which nobody uses any more, if that is near and large enough. Returns the area that
-    /// they are in.
-    pub fn hook(&mut self, family: u8, addresses: &Addresses, area: Area) -> Area {
+    /// Writes the hooks, as those of `family`, into `area`, which nobody uses any more, if that is near and large enough, and the ways to them as
+    /// `way` says. Returns the area that they are in.
+    pub fn hook(&mut self, family: u8, addresses: &Addresses, area: Area, way: Way) -> Area {
         let area = self.place(area);
-        if !area.is_some_and(|area| self.write(family, addresses, area.start)) {
+        if !area.is_some_and(|area| self.write(family, addresses, area.start, way)) {
             let misses_frees = self.misses_frees();
             for function in self.scratch.functions.all_mut() {
                 if function.state == MemberState::Hooked {
@@ -459,7 +460,7 @@ impl<'a> Found<'a> {
     }
 
     /// False: nothing leads to a hook.
-    fn write(&mut self, family: u8, addresses: &Addresses, area: u64) -> bool {
+    fn write(&mut self, family: u8, addresses: &Addresses, area: u64, way: Way) -> bool {
         let count = self.scratch.functions.all().len();
         let Ok(memory) = sys::open_own_memory() else { return false };
         // Which functions have hooks is settled before anything is written: no jump may lead to a hook that is not there.
@@ -479,14 +480,20 @@ impl<'a> Found<'a> {
                 function.fast = fast;
             }
         }
+        let family = u64::from(family - PRELOADED_FAMILY);
         let is_written = |patch: &Patch| {
-            patch.bytes.get(..patch.length).is_some_and(|bytes| memory.write_at(patch.at, bytes))
+            let bytes = patch.bytes.get(..patch.length).unwrap_or_default();
+            places::put(&memory, way, &Change { address: patch.at, bytes, end: patch.at, family })
         };
-        if !is_one || !self.scratch.patches.all().iter().all(is_written) {
+        let most = count + self.scratch.patches.all().len();
+        if !is_one
+            || !places::have_room(way, most)
+            || !self.scratch.patches.all().iter().all(is_written)
+        {
             return false;
         }
         for index in 0..count {
-            self.write_jump(&memory, index);
+            self.write_jump(&memory, index, family, way);
         }
         true
     }
@@ -551,15 +558,16 @@ impl<'a> Found<'a> {
         trampoline::hook_code(&function, Self::place_of(area, index), addresses, &past)
     }
 
-    fn write_jump(&self, memory: &File, index: usize) {
+    fn write_jump(&self, memory: &File, index: usize, family: u64, way: Way) {
         let Some(function) = self.scratch.functions.all().get(index) else { return };
         if function.state != MemberState::Hooked {
             return;
         }
-        let at =
-            self.object.bias as u64 + function.symbol.address + function.entry.first_bytes as u64;
-        if let Some(jump) = trampoline::jump(at, function.fast) {
-            memory.write_at(at, &jump);
+        let start = self.object.bias as u64 + function.symbol.address;
+        let address = start + function.entry.first_bytes as u64;
+        let end = start + function.entry.moved_end as u64;
+        if let Some(jump) = trampoline::jump(address, function.fast) {
+            places::put(memory, way, &Change { address, bytes: &jump, end, family });
         }
     }
 }
@@ -637,14 +645,18 @@ fn is_padding(code: &[u8]) -> bool {
 }
 
 /// Has the loader call `hook` in place of the empty function at `place`, if that is what is there; whether it does.
-pub fn watch_loader(place: u64, hook: u64) -> bool {
+pub fn watch_loader(place: u64, hook: u64, way: Way) -> bool {
     const RETURN: u8 = 0xc3;
     const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
     let code = code_at(place, 16);
     let begin = if code.starts_with(&ENDBR64) { ENDBR64.len() } else { 0 };
     let padding = code.get(begin + 1..);
     let is_empty = code.get(begin) == Some(&RETURN) && padding.is_some_and(is_padding);
-    let at = place + begin as u64;
-    let write = || Some(sys::open_own_memory().ok()?.write_at(at, &trampoline::jump(at, hook)?));
+    let address = place + begin as u64;
+    let write = || {
+        let bytes = &trampoline::jump(address, hook)?;
+        let change = Change { address, bytes, end: address, family: 0 };
+        Some(places::put(&sys::open_own_memory().ok()?, way, &change))
+    };
     is_empty && write().unwrap_or(false)
 }

@@ -9,10 +9,12 @@
 
 mod hooking;
 mod list;
+pub mod places;
 mod symbols;
 
 use crate::arch::hooks::inside::loader_hook;
 use crate::arch::trampoline;
+use crate::attach;
 use crate::config::Config;
 use crate::families::{self, Facts, Family};
 use crate::resolve::{self, LinkMap};
@@ -21,6 +23,7 @@ use crate::text::Text;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use hooking::{Area, Found};
+use places::Way;
 use ramson_format::{Inside, PRELOADED_FAMILY};
 
 /// The last object in the loader's list when that was last whole.
@@ -48,11 +51,52 @@ pub fn begin(config: &Config) {
     if status.threads != 1 {
         return families::have_become(Inside::SecondThread);
     }
-    resolve::objects().for_each(hook);
+    resolve::objects().for_each(|object| hook(object, Way::ForGood));
     note_last();
-    let is_followed =
-        resolve::loader_event().is_some_and(|place| hooking::watch_loader(place, loader_hook()));
+    let is_followed = watch_loader(Way::ForGood);
     families::have_become(if is_followed { Inside::Followed } else { Inside::AtStart });
+}
+
+fn watch_loader(way: Way) -> bool {
+    resolve::loader_event().is_some_and(|place| hooking::watch_loader(place, loader_hook(), way))
+}
+
+/// Makes hooks for the allocators inside the objects of a program that runs, and lists the places that are to be written so that they are called. The
+/// loader has its lock.
+#[cold]
+pub fn prepare(tried_filters: Option<u64>) {
+    let Some(status) = Status::read() else { return families::have_become(Inside::NoProc) };
+    sys::look_for_filters(Some(&status), tried_filters);
+    if status.seccomp != Some(0) {
+        return families::have_become(Inside::Filtered);
+    }
+    forget_unloaded();
+    places::list_again();
+    let is_known = |object: &&LinkMap| {
+        let [record, _] = identity(object);
+        families::families().any(|family| family.object[0].load(Relaxed) == record)
+    };
+    resolve::objects()
+        .filter(|object| !is_known(object))
+        .for_each(|object| hook(object, Way::Listed));
+    note_last();
+    if !places::has_loader() {
+        watch_loader(Way::Listed);
+    }
+    families::have_become(Inside::AtStart);
+}
+
+/// What was to be written from outside has been written, or will not be.
+pub fn settle() {
+    places::settle();
+    let is_any = places::written() > 0;
+    families::pause(!is_any);
+    if is_any {
+        let is_followed = places::is_loader_watched();
+        families::have_become(if is_followed { Inside::Followed } else { Inside::AtStart });
+    } else if matches!(Inside::of(families::outcome()), Inside::Followed | Inside::AtStart) {
+        families::have_become(Inside::Off);
+    }
 }
 
 /// The loader has changed its list, or is about to. It has its lock.
@@ -60,10 +104,14 @@ pub extern "C" fn follow() {
     if !permit::is_full() || !resolve::is_list_whole() {
         return;
     }
+    let way = if attach::is_attached() { Way::Noted } else { Way::ForGood };
     let last = LAST.load(Relaxed).cast_const();
     let is_last = |object: &&LinkMap| core::ptr::eq(*object, last);
     // Objects are added behind all others. If the last one is gone, some were unloaded.
-    resolve::objects().skip_while(|object| !is_last(object)).skip(1).for_each(hook);
+    resolve::objects()
+        .skip_while(|object| !is_last(object))
+        .skip(1)
+        .for_each(|object| hook(object, way));
     forget_unloaded();
     note_last();
 }
@@ -78,17 +126,17 @@ fn identity(object: &LinkMap) -> [u64; 2] {
 }
 
 fn forget_unloaded() {
-    for family in families::families() {
+    for (family, number) in families::families().zip(1..) {
         let known = family.object.each_ref().map(|word| word.load(Relaxed));
         if !resolve::objects().any(|object| identity(object) == known) {
-            let code = family.ranges.iter().chain(&family.hooked).flatten();
-            family.object.iter().chain(code).for_each(|word| word.store(0, Relaxed));
+            family.forget();
+            places::forget(number);
         }
     }
 }
 
 /// Hooks what allocators an object has inside.
-fn hook(object: &'static LinkMap) {
+fn hook(object: &'static LinkMap, way: Way) {
     if !may_have_allocator(object) {
         return;
     }
@@ -112,7 +160,8 @@ fn hook(object: &'static LinkMap) {
         let [start, bytes] = family.area.each_ref().map(|word| word.load(Relaxed));
         let area = Area { start, bytes };
         let Area { start, bytes } =
-            found.hook(PRELOADED_FAMILY + 1 + number as u8, &addresses(), area);
+            found.hook(PRELOADED_FAMILY + 1 + number as u8, &addresses(), area, way);
+        family.is_unwritten.store(0, Relaxed);
         family.area.iter().zip([start, bytes]).for_each(|(to, word)| to.store(word, Relaxed));
         family.object.iter().zip(identity(object)).for_each(|(to, word)| to.store(word, Relaxed));
         let put = |to: &[[AtomicU64; 2]], ranges: &mut dyn Iterator<Item = [u64; 2]>| {

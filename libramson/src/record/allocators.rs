@@ -4,7 +4,8 @@ use super::file::ProfileFile;
 use crate::families::{self, Facts};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use ramson_format::{
-    Allocator, BEGUN, COMMITTED, MOST_ALLOCATORS, RegionKind, allocator_check, family_of,
+    Allocator, BEGUN, COMMITTED, MEMBER_STATES, MOST_ALLOCATORS, RegionKind, allocator_check,
+    family_of,
 };
 
 /// Counts of each allocator in one process.
@@ -33,8 +34,8 @@ impl Allocators {
     #[cold]
     pub fn tell(&self, file: &ProfileFile) {
         self.told.store(families::count(), Relaxed);
-        for (facts, number) in families::all().zip(0..) {
-            add(file, number as u64, facts);
+        for ((family, facts), number) in families::families().zip(families::all()).zip(0..) {
+            add(file, number as u64, facts, &family.states(facts));
             self.publish(file, number);
         }
     }
@@ -60,7 +61,7 @@ impl Allocators {
     }
 }
 
-fn add(file: &ProfileFile, number: u64, facts: &Facts) {
+fn add(file: &ProfileFile, number: u64, facts: &Facts, states: &[u8; MEMBER_STATES]) {
     if !file.grow_to(RegionKind::Allocators, number + 1) {
         return;
     }
@@ -75,8 +76,8 @@ fn add(file: &ProfileFile, number: u64, facts: &Facts) {
     entry.object.store(facts.object, Relaxed);
     entry.path_offset.store(path_offset, Relaxed);
     entry.path_bytes.store(path.len() as u32, Relaxed);
-    entry.states.iter().zip(facts.states).for_each(|(to, state)| to.store(state, Relaxed));
-    let check = allocator_check(facts.kind, facts.object, path_word, &facts.states);
+    entry.states.iter().zip(states).for_each(|(to, &state)| to.store(state, Relaxed));
+    let check = allocator_check(facts.kind, facts.object, path_word, states);
     entry.check.store(check, Relaxed);
     entry.commit.store(COMMITTED, Release);
 }

@@ -1,6 +1,7 @@
 //! Effects of an attach and a detach on the records.
 
 use super::{Recorder, live, moving, page_filter};
+use crate::families;
 use core::sync::atomic::Ordering::*;
 use ramson_format::{RegionKind, address_of, flags, live_flags};
 
@@ -10,6 +11,7 @@ impl Recorder {
     pub fn note_hooks(&self, are_there: bool) {
         let header = self.profile().file.header();
         if are_there {
+            header.inside.store(families::outcome(), Relaxed);
             if header.flags.fetch_or(flags::HOOKED, Relaxed) & flags::HOOKED == 0 {
                 header.attached_monotonic_ns.store(self.now_ns(), Relaxed);
                 // Time that was not seen before counts as time before the attach.

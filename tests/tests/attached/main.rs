@@ -2,6 +2,7 @@
 
 mod attach;
 mod attach_harm;
+mod attach_inside;
 mod attach_refusals;
 mod attached_words;
 mod trim;

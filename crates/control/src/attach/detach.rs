@@ -2,6 +2,7 @@
 
 use super::act::act;
 use super::guest::{Guest, ListedSlot};
+use super::inside;
 use super::library::{self, Functions};
 use super::site::Site;
 use super::{loader_of, number, theirs};
@@ -20,7 +21,9 @@ pub struct Detached {
     pub name: String,
     /// Pointers that have again what they had.
     pub slots: u64,
-    /// Those that other code has changed since, and that lead to hooks by way of that code.
+    /// Places in code that have again what they had.
+    pub places: usize,
+    /// Pointers that other code has changed since, and that lead to hooks by way of that code.
     pub kept: u64,
     /// How long a thread was stopped, each time.
     pub stopped_ms: Vec<f64>,
@@ -39,7 +42,7 @@ fn remove(mut site: Site) -> Result<Detached, Failure> {
     let left_open = library::left_open(target.pid);
     let is_there = found.is_some();
     if !is_there && left_open.is_none() {
-        return Ok(detached(&site, 0, 0));
+        return Ok(detached(&site, 0, 0, 0));
     }
     let functions = Functions::find(&mut site.callee, &objects)?;
     if let Some(place) = left_open {
@@ -52,6 +55,7 @@ fn remove(mut site: Site) -> Result<Detached, Failure> {
     }
     let mut slots = 0;
     let mut kept = 0;
+    let mut places = 0;
     if let Some(guest) = found {
         let state = guest.state(target, site.memory())?;
         guest.rename(target, site.memory())?;
@@ -63,6 +67,7 @@ fn remove(mut site: Site) -> Result<Detached, Failure> {
                 &next,
             ));
         }
+        places = inside::leave(&mut site, &guest)?;
         let listed = guest.slots(target, site.memory())?;
         let later = guest.later_slots(target, site.memory())?;
         let before = [&listed[..], &later].concat();
@@ -72,15 +77,16 @@ fn remove(mut site: Site) -> Result<Detached, Failure> {
             kept = restore(&mut site, &functions, &guest, [&listed, &later])?;
         }
     }
-    Ok(detached(&site, slots - kept.min(slots), kept))
+    Ok(detached(&site, slots - kept.min(slots), kept, places))
 }
 
-fn detached(site: &Site, slots: u64, kept: u64) -> Detached {
+fn detached(site: &Site, slots: u64, kept: u64, places: usize) -> Detached {
     Detached {
         pid: site.target().pid,
         name: site.target().name.clone(),
         slots,
         kept,
+        places,
         stopped_ms: site.stopped_ms(),
         elapsed_ms: milliseconds(site.begin.elapsed()),
     }

@@ -6,10 +6,11 @@ use super::loader::{Loader, too_large, without_objects};
 use super::object::{Object, text, words};
 use crate::outside::{patiently, refused};
 use ramson_format::control::{
-    ACT_SYMBOL, CONTROL_SYMBOL, DIRECTORY_WORDS, LAYOUT, MOST_LISTED, MOST_SLOTS, ORDER_WORDS,
-    Orders, Request, SETTLE_SYMBOL, SLOT_WORDS, SLOTS_SYMBOL, offset, outcome, slot_state,
+    ACT_SYMBOL, CONTROL_SYMBOL, DIRECTORY_WORDS, LAYOUT, MOST_LISTED, MOST_PLACES, MOST_SLOTS,
+    ORDER_WORDS, Orders, PLACE_WORDS, PLACES_SYMBOL, Request, SETTLE_SYMBOL, SLOT_WORDS,
+    SLOTS_SYMBOL, offset, outcome, slot_state,
 };
-use ramson_inject::Process;
+use ramson_inject::{Patch, Process};
 use ramson_process::{Area, Memory, ProcessMemory};
 use ramson_source::{Failure, Target, gone};
 use std::ops::Range;
@@ -19,12 +20,14 @@ const SONAME: &str = "libramson.so";
 /// Start of the path by which the library is loaded.
 pub const LOADED_BY: &str = "/proc/self/fd/";
 const SLOT_BYTES: u64 = 8 * SLOT_WORDS as u64;
+const PLACE_BYTES: u64 = 8 * PLACE_WORDS as u64;
 
 /// It, in a process.
 pub struct Guest {
     process: Arc<Process>,
     control: u64,
     slots: u64,
+    places: u64,
     pub act: u64,
     pub settle: u64,
     /// Its record in the loader's list.
@@ -56,6 +59,40 @@ impl ListedSlot {
     /// Whether it has our hook.
     pub fn is_patched(&self) -> bool {
         self.state == slot_state::PATCHED
+    }
+
+    /// Whether calls through it are counted, here or in the function.
+    pub fn is_seen(&self) -> bool {
+        self.is_patched() || self.state == slot_state::INSIDE
+    }
+}
+
+/// An entry of the table of places in code.
+#[derive(Clone, Copy, Debug)]
+pub struct ListedPlace {
+    pub address: u64,
+    bytes: usize,
+    pub before: u64,
+    pub after: u64,
+    end: u64,
+    pub family: u64,
+    pub state: u64,
+    /// Where the state is.
+    pub state_at: u64,
+}
+
+impl ListedPlace {
+    /// Whether the place has these bytes at present.
+    pub fn is_now(&self, memory: &impl Memory, bytes: u64) -> bool {
+        let mut found = [0; 8];
+        let found = &mut found[..self.bytes];
+        memory.read(self.address, found) && *found == bytes.to_le_bytes()[..self.bytes]
+    }
+
+    /// What is the same of it whatever is written.
+    pub fn patch(&self) -> Patch {
+        let Self { address, bytes, end, .. } = *self;
+        Patch { address, bytes, end, before: [0; 8], after: [0; 8], group: 0, note: (0, 0) }
     }
 }
 
@@ -90,16 +127,16 @@ impl Guest {
                 "Use the ramson of that version, or restart the program under this one with \"ramson run\"",
             )
         };
-        let names = [CONTROL_SYMBOL, SLOTS_SYMBOL, ACT_SYMBOL, SETTLE_SYMBOL];
+        let names = [CONTROL_SYMBOL, SLOTS_SYMBOL, PLACES_SYMBOL, ACT_SYMBOL, SETTLE_SYMBOL];
         let found = object.symbols(memory, &names).ok_or_else(other)?;
-        let [Some(control), Some(slots), Some(act), Some(settle)] = found[..] else {
+        let [Some(control), Some(slots), Some(places), Some(act), Some(settle)] = found[..] else {
             return Err(other());
         };
         if words(memory, control) != Some([LAYOUT]) {
             return Err(other());
         }
         let process = process.clone();
-        Ok(Some(Self { process, control, slots, act, settle, record: object.record }))
+        Ok(Some(Self { process, control, slots, places, act, settle, record: object.record }))
     }
 
     /// The one of a process, with the loader asked for its list.
@@ -199,6 +236,33 @@ impl Guest {
         memory: &ProcessMemory,
     ) -> Result<Vec<ListedSlot>, Failure> {
         self.entries(target, memory, MOST_LISTED..MOST_SLOTS)
+    }
+
+    /// The entries of the table of places in code.
+    pub fn places(
+        &self,
+        target: &Target,
+        memory: &ProcessMemory,
+    ) -> Result<Vec<ListedPlace>, Failure> {
+        const AT_ONCE: usize = 64;
+        let mut found = Vec::new();
+        for first in (0..MOST_PLACES).step_by(AT_ONCE) {
+            let start = self.places + first as u64 * PLACE_BYTES;
+            let piece: [u64; AT_ONCE * PLACE_WORDS] =
+                words(memory, start).ok_or_else(|| gone(target))?;
+            for (words, number) in piece.as_chunks::<PLACE_WORDS>().0.iter().zip(0..) {
+                let [address, bytes, before, after, end, family, state] = *words;
+                if address == 0 {
+                    return Ok(found);
+                }
+                let bytes = bytes.min(8) as usize;
+                let state_at = start + number * PLACE_BYTES + PLACE_BYTES - 8;
+                let place =
+                    ListedPlace { address, bytes, before, after, end, family, state, state_at };
+                found.push(place);
+            }
+        }
+        Ok(found)
     }
 
     fn entries(

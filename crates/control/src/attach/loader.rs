@@ -68,7 +68,7 @@ impl Loader {
     }
 
     /// Whether the list changes at present, and how many objects there ever were and are.
-    fn changes(&self, memory: &impl Memory) -> Option<[u64; 3]> {
+    pub fn changes(&self, memory: &impl Memory) -> Option<[u64; 3]> {
         let word = |at| Some(words::<1>(memory, at)?[0]);
         let is_changing = word(self.debug + STATE_OFFSET)?;
         Some([is_changing, word(self.count_at)?, word(self.namespace + COUNT_OFFSET)?])

@@ -4,6 +4,7 @@ mod act;
 mod bounded;
 mod detach;
 mod guest;
+mod inside;
 mod library;
 mod loader;
 mod object;
@@ -25,6 +26,7 @@ use object::{Object, words};
 use ramson_format::control::{self, Action, MOST_LISTED, Orders, Request};
 use ramson_format::{DEFAULT_FILE_BYTES, flags};
 use ramson_process::{ProcessMemory, clock, identify, read_smaps};
+use ramson_reader::Allocator;
 use ramson_source::{Failure, Target, find_target, gone};
 use serde::Serialize;
 use site::Site;
@@ -42,6 +44,8 @@ pub struct Options<'a> {
     pub directory: Option<&'a [u8]>,
     /// The bytes of libramson.so.
     pub library: &'a [u8],
+    /// Allocators inside the executable and libraries are recorded, too.
+    pub inside: bool,
 }
 
 /// A process that is recorded from now on, or was already.
@@ -63,6 +67,8 @@ pub struct Attached {
     pub missed: Vec<String>,
     /// Pointers that lead to hooks.
     pub slots: u64,
+    /// Allocators whose functions have hooks inside an object: `jemalloc in the executable`.
+    pub inside: Vec<String>,
     /// Libraries that it loads from now on are seen, too.
     pub follows: bool,
     /// Place of the profile: a file, or the process's memory.
@@ -93,7 +99,7 @@ pub fn attachable(target: &Target) -> Result<(), Failure> {
         let (found, objects) = site.guest()?;
         let state = state_of(&site, found.as_ref())?;
         refuse_silent(&site, found.as_ref(), state)?;
-        preflight::check(target, &site.callee.process, &site.callee.allocators)?;
+        preflight::check(target, &site.callee.process, &site.callee.allocators, false)?;
         Functions::find(&mut site.callee, &objects).map(drop)
     })
 }
@@ -106,7 +112,8 @@ fn record(mut site: Site, options: &Options) -> Result<Attached, Failure> {
         return Ok(answer(&site, true, true, &[], 0, Vec::new()));
     }
     refuse_silent(&site, found.as_ref(), state)?;
-    let facts = preflight::check(target, &site.callee.process, &site.callee.allocators)?;
+    let Site { callee, .. } = &site;
+    let facts = preflight::check(target, &callee.process, &callee.allocators, options.inside)?;
     let functions = Functions::find(&mut site.callee, &objects)?;
     let is_running = state.is_some_and(|state| {
         state.patched > 0 && state.orders.is_some_and(|orders| !is_over(&orders))
@@ -127,14 +134,19 @@ fn record(mut site: Site, options: &Options) -> Result<Attached, Failure> {
     let known = guest.slots(target, site.memory())?;
     let later = guest.later_slots(target, site.memory())?;
     let fresh = fresh(&[&known[..], &later].concat(), &listed.slots);
-    let is_idle = is_running && fresh.is_empty() && target.profile.is_some();
+    let is_idle = is_running && fresh.is_empty() && target.profile.is_some() && !options.inside;
     if !is_idle {
         let total = enlist(&guest, target, &known, &fresh)?;
         if !is_running {
             guest.order(target, &orders_of(options))?;
         }
+        let request = request_of(options, &facts, total);
+        if options.inside {
+            let directory = options.directory.unwrap_or_default();
+            inside::enter(&mut site, &functions, &guest, &request, directory)?;
+        }
         let loader = loader_of(&site, &functions, count);
-        let request = Request { loader, ..request_of(options, &facts, total) };
+        let request = Request { loader, ..request };
         act(&mut site, &functions, &guest, &request, options.directory.unwrap_or_default())?;
     }
     let after = theirs(&guest, target, site.memory(), &objects)?;
@@ -298,6 +310,8 @@ fn answer(
     let profile = found.and_then(|target| target.profile);
     let header = profile.as_ref().map(|recording| &recording.snapshot.header);
     let start_ns = header.map(|header| header.live_since_ns()).filter(|_| was_recorded);
+    let allocators = profile.as_ref().map(|recording| &recording.snapshot.allocators);
+    let inside = allocators.map(|all| all.iter().filter_map(Allocator::hooked_name).collect());
     let in_memory = flags::MEMFD | flags::PRIVATE;
     Attached {
         pid: target.pid,
@@ -313,6 +327,7 @@ fn answer(
         objects,
         missed,
         slots: slots.iter().filter(|slot| slot.is_patched()).count() as u64,
+        inside: inside.unwrap_or_default(),
         follows,
         is_in_memory: header.is_some_and(|header| header.flags & in_memory != 0),
         profile: profile.map(|recording| recording.origin),

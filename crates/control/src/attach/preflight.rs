@@ -24,7 +24,7 @@ pub struct Facts {
 
 /// Refuses an allocator to which no pointer leads that ramson could redirect.
 pub fn unseen(target: &Target, inside: &Allocator) -> Failure {
-    let what = inside.unseen_because("attaching does not reach it");
+    let what = inside.unseen_because("the start did not record it");
     refused(target, &what, "Start it with \"ramson run --inside on\"")
 }
 
@@ -33,12 +33,22 @@ pub fn check(
     target: &Target,
     process: &Process,
     allocators: &Allocators,
+    is_inside: bool,
 ) -> Result<Facts, Failure> {
     let directory = format!("/proc/{}", target.pid);
     let status = text::read(format!("{directory}/status")).map_err(|_| gone(target))?;
     let field = |name: &str| stat::line(&status, name).unwrap_or_default();
-    if let Some(inside) = allocators.inside() {
-        return Err(unseen(target, inside));
+    if let Some(inside) = allocators.inside().filter(|_| !is_inside) {
+        let what = inside.unseen_because("attaching reaches it with --inside only");
+        return Err(refused(target, &what, &format!("ramson attach --inside {}", target.pid)));
+    }
+    if is_inside && field("Seccomp") != "0" {
+        let why = "a seccomp filter might kill it while hooks are written into its code";
+        return Err(refused(
+            target,
+            why,
+            "Attach without --inside, or restart it under \"ramson run\"",
+        ));
     }
     if fs::symlink_metadata(format!("{directory}/root/proc/self")).is_err() {
         return Err(refused(target, "there is no /proc in its root directory", RESTART));

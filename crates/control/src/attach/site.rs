@@ -12,7 +12,7 @@ use ramson_process::glibc::LibraryData;
 use ramson_process::{ProcessMemory, identify, read_smaps};
 use ramson_source::{Failure, Target, gone};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Open since `begin`.
 pub struct Site<'a> {
@@ -71,6 +71,11 @@ impl<'a> Site<'a> {
     /// Makes calls on one thread, while it is stopped once.
     pub fn call(&mut self, steps: &[Step]) -> Result<(), Failure> {
         self.calling(|caller, stops| caller.call(steps, stops))
+    }
+
+    /// Notes how long threads were stopped.
+    pub fn stopped(&mut self, time: Duration) {
+        self.stops.0.push(time);
     }
 
     pub fn stopped_ms(&self) -> Vec<f64> {

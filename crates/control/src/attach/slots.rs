@@ -123,7 +123,7 @@ pub fn coverage(found: &Found, after: &[ListedSlot]) -> (usize, Vec<u64>) {
         .iter()
         .filter(|slot| HOOKED.get(slot.hook as usize).is_some_and(|name| is_allocating(name)));
     let mut objects: Vec<(u64, bool)> =
-        allocating.map(|slot| (slot.object, slot.is_patched())).collect();
+        allocating.map(|slot| (slot.object, slot.is_seen())).collect();
     objects.extend(found.unreadable.iter().map(|&record| (record, false)));
     objects.sort_unstable();
     let mut records: Vec<u64> = objects.iter().map(|(record, _)| *record).collect();

@@ -115,6 +115,10 @@ pub struct AttachFlags {
     /// Stop sampling after TIME (ms, s, m, h or d). The hooks stay until "ramson detach"
     #[arg(long = "for", value_name = "TIME", value_parser = question::time)]
     pub duration: Option<u64>,
+    /// Also record allocators that are linked into the executable or a library (jemalloc, mimalloc, tcmalloc). All
+    /// threads are stopped for a few milliseconds
+    #[arg(long)]
+    pub inside: bool,
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,

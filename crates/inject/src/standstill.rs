@@ -1,0 +1,243 @@
+//! Code of a process is written while all of its threads are stopped.
+
+use crate::borrow::{Process, unfit};
+use crate::resumption::Resumption;
+use crate::threads;
+use crate::trace::{Deferred, Registers, Traced, has_ended};
+use crate::waits::wait_for_stop;
+use crate::{FIRST_PAUSE, MOST_PAUSE, PATIENCE, Problem};
+use std::collections::HashSet;
+use std::fs;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Bytes of a thread's stack that are looked at: what a signal interrupted is remembered there, above the frames of its handler.
+const MOST_STACK_BYTES: u64 = 8 << 20;
+
+/// What is to be written at a place in code.
+#[derive(Clone, Copy, Debug)]
+pub struct Patch {
+    /// Address of an instruction.
+    pub address: u64,
+    /// How many bytes are written, at most 8.
+    pub bytes: usize,
+    /// What is there, …
+    pub before: [u8; 8],
+    /// … and what is written.
+    pub after: [u8; 8],
+    /// Up to there no thread may be about to execute an instruction behind the first byte.
+    pub end: u64,
+    /// Patches of one group are written together, or none of them.
+    pub group: u64,
+    /// A word of ours, and what it is to have from then on.
+    pub note: (u64, u64),
+}
+
+/// What came of it.
+pub struct Standstill {
+    /// How long threads were stopped.
+    pub stopped: Duration,
+    /// How many patches were written. What was at the others' places is neither what was nor what is to be there.
+    pub written: usize,
+}
+
+/// Writes patches while all threads are stopped, none of them in what is written; none of the patches if `is_meant` says no then.
+pub fn write_code(
+    process: &Process,
+    patches: &[Patch],
+    is_meant: &dyn Fn() -> bool,
+) -> Result<Standstill, Problem> {
+    let begin = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match process.stand_still(patches, is_meant) {
+            Err(Problem::NoThread(why)) if begin.elapsed() > PATIENCE => {
+                return Err(Problem::NoThread(why));
+            }
+            Err(Problem::NoThread(_)) => {}
+            done => return done,
+        }
+        sleep(pause);
+        pause = (pause * 2).min(MOST_PAUSE);
+    }
+}
+
+impl Process {
+    // Hazard, never seen: a thread's context is kept elsewhere than on its stack, by a signal handler that switched to another stack while the
+    // thread was in the very instructions that move. It would go on in the middle of a jump.
+    fn stand_still(
+        &self,
+        patches: &[Patch],
+        is_meant: &dyn Fn() -> bool,
+    ) -> Result<Standstill, Problem> {
+        self.find_unstoppable()?;
+        // Whoever asks this program to end is heard when the threads run again.
+        let _deferred = Deferred::begin();
+        let begin = Instant::now();
+        let stopped = self.stop_all()?;
+        self.is_same()?;
+        let moved = Moved::of(patches);
+        let stacks = self.writable_areas();
+        for (traced, registers) in &stopped {
+            let is_in_moved =
+                moved.contains(registers.rip) || self.keeps_moved(&stacks, registers, &moved);
+            if is_in_moved {
+                return Err(unfit(traced.tid(), "it is in the code that is to be written"));
+            }
+        }
+        let written = if is_meant() { self.write_all(patches)? } else { 0 };
+        drop(stopped);
+        Ok(Standstill { stopped: begin.elapsed(), written })
+    }
+
+    /// Fails if a thread is in a system call that a stop would end early, or that does not stop.
+    fn find_unstoppable(&self) -> Result<(), Problem> {
+        for (tid, call) in threads::calls(self.pid) {
+            if call.trim_end() != "running" && threads::parse(&call).is_none() {
+                return Err(unfit(tid, "it is in a system call that a stop would end"));
+            }
+            if threads::waits_for_more(self.pid, tid) {
+                return Err(unfit(tid, "it waits for more than one byte, and may have part of it"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops all threads, those among them that are started meanwhile. Where it fails, those that were stopped go on.
+    fn stop_all(&self) -> Result<Vec<(Traced, Registers)>, Problem> {
+        let mut known = HashSet::new();
+        let mut stopped = Vec::new();
+        loop {
+            let calls = threads::calls(self.pid).filter(|(tid, _)| known.insert(*tid));
+            let (running, waiting): (Vec<_>, Vec<_>) =
+                calls.partition(|(_, call)| call.trim_end() == "running");
+            // As no thread runs any more, none is started.
+            if running.is_empty() && waiting.is_empty() {
+                return self.check_all(&known).map(|()| stopped);
+            }
+            let asked: Result<Vec<_>, Problem> =
+                running.into_iter().map(|(tid, _)| self.ask_to_stop(tid)).collect();
+            for traced in asked?.into_iter().flatten() {
+                stopped.extend(until_stopped(traced)?);
+            }
+            // One after the other: if we are killed before such a thread has the registers that help it, its system call says EINTR.
+            for (tid, _) in waiting {
+                if let Some(traced) = self.ask_to_stop(tid)? {
+                    stopped.extend(until_stopped(traced)?);
+                }
+            }
+        }
+    }
+
+    /// Fails if a thread is not known of which the kernel said no system call.
+    fn check_all(&self, known: &HashSet<i32>) -> Result<(), Problem> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid))?.flatten();
+        let mut tids = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
+        match tids.find(|tid| !known.contains(tid) && !has_ended(*tid)) {
+            Some(tid) => Err(unfit(tid, "the kernel does not tell what it does")),
+            None => Ok(()),
+        }
+    }
+
+    /// `None`: the thread has ended.
+    fn ask_to_stop(&self, tid: i32) -> Result<Option<Traced>, Problem> {
+        match Traced::seize(self.pid as i32, tid) {
+            Ok(traced) => {
+                traced.interrupt()?;
+                Ok(Some(traced))
+            }
+            Err(_) if has_ended(tid) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The areas in which stacks may be, in their order.
+    fn writable_areas(&self) -> Vec<Range<u64>> {
+        let maps = fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        let lines = maps.split(|&byte| byte == b'\n');
+        let is_writable = |line: &&[u8]| {
+            line.split(|&byte| byte == b' ').nth(1).is_some_and(|it| it.starts_with(b"rw"))
+        };
+        lines.filter(is_writable).map(crate::maps::range_of).collect()
+    }
+
+    /// Whether a thread's stack has an address of an instruction that moves: a signal's handler may go back to it.
+    fn keeps_moved(&self, areas: &[Range<u64>], registers: &Registers, moved: &Moved) -> bool {
+        let pointer = registers.rsp;
+        let next = areas.partition_point(|area| area.end <= pointer);
+        let Some(area) = areas.get(next).filter(|area| area.contains(&pointer)) else {
+            // Nobody comes back from there.
+            return false;
+        };
+        // A thread's own record lies above its stack.
+        let is_above = (pointer..area.end).contains(&registers.fs_base);
+        let end = if is_above { registers.fs_base } else { area.end };
+        let mut bytes = vec![0; (end - pointer).min(MOST_STACK_BYTES) as usize];
+        let is_read = self.memory.read_exact_at(&mut bytes, pointer).is_ok();
+        let (words, _) = bytes.as_chunks();
+        !is_read || words.iter().any(|&word| moved.contains(u64::from_le_bytes(word)))
+    }
+
+    fn write_all(&self, patches: &[Patch]) -> Result<usize, Problem> {
+        let is_as_expected = |patch: &Patch| {
+            let mut found = [0; 8];
+            let found = &mut found[..patch.bytes];
+            self.memory.read_exact_at(found, patch.address).is_ok()
+                && [patch.before, patch.after].iter().any(|known| found == &known[..patch.bytes])
+        };
+        let others = patches.iter().filter(|patch| !is_as_expected(patch));
+        let others: HashSet<u64> = others.map(|patch| patch.group).collect();
+        let mut written = 0;
+        for patch in patches.iter().filter(|patch| !others.contains(&patch.group)) {
+            let (at, word) = patch.note;
+            // If we end here, the note is wrong, and found to be so.
+            self.memory.write_all_at(&word.to_le_bytes(), at)?;
+            self.memory.write_all_at(&patch.after[..patch.bytes], patch.address)?;
+            written += 1;
+        }
+        Ok(written)
+    }
+}
+
+/// `None`: the thread has ended.
+fn until_stopped(mut traced: Traced) -> Result<Option<(Traced, Registers)>, Problem> {
+    match wait_for_stop(&mut traced)? {
+        None => {}
+        Some(_) if has_ended(traced.tid()) => return Ok(None),
+        Some(why) => return Err(unfit(traced.tid(), why)),
+    }
+    let registers = traced.registers()?;
+    // Whatever comes: no EINTR because of us.
+    let helped = Resumption::of(&registers, true).helped;
+    if helped.rax != registers.rax {
+        traced.set_registers(&helped)?;
+    }
+    Ok(Some((traced, helped)))
+}
+
+/// Addresses of instructions that move, the first of each place not among them.
+struct Moved {
+    all: Range<u64>,
+    ranges: Vec<Range<u64>>,
+}
+
+impl Moved {
+    fn of(patches: &[Patch]) -> Self {
+        let ranges = patches.iter().map(|patch| patch.address + 1..patch.end);
+        let mut ranges: Vec<_> = ranges.filter(|range| !range.is_empty()).collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        let all = match (ranges.first(), ranges.last()) {
+            (Some(first), Some(last)) => first.start..last.end,
+            _ => 0..0,
+        };
+        Self { all, ranges }
+    }
+
+    fn contains(&self, address: u64) -> bool {
+        let next = || self.ranges.partition_point(|range| range.end <= address);
+        self.all.contains(&address)
+            && self.ranges.get(next()).is_some_and(|range| range.contains(&address))
+    }
+}
