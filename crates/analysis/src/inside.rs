@@ -1,8 +1,8 @@
 //! Allocators inside the executable or a library: which of their functions are recorded, and which are not.
 
 use ramson_format::members::MEMBERS;
-use ramson_format::{AllocatorKind, Inside, MemberState};
-use ramson_process::allocators::INSIDE_ON;
+use ramson_format::{AllocatorKind, Inside, MemberState, flags};
+use ramson_process::allocators::{ATTACH_INSIDE, INSIDE_ON};
 use ramson_profile::format::format_objects;
 use ramson_reader::{Snapshot, object_name};
 use serde::Serialize;
@@ -82,7 +82,10 @@ pub fn obstacle(snapshot: &Snapshot, object: &str) -> Option<String> {
     let outcome = Inside::of(snapshot.header.inside);
     let why = match (never(outcome), outcome) {
         (Some(why), _) => why,
-        (None, Inside::Off) => return Some(INSIDE_ON.into()),
+        (None, Inside::Off) => {
+            let is_attached = snapshot.header.flags & flags::ATTACHED != 0;
+            return Some(if is_attached { ATTACH_INSIDE } else { INSIDE_ON }.into());
+        }
         (None, Inside::AtStart) => "its functions have no names, or it came after the start",
         (None, _) => "its functions have no names",
     };

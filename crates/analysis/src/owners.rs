@@ -1,7 +1,7 @@
 //! Who has the memory that did not come from malloc: the objects that mapped it, and the allocators inside of them.
 
 use crate::inside;
-use ramson_process::allocators::{IN_EXECUTABLE, INSIDE_ON};
+use ramson_process::allocators::{ATTACH_INSIDE, IN_EXECUTABLE};
 use ramson_process::identify::base_name;
 use ramson_process::{Presence, ProcessMemory, executable};
 use ramson_profile::format::format_bytes;
@@ -99,7 +99,7 @@ pub fn of_heap(pid: u32, snapshot: Option<&Snapshot>) -> Option<String> {
     }
     let why = match snapshot {
         Some(snapshot) => inside::obstacle(snapshot, &snapshot.header.exe),
-        None => Some(INSIDE_ON.into()),
+        None => Some(ATTACH_INSIDE.into()),
     };
     Some(because(owner, why))
 }

@@ -19,6 +19,8 @@ const LEAST_SHARE: f64 = 0.1;
 pub const IN_EXECUTABLE: &str = " in the executable";
 /// How such an allocator is recorded.
 pub const INSIDE_ON: &str = "\"ramson run --inside on\" records it";
+/// The same in a program that runs without ramson, or is attached to.
+pub const ATTACH_INSIDE: &str = "\"ramson attach --inside\" records it";
 /// The kernel starts no program with more arguments and variables; one that runs may show any length.
 const MOST_VARIABLES_BYTES: u64 = 6 << 20;
 

@@ -140,11 +140,14 @@ fn of_process(target: Target) -> Result<Vec<Fact>, Failure> {
     let allocators = Allocators::of(pid, &areas);
     let mut facts = vec![
         fact("process", Ok(format!("{} (pid {pid})", target.name))),
-        fact("allocator", allocator(&allocators, pid)),
+        fact("allocator", allocator(&allocators)),
     ];
     let Some(recording) = target.profile else {
         let finding = match ramson_control::attachable(&target) {
-            Ok(()) => Ok(format!("not recorded. \"ramson attach {pid}\" records it from now on")),
+            Ok(is_inside) => {
+                let flag = if is_inside { "--inside " } else { "" };
+                Ok(format!("not recorded. \"ramson attach {flag}{pid}\" records it from now on"))
+            }
             Err(failure) => Err(format!("not recorded, and not attachable: {failure}")),
         };
         facts.push(fact("recording", finding));
@@ -155,10 +158,10 @@ fn of_process(target: Target) -> Result<Vec<Fact>, Failure> {
     let interval = format_bytes(recording.snapshot.header.interval_bytes as f64);
     let recorded =
         format!("recorded for {since}, one sample per {interval}. \"ramson report {pid}\"");
-    let state = attachment::state_of(&recording);
+    let ended = attachment::ended_ago_ns(&recording).and_then(|_| attachment::state_of(&recording));
     facts.push(fact(
         "recording",
-        match state {
+        match ended {
             None => Ok(recorded),
             Some(state) => Err(format!(
                 "{state}. \"ramson set {pid} --on\" or \"ramson attach {pid}\" resumes it"
@@ -173,10 +176,7 @@ fn of_process(target: Target) -> Result<Vec<Fact>, Failure> {
     Ok(facts)
 }
 
-fn allocator(allocators: &Allocators, pid: u32) -> Result<String, String> {
-    if let Some(inside) = allocators.inside() {
-        return Err(format!("{}. \"ramson explain {pid}\" explains its memory", inside.unseen()));
-    }
+fn allocator(allocators: &Allocators) -> Result<String, String> {
     let other = allocators.other.as_ref().map(|(_, other)| other);
     match other.or(allocators.glibc.as_ref()) {
         Some(found) => Ok(format!("{}, {}", found.name, found.origin)),

@@ -13,7 +13,7 @@ use crate::{http, moment};
 use ramson_apart::{NOBODY, Owner, each_of_owners};
 use ramson_history::Span;
 use ramson_import::InuseAt;
-use ramson_process::allocators::{Allocators, INSIDE_ON};
+use ramson_process::allocators::{ATTACH_INSIDE, Allocators};
 use ramson_process::stat::Stat;
 use ramson_process::{program, read_outline, stat, text, watched};
 use rustix::process::getuid;
@@ -261,7 +261,7 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
     let name = text::read(process.join("comm")).unwrap_or_default();
     let why = match program::obstacle_of_running(pid) {
         Some(obstacle) => format!(": {obstacle}"),
-        None if let Some(inside) = inside(INSIDE_ON) => format!(": {inside}"),
+        None if let Some(inside) = inside(ATTACH_INSIDE) => format!(": {inside}"),
         None => format!(
             ". \"ramson attach {pid}\" records it from now on; or start it with \"ramson run -- CMD\""
         ),

@@ -92,15 +92,17 @@ pub fn attach(target: &Target, options: &Options) -> Result<Attached, Failure> {
     with_process(target, |process| record(Site::open(target, process)?, options))
 }
 
-/// Fails if the process cannot be recorded from now on, as far as that can be told without doing anything to it.
-pub fn attachable(target: &Target) -> Result<(), Failure> {
+/// Fails if the process cannot be recorded from now on, as far as that can be told without doing anything to it. Returns whether its allocator
+/// is reached with `Options::inside` only.
+pub fn attachable(target: &Target) -> Result<bool, Failure> {
     with_process(target, |process| {
         let mut site = Site::open(target, process)?;
         let (found, objects) = site.guest()?;
         let state = state_of(&site, found.as_ref())?;
         refuse_silent(&site, found.as_ref(), state)?;
-        preflight::check(target, &site.callee.process, &site.callee.allocators, false)?;
-        Functions::find(&mut site.callee, &objects).map(drop)
+        let is_inside = site.callee.allocators.inside().is_some();
+        preflight::check(target, &site.callee.process, &site.callee.allocators, is_inside)?;
+        Functions::find(&mut site.callee, &objects).map(|_| is_inside)
     })
 }
 
