@@ -497,7 +497,7 @@ impl Rss {
             },
             Term::Free => format!("free in {}", self.allocator),
             Term::Held if self.may_hold_live => {
-                format!("held by {}: allocated before the attach, or free", self.allocator)
+                format!("held by {}: allocated before the attach, or free", self.holder())
             }
             Term::Held => format!("held by {}", self.holder()),
             Term::Other if self.may_be_allocators() => {

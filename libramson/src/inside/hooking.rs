@@ -108,6 +108,14 @@ pub struct Found<'a> {
 /// Looks for allocators in an object; passes each to `visit`.
 pub fn find(object: &'static LinkMap, visit: &mut dyn FnMut(&mut Found)) {
     let Some(file) = ObjectFile::open(object) else { return };
+    let mut has_leading = false;
+    let _ = file.each_function(&members::may_begin, &mut |name, symbol| {
+        has_leading |= symbols::function(name, symbol).is_some_and(|it| it.is_leading());
+    });
+    // Most objects have no such function.
+    if !has_leading {
+        return;
+    }
     let Ok(memory) = sys::map_own(size_of::<Scratch>()) else { return };
     // SAFETY: fresh zeroed memory of the right size, on a page; all zero is a list that is empty.
     let scratch = unsafe { &mut *memory.cast::<Scratch>() };
@@ -133,11 +141,14 @@ impl<'a> Found<'a> {
             }
         }
         let mut at = 0;
-        while let Some(group) = self.scratch.symbols.all().get(at).and_then(Group::of) {
-            let is_first = self.symbols_of(group).next().is_some_and(|first| {
-                self.scratch.symbols.all().get(at).is_some_and(|it| core::ptr::eq(it, first))
-            });
-            if is_first && self.is_allocator(group) {
+        while let Some(symbol) = self.scratch.symbols.all().get(at) {
+            let is_first = |group| {
+                let mut leading = self.symbols_of(group).filter(|symbol| symbol.is_leading());
+                leading.next().is_some_and(|first| core::ptr::eq(first, symbol))
+            };
+            let group = Group::of(symbol).filter(|_| symbol.is_leading());
+            if let Some(group) = group.filter(|&group| is_first(group) && self.is_allocator(group))
+            {
                 self.kind = self.kind_of(group);
                 self.gather(group);
                 visit(self);
@@ -164,16 +175,13 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Whether the group is a whole allocator: one that allocates and frees. With a prefix it must be jemalloc's, as other functions may end
-    /// in these names; without one it must be the executable's, or hidden in a library.
+    /// Whether the group is a whole allocator: one that allocates and frees, and has a leading function; without a prefix it must be the executable's, or hidden in a library.
     fn is_allocator(&self, group: Group<'a>) -> bool {
         let has = |is_it: fn(&Symbol) -> bool| self.symbols_of(group).any(is_it);
         let is_whole = has(|symbol| matches!(symbol.work(), Work::Allocate(_)))
             && has(|symbol| matches!(symbol.work(), Work::Free(_)));
         let is_its_own = match group.names {
-            Names::C if !group.prefix.is_empty() => {
-                has(|symbol| symbol.names() == Some(Names::Jemalloc))
-            }
+            Names::C if !group.prefix.is_empty() => has(|symbol| symbol.is_leading()),
             Names::C => {
                 has(|symbol| {
                     symbol.names() == Some(Names::C) && matches!(symbol.work(), Work::Free(_))

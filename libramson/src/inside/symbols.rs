@@ -172,6 +172,11 @@ impl Symbol<'_> {
         MEMBERS.get(self.member as usize).map(|member| member.names)
     }
 
+    /// Whether an allocator may be known by it. With a prefix it must be jemalloc's own, as other functions may end in `malloc`, too.
+    pub fn is_leading(&self) -> bool {
+        self.prefix.is_empty() || self.names() == Some(Names::Jemalloc)
+    }
+
     /// Whether only jemalloc has a function of this name.
     pub fn is_of_jemalloc(&self) -> bool {
         self.names() == Some(Names::Jemalloc) && !self.is_named("sdallocx")
