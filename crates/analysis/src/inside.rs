@@ -87,7 +87,9 @@ pub fn obstacle(snapshot: &Snapshot, object: &str) -> Option<String> {
             return Some(if is_attached { ATTACH_INSIDE } else { INSIDE_ON }.into());
         }
         (None, Inside::AtStart) => "its functions have no names, or it came after the start",
-        (None, _) => "its functions have no names",
+        (None, _) => {
+            "its functions have no names; build it without \"strip\", or install its debug file under /usr/lib/debug"
+        }
     };
     Some(format!("not recorded: {why}"))
 }
@@ -101,7 +103,7 @@ pub fn none(snapshot: &Snapshot) -> Option<&'static str> {
     Some(match (never(outcome), outcome) {
         (Some(why), _) => why,
         (None, Inside::Off) => "not looked for: started or attached without --inside",
-        (None, _) => "no allocator that has names in the program or its libraries",
+        (None, _) => "no allocator has names in the program, its libraries or their debug files",
     })
 }
 

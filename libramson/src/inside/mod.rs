@@ -4,9 +4,11 @@
 //! Objects of the start are looked at before main, while there is one thread. Of later ones the loader tells when it has mapped them and none of
 //! their code has run: it calls an empty function for debuggers, in whose place ours is put.
 //!
-//! The functions are found by name in the object's file; all bytes that matter are compared with what is in memory. Code is
+//! The functions are found by name in the object's file, or in its separate debug file; all bytes that matter are compared with what is in memory. Code is
 //! written by the kernel (/proc/self/mem), so no page is ever writable and executable at once.
 
+mod debug_file;
+mod elf;
 mod hooking;
 mod list;
 pub mod places;

@@ -1,5 +1,7 @@
 //! Functions of allocators in an object's file: its symbol table is not in memory.
 
+use super::debug_file;
+use super::elf::{ElfFile, SHT_DYNSYM, SHT_SYMTAB};
 use crate::resolve::LinkMap;
 use crate::sys;
 use core::ffi::CStr;
@@ -22,62 +24,13 @@ pub struct Symbol<'a> {
     pub bytes: u64,
 }
 
-/// A file, mapped for reading.
+/// The file of an object, and where its functions' names are.
 pub struct ObjectFile {
-    start: *const u8,
-    bytes: usize,
+    own: ElfFile,
+    /// Has the names that the object was stripped of.
+    debug: Option<ElfFile>,
 }
 
-impl Drop for ObjectFile {
-    fn drop(&mut self) {
-        sys::unmap(self.start.cast_mut(), self.bytes);
-    }
-}
-
-/// Elf64_Shdr.
-#[repr(C)]
-struct Section {
-    name: u32,
-    kind: u32,
-    flags: u64,
-    address: u64,
-    offset: u64,
-    bytes: u64,
-    link: u32,
-    info: u32,
-    alignment: u64,
-    entry_bytes: u64,
-}
-
-/// Elf64_Phdr.
-#[repr(C)]
-struct Segment {
-    kind: u32,
-    flags: u32,
-    offset: u64,
-    address: u64,
-    physical: u64,
-    file_bytes: u64,
-    memory_bytes: u64,
-    alignment: u64,
-}
-
-const PT_LOAD: u32 = 1;
-const PF_RX: u32 = 5;
-
-/// Elf64_Sym.
-#[repr(C)]
-struct Entry {
-    name: u32,
-    info: u8,
-    other: u8,
-    section: u16,
-    value: u64,
-    size: u64,
-}
-
-const SHT_SYMTAB: u32 = 2;
-const SHT_DYNSYM: u32 = 11;
 const STT_FUNC: u8 = 2;
 const STB_LOCAL: u8 = 0;
 
@@ -88,63 +41,33 @@ impl ObjectFile {
         let name = unsafe { CStr::from_ptr(object.name) };
         let path = if name.is_empty() { c"/proc/self/exe" } else { name };
         let file = sys::open_to_read(path).ok()?;
-        let bytes = file.stat().ok()?.bytes as usize;
-        let start = file.map_to_read(bytes).ok()?;
-        Some(Self { start, bytes })
-    }
-
-    /// The table of `T` at `offset`.
-    fn table<T>(&self, offset: u64, count: u64) -> Option<&[T]> {
-        let end = count.checked_mul(size_of::<T>() as u64)?.checked_add(offset)?;
-        if end > self.bytes as u64 || !offset.is_multiple_of(align_of::<T>() as u64) {
-            return None;
-        }
-        // SAFETY: within the mapping, which stays as long as this; aligned; integers of any value. Somebody who cuts the file off in this
-        // moment would break it, and takes the program's own code away, too.
-        Some(unsafe {
-            core::slice::from_raw_parts(self.start.add(offset as usize).cast(), count as usize)
-        })
+        let own = ElfFile::map(&file)?;
+        let has_names = own.symbols(SHT_SYMTAB).is_some();
+        let debug = if has_names { None } else { debug_file::find(&file, &own) };
+        Some(Self { own, debug })
     }
 
     /// The code that the file has for an address without the object's bias.
     pub fn code_at(&self, address: u64, bytes: u64) -> Option<&[u8]> {
-        let header: &[u64] = self.table(0, 8)?;
-        let segments: &[Segment] = self.table(*header.get(4)?, *header.get(7)? & 0xffff)?;
-        segments.iter().find_map(|segment| {
-            let offset = address.checked_sub(segment.address)?;
-            let is_inside = offset.checked_add(bytes)? <= segment.file_bytes;
-            let is_code = segment.kind == PT_LOAD && segment.flags & PF_RX == PF_RX;
-            if is_inside && is_code { self.table(segment.offset + offset, bytes) } else { None }
-        })
-    }
-
-    fn sections(&self) -> Option<&[Section]> {
-        let header: &[u64] = self.table(0, 8)?;
-        let at = *header.get(5)?;
-        let count = header.get(7)? >> 32 & 0xffff;
-        self.table(at, count)
+        self.own.code_at(address, bytes)
     }
 
     /// Passes each function that is meant, by what its name begins with, to `visit`, with its name; looks through the whole table if the file
-    /// has one, else through that of exported functions.
+    /// or its debug file has one, else through that of exported functions.
     pub fn each_function<'a>(
         &'a self,
         is_meant: &dyn Fn(&[u8]) -> bool,
         visit: &mut dyn FnMut(&'a [u8], Symbol<'a>),
     ) -> Option<()> {
-        let sections = self.sections()?;
-        let of_kind = |kind| sections.iter().find(|section| section.kind == kind);
-        let table = of_kind(SHT_SYMTAB).or_else(|| of_kind(SHT_DYNSYM))?;
-        let strings = sections.get(table.link as usize)?;
-        let strings: &[u8] = self.table(strings.offset, strings.bytes)?;
-        let entries: &[Entry] =
-            self.table(table.offset, table.bytes / size_of::<Entry>() as u64)?;
+        let named = self.debug.as_ref().unwrap_or(&self.own);
+        let (entries, strings) = named.symbols(SHT_SYMTAB).or_else(|| named.symbols(SHT_DYNSYM))?;
         for entry in entries {
             if entry.info & 15 != STT_FUNC || entry.section == 0 || entry.size == 0 {
                 continue;
             }
             let Some(rest) = strings.get(entry.name as usize..) else { continue };
-            if !is_meant(rest) {
+            // No other memory is read as code, whatever the table says.
+            if !is_meant(rest) || self.code_at(entry.value, entry.size).is_none() {
                 continue;
             }
             let Ok(name) = CStr::from_bytes_until_nul(rest) else { continue };

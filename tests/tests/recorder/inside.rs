@@ -4,10 +4,12 @@ use ramson_format::{AllocatorKind, MemberState, members};
 use ramson_reader::{Allocator, Snapshot};
 use ramson_tests::servers::{Scratch, clean, finish, installed, ramson_program};
 use ramson_tests::{
-    Finished, Run, STATIC_JEMALLOC, Site, library, program_with, shared_library, sites,
+    Finished, Run, STATIC_JEMALLOC, Site, library, not_here, program_with, shared_library, sites,
+    tool,
 };
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -238,6 +240,122 @@ fn allocator_without_names_is_named_at_the_end() {
     let program = program_with("inside.c", "inside_stripped", &options);
     let told = run_without_samples(&program).stderr;
     assert!(told.contains("jemalloc is inside it, but not recorded: it was stripped"), "{told}");
+    assert!(told.contains("or install its debug file under /usr/lib/debug"), "{told}");
+}
+
+const BUILD: &str = "0a9f1b2c3d4e5f60";
+
+/// Makes a program whose allocator has names only in `names`, its debug file.
+fn split_program(scratch: &Scratch, build_id: &str) -> (PathBuf, PathBuf) {
+    let link_options = [&*format!("-Wl,--build-id=0x{build_id}"), "-Wl,--exclude-libs,ALL"];
+    let options: Vec<&str> = STATIC_JEMALLOC.iter().copied().chain(link_options).collect();
+    split(scratch, &program_with("inside.c", &format!("inside_{build_id}"), &options))
+}
+
+fn split(scratch: &Scratch, whole: &Path) -> (PathBuf, PathBuf) {
+    let (stripped, names) = (scratch.path("stripped"), scratch.path("names"));
+    tool("objcopy", &[Path::new("--only-keep-debug"), whole, &names]);
+    let link = format!("--add-gnu-debuglink={}", names.display());
+    tool("objcopy", &[Path::new("--strip-all"), Path::new(&link), whole, &stripped]);
+    (stripped, names)
+}
+
+#[track_caller]
+fn assert_is_named(run: Run) {
+    let (finished, snapshot) = recorded(run);
+    let allocator = only(&snapshot);
+    assert_eq!(allocator.kind, AllocatorKind::Jemalloc as u32);
+    assert_eq!(states(allocator)["mallocx"], MemberState::Hooked);
+    let roundings = ramson_reader::Roundings::of(&snapshot);
+    let inside = snapshot.live.iter().filter(|live| live.family != 0);
+    let live: u64 = inside.map(|live| roundings.usable_bytes(live)).sum();
+    assert_eq!(live, finished.number("allocated"));
+}
+
+#[track_caller]
+fn assert_is_nameless(program: &Path) {
+    let (_, snapshot) = recorded(Run::new(program));
+    assert!(snapshot.allocators.is_empty(), "{:?}", snapshot.allocators);
+}
+
+#[test]
+fn debug_file_beside_program_is_used() {
+    let scratch = Scratch::new();
+    let (program, names) = split_program(&scratch, BUILD);
+    assert_is_named(Run::new(&program));
+    let kept = scratch.path("kept");
+    fs::rename(&names, &kept).unwrap();
+    assert_is_nameless(&program);
+    fs::create_dir(scratch.path(".debug")).unwrap();
+    fs::copy(&kept, scratch.path(".debug/names")).unwrap();
+    assert_is_named(Run::new(&program));
+}
+
+#[test]
+fn debug_file_of_later_library_counts() {
+    let scratch = Scratch::new();
+    let (library, _) = split(&scratch, &hidden_library());
+    let run = Run::new(program_with("hides_one.c", "hides_one", &["-ldl"])).arg("2");
+    let (_, snapshot) = recorded(run.arg(&library));
+    assert_eq!(only(&snapshot).path, library.to_str().unwrap());
+    assert_eq!(only(&snapshot).samples, 2 * 3);
+}
+
+#[test]
+fn other_builds_debug_file_is_refused() {
+    let (scratch, other) = (Scratch::new(), Scratch::new());
+    let (program, names) = split_program(&scratch, BUILD);
+    fs::copy(split_program(&other, &BUILD.replace('0', "1")).1, &names).unwrap();
+    assert_is_nameless(&program);
+}
+
+#[test]
+fn other_users_debug_file_is_refused() {
+    const NOBODY: u32 = 65534;
+    let scratch = Scratch::new();
+    let (program, names) = split_program(&scratch, BUILD);
+    if chown(&names, Some(NOBODY), None).is_err() {
+        return not_here("only root can give a file to another user");
+    }
+    assert_is_nameless(&program);
+    chown(&program, Some(NOBODY), None).unwrap();
+    assert_is_named(Run::new(&program));
+}
+
+#[test]
+fn wrong_addresses_of_names_are_harmless() {
+    let scratch = Scratch::new();
+    let (program, names) = split_program(&scratch, BUILD);
+    tool("objcopy", &[Path::new("--change-addresses=0x10000000"), &names]);
+    assert_is_nameless(&program);
+}
+
+#[test]
+fn pipe_as_debug_file_is_refused() {
+    let scratch = Scratch::new();
+    let (program, names) = split_program(&scratch, BUILD);
+    fs::remove_file(&names).unwrap();
+    tool("mkfifo", &[&names]);
+    assert_is_nameless(&program);
+}
+
+#[test]
+fn installed_debug_file_is_used() {
+    let (by_id, rest) = BUILD.split_at(2);
+    let by_path = |program: &Path| format!("{}/names", program.parent().unwrap().display());
+    let by_id: &dyn Fn(&Path) -> String = &|_| format!("/.build-id/{by_id}/{rest}.debug");
+    for place in [by_id, &by_path] {
+        let scratch = Scratch::new();
+        let (program, names) = split_program(&scratch, BUILD);
+        let debug = scratch.path("debug");
+        let place = format!("{}{}", debug.display(), place(&program));
+        fs::create_dir_all(Path::new(&place).parent().unwrap()).unwrap();
+        fs::rename(&names, &place).unwrap();
+        let script = "mount --bind $1 /usr/lib/debug && LD_PRELOAD=$2 exec $0";
+        let run = Run::new(installed("unshare", "util-linux")).without("LD_PRELOAD");
+        let run = run.arg("--mount").arg("--map-root-user").arg("sh").arg("-c").arg(script);
+        assert_is_named(run.arg(&program).arg(&debug).arg(library()));
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod watch;
 use crate::flags::RunFlags;
 use crate::output::remark;
 use crate::output_file::check_free_file;
+use crate::table::symbols_hint::debug_package;
 use crate::trim;
 use confined::Filters;
 use keeper::Keeper;
@@ -187,11 +188,16 @@ fn unseen(path: &Path) -> Option<String> {
 
 /// Says that an allocator inside the program cannot be recorded, because it has no names.
 fn nameless(path: &Path) -> Option<String> {
-    let found = executable::allocators_in_file(&program::binary_of(path));
+    let binary = program::binary_of(path);
+    let found = executable::allocators_in_file(&binary);
     let allocator = found.first()?;
+    let remedy = match debug_package(&binary.to_string_lossy()) {
+        Some(package) => format!("Install {package}"),
+        None => "Build it without -s and \"strip\", or install its debug file under /usr/lib/debug"
+            .into(),
+    };
     Some(format!(
-        "{}: {allocator} is inside it, but not recorded: it was stripped of the names of its functions. \
-         Build it without -s and \"strip\"",
+        "{}: {allocator} is inside it, but not recorded: it was stripped of the names of its functions. {remedy}",
         path.display()
     ))
 }

@@ -113,7 +113,7 @@ fn shown_names<'a>(report: &'a Report, rows: usize) -> Vec<&'a str> {
 }
 
 /// Debian's package with the debug symbols of a file, where dpkg knows whose it is.
-fn debug_package(path: &str) -> Option<String> {
+pub fn debug_package(path: &str) -> Option<String> {
     // Either may be listed, since /lib is a link into /usr.
     let other = path.strip_prefix("/usr").map_or_else(|| format!("/usr{path}"), str::to_owned);
     let has_it = |list: &Path| {
