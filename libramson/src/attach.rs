@@ -10,7 +10,7 @@ pub use later::follow;
 
 use crate::arch::{self, hooks};
 use crate::counter;
-use crate::orders::{CONTROL, Pace};
+use crate::orders::{self, CONTROL, Pace};
 use crate::parking::parked;
 use crate::process;
 use crate::resolve::{self, LinkMap};
@@ -75,11 +75,6 @@ pub extern "C" fn act(info: &ObjectInfo, info_bytes: usize) {
     CONTROL.outcome.store(request.number << 8 | came, Release);
 }
 
-/// Whether the library came into the running program.
-pub fn is_attached() -> bool {
-    CONTROL.is_attached.load(Relaxed) != 0
-}
-
 type Directory = [[u8; 8]; PATH_BYTES / 8];
 
 /// Sets the library up, once. Returns its own record; `None` if the program is not as expected.
@@ -90,7 +85,7 @@ fn enter(request: &Request, directory: &Directory) -> Option<&'static LinkMap> {
     }
     resolve::find_first(c"malloc")?;
     let own = resolve::own_object()?;
-    if !is_attached() {
+    if !orders::is_attached() {
         crate::hooks::bind_to_present();
         walk::hide_data(own);
     }

@@ -21,6 +21,11 @@ pub static CONTROL: Control = Control {
     follows: AtomicU64::new(0),
 };
 
+/// Whether this came into the running program.
+pub fn is_attached() -> bool {
+    CONTROL.is_attached.load(Relaxed) != 0
+}
+
 /// The latest orders that were whole and in range.
 static IN_FORCE: [AtomicU64; ORDER_WORDS] = [const { AtomicU64::new(0) }; ORDER_WORDS];
 

@@ -22,6 +22,7 @@ EXCEPTIONS = {
     "crates/inject/src/identity.rs": OWN_PROC,
     "crates/inject/src/maps.rs": OWN_PROC,
     "crates/inject/src/seccomp.rs": OWN_PROC,
+    "crates/inject/src/standstill.rs": OWN_PROC,
     "crates/inject/src/threads.rs": OWN_PROC,
     "crates/inject/src/trace.rs": OWN_PROC,
 }

@@ -16,9 +16,9 @@ mod symbols;
 
 use crate::arch::hooks::inside::loader_hook;
 use crate::arch::trampoline;
-use crate::attach;
 use crate::config::Config;
 use crate::families::{self, Facts, Family};
+use crate::orders;
 use crate::resolve::{self, LinkMap};
 use crate::sys::{self, Status, permit};
 use crate::text::Text;
@@ -106,7 +106,7 @@ pub extern "C" fn follow() {
     if !permit::is_full() || !resolve::is_list_whole() {
         return;
     }
-    let way = if attach::is_attached() { Way::Noted } else { Way::ForGood };
+    let way = if orders::is_attached() { Way::Noted } else { Way::ForGood };
     let last = LAST.load(Relaxed).cast_const();
     let is_last = |object: &&LinkMap| core::ptr::eq(*object, last);
     // Objects are added behind all others. If the last one is gone, some were unloaded.

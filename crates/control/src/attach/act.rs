@@ -5,16 +5,33 @@ use super::library::Functions;
 use super::loader::RESTART;
 use super::site::Site;
 use crate::outside::refused;
-use ramson_format::control::{Action, Request, outcome};
+use ramson_format::control::{self, Action, Request, outcome};
 use ramson_inject::{Argument, Step};
 use ramson_source::Failure;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// How often the library is asked again while a thread of the program loads or unloads an object, …
 const MOST_ACTS: u32 = 100;
 /// … after so long.
 const BETWEEN_ACTS: Duration = Duration::from_millis(10);
+
+/// Tells one request from the next, and seeds samplers.
+pub fn number() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (now.as_nanos() as u64 ^ u64::from(std::process::id()).rotate_left(40)) >> 8
+}
+
+/// Returns what the library needs to notice objects that come later.
+pub fn loader_of(site: &Site, functions: &Functions, count: u64) -> control::Loader {
+    functions.mutex.map_or_else(control::Loader::default, |[try_lock, unlock]| control::Loader {
+        count_at: site.loader.count_at,
+        count,
+        lock: site.loader.lock(),
+        try_lock,
+        unlock,
+    })
+}
 
 /// Has the library do what is asked.
 pub fn act(

@@ -1,11 +1,11 @@
 //! A program is left as it was found.
 
-use super::act::act;
+use super::act::{act, loader_of, number};
 use super::guest::{Guest, ListedSlot};
 use super::inside;
 use super::library::{self, Functions};
 use super::site::Site;
-use super::{loader_of, number, theirs};
+use super::theirs;
 use crate::outside::{milliseconds, refused, with_process};
 use ramson_format::DEFAULT_FILE_BYTES;
 use ramson_format::control::{Action, MOST_LISTED, Orders, Request, slot_state};

@@ -1,10 +1,9 @@
 //! Hooks in allocators inside objects: the library in the process makes them, and the places in code that lead to them are written from here.
 
-use super::act::act;
+use super::act::{act, loader_of, number};
 use super::guest::{Guest, ListedPlace};
 use super::library::Functions;
 use super::site::Site;
-use super::{loader_of, number};
 use crate::outside::{failure, refused};
 use ramson_format::control::{Action, Request, place_state};
 use ramson_inject::{Patch, Problem, Standstill, write_code};

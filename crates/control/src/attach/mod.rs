@@ -17,7 +17,7 @@ pub use detach::{Detached, detach};
 pub use set::{Changes, Set, set};
 
 use crate::outside::{milliseconds, refused, with_process};
-use act::act;
+use act::{act, loader_of, number};
 use bounded::Bounded;
 use guest::{Guest, ListedSlot, State, name_of};
 use library::Functions;
@@ -30,7 +30,7 @@ use ramson_reader::Allocator;
 use ramson_source::{Failure, Target, find_target, gone};
 use serde::Serialize;
 use site::Site;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// How to record.
 pub struct Options<'a> {
@@ -79,12 +79,6 @@ pub struct Attached {
     pub stopped_ms: Vec<f64>,
     /// From the first look on.
     pub elapsed_ms: f64,
-}
-
-/// Tells one request from the next, and seeds samplers.
-fn number() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    (now.as_nanos() as u64 ^ u64::from(std::process::id()).rotate_left(40)) >> 8
 }
 
 /// Records a running program from now on.
@@ -221,17 +215,6 @@ fn request_of(options: &Options, facts: &preflight::Facts, slots: u64) -> Reques
         number: number() & (u64::MAX >> 8),
         loader: control::Loader::default(),
     }
-}
-
-/// Returns what the library needs to notice objects that come later.
-fn loader_of(site: &Site, functions: &Functions, count: u64) -> control::Loader {
-    functions.mutex.map_or_else(control::Loader::default, |[try_lock, unlock]| control::Loader {
-        count_at: site.loader.count_at,
-        count,
-        lock: site.loader.lock(),
-        try_lock,
-        unlock,
-    })
 }
 
 fn is_over(orders: &Orders) -> bool {
