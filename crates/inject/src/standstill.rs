@@ -101,6 +101,12 @@ impl Process {
             if threads::waits_for_more(self.pid, tid) {
                 return Err(unfit(tid, "it waits for more than one byte, and may have part of it"));
             }
+            // Its own: a filter may kill for the system call by which the kernel begins another one again.
+            let status = threads::text(format!("/proc/{}/task/{tid}/status", self.pid));
+            let filter = status.as_deref().ok().and_then(|it| threads::field(it, "Seccomp"));
+            if filter.is_some_and(|mode| mode != "0") {
+                return Err(unfit(tid, "it has a seccomp filter"));
+            }
         }
         Ok(())
     }
