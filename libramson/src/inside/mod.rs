@@ -7,10 +7,12 @@
 //! The functions are found by name in the object's file, or in its separate debug file; all bytes that matter are compared with what is in memory. Code is
 //! written by the kernel (/proc/self/mem), so no page is ever writable and executable at once.
 
+mod code;
 mod debug_file;
 mod elf;
-mod hooking;
+mod found;
 mod list;
+mod loader;
 pub mod places;
 mod symbols;
 
@@ -24,7 +26,7 @@ use crate::sys::{self, Status, permit};
 use crate::text::Text;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
-use hooking::{Area, Found};
+use found::{Area, Found};
 use places::Way;
 use ramson_format::{Inside, PRELOADED_FAMILY};
 
@@ -60,7 +62,7 @@ pub fn begin(config: &Config) {
 }
 
 fn watch_loader(way: Way) -> bool {
-    resolve::loader_event().is_some_and(|place| hooking::watch_loader(place, loader_hook(), way))
+    resolve::loader_event().is_some_and(|place| loader::watch(place, loader_hook(), way))
 }
 
 /// Makes hooks for the allocators inside the objects of a program that runs, and lists the places that are to be written so that they are called. The
@@ -142,7 +144,7 @@ fn hook(object: &'static LinkMap, way: Way) {
     if !may_have_allocator(object) {
         return;
     }
-    hooking::find(object, &mut |found: &mut Found| {
+    found::find(object, &mut |found: &mut Found| {
         // SAFETY: the loader gives every object a name that ends.
         let path = unsafe { CStr::from_ptr(object.name) }.to_bytes();
         let kind = found.kind() as u32;

@@ -1,6 +1,7 @@
 //! The places in code that are written for hooks inside objects, as whoever attaches sees them: in a program that runs already he writes them while
 //! all threads are stopped, and puts back what was there.
 
+use super::code::code_at;
 use crate::families;
 use crate::sys::File;
 use core::sync::atomic::Ordering::*;
@@ -64,9 +65,7 @@ pub fn put(memory: &File, way: Way, change: &Change) -> bool {
     };
     let Some(place) = place else { return false };
     let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-    // SAFETY: code of an object that is loaded, which its file says is there.
-    let before =
-        unsafe { core::slice::from_raw_parts(change.address as *const u8, change.bytes.len()) };
+    let before = code_at(change.address, change.bytes.len() as u64);
     for (to, value) in [
         (&place.before, word(before)),
         (&place.after, word(change.bytes)),
