@@ -50,10 +50,11 @@ impl Selection {
         if profile.samples.is_empty() {
             return Ok(Applied::default());
         }
-        let unmatched = self
+        let mut unmatched = self
             .filters
             .apply(profile)
             .map_err(|step| Failure::NothingLeft(nothing_left(&step, profile, sample_type)))?;
+        unmatched.extend(self.own_frames.iter().flat_map(|own| own.unmatched(profile)));
         let is_folded = self.own_frames.as_ref().is_some_and(|own| own.fold(profile));
         Ok(Applied { unmatched, is_folded })
     }

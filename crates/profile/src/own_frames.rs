@@ -1,6 +1,7 @@
 //! Which frames are the program's own. Frames of libraries and of wrappers around malloc say how memory was asked for, not for
 //! what: folded, they leave the stacks and their callers get what they allocated.
 
+use crate::filter::Step;
 use crate::language::Language;
 use crate::merge::merge_equal_samples;
 use crate::model::{Function, Line, Location, Mapping, Profile};
@@ -100,14 +101,30 @@ impl OwnFrames {
         is_folded || has_run_time
     }
 
+    /// The user's own rules that match no function, source file or binary.
+    pub fn unmatched(&self, profile: &Profile) -> Vec<Step> {
+        let names = |pattern: &Pattern| {
+            profile.functions.iter().any(|function| pattern.is_match(name_of(function)))
+        };
+        let has_place = |pattern: &Pattern| {
+            profile.functions.iter().any(|function| pattern.is_match(&function.file))
+                || profile.mappings.iter().any(|mapping| pattern.is_match(&mapping.path))
+        };
+        let step = |flag, pattern: &Pattern| Step { flag, value: pattern.as_str().to_owned() };
+        let wrappers = self.wrappers.iter().filter(|pattern| !names(pattern));
+        let libraries =
+            self.libraries.iter().filter(|pattern| !names(pattern) && !has_place(pattern));
+        let wrappers = wrappers.map(|pattern| step("--wrapper", pattern));
+        wrappers.chain(libraries.map(|pattern| step("--library", pattern))).collect()
+    }
+
     /// Whether a frame of this function in this binary is of a library or a wrapper.
     pub fn takes(&self, function: &Function, mapping: Option<&Mapping>) -> bool {
         self.is_function(function) || mapping.is_some_and(|mapping| self.takes_all_of(mapping))
     }
 
     fn is_function(&self, function: &Function) -> bool {
-        let name: &str =
-            if function.name.is_empty() { &function.system_name } else { &function.name };
+        let name = name_of(function);
         let is = |pattern: &Pattern| pattern.is_match(name);
         self.rules().functions.is_match(&short_name(name))
             || self.rules().files.is_match(&function.file)
@@ -120,6 +137,10 @@ impl OwnFrames {
         self.rules().objects.is_match(mapping.basename())
             || self.libraries.iter().any(|pattern| pattern.is_match(&mapping.path))
     }
+}
+
+fn name_of(function: &Function) -> &str {
+    if function.name.is_empty() { &function.system_name } else { &function.name }
 }
 
 /// Takes the frames of an interpreter or a virtual machine out of the stacks in which functions of its language have names: it

@@ -201,6 +201,15 @@ fn library_allocations_count_for_callers() {
 }
 
 #[test]
+fn rules_that_match_nothing_are_named() {
+    let rules = |texts: [&str; 3]| texts.map(|text| Pattern::new(text).unwrap()).to_vec();
+    let own = OwnFrames::new(rules(["libc", "^acme", "boost"]), rules(["^acme", "^pol_", "libc"]));
+    let missed: Vec<String> =
+        own.unmatched(&profile(&[&[1, 0]])).iter().map(ToString::to_string).collect();
+    assert_eq!(missed, ["--wrapper '^pol_'", "--wrapper 'libc'", "--library 'boost'"]);
+}
+
+#[test]
 fn library_only_stack_stays_whole() {
     let mut folded = profile(&[&[4, 6, 2], &[], &[1, 0], &[6]]);
     OwnFrames::default().fold(&mut folded);

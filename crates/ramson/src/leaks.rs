@@ -26,6 +26,9 @@ pub fn leaks(flags: &LeaksFlags) -> Result<u8, Failure> {
             }
         })?,
     };
+    for step in &found.unmatched {
+        hint(&format!("{step} matches nothing"));
+    }
     let tripped = flags.fail_on.iter().find_map(|gate| gate.finding(&found));
     let unknown = flags.fail_on.iter().any(|gate| gate.cannot_tell(&found));
     let unknown = unknown.then(|| table::suspects::answer(&found));

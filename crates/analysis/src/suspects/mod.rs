@@ -29,7 +29,7 @@ use answer::Circumstances;
 use course::refuse_short;
 use ramson_format::Kind;
 use ramson_leaks::{Ages, DetectionLimit, Growth, StackHistory, Verdict};
-use ramson_profile::{Estimate, OwnFrames, SampleType, SampleUnit};
+use ramson_profile::{Estimate, OwnFrames, SampleType, SampleUnit, Step};
 use ramson_source::{Failure, Recording, marks, open_recordings};
 use serde::Serialize;
 use std::collections::HashSet;
@@ -59,6 +59,9 @@ pub struct Suspects {
     pub suspects: Vec<Suspect>,
     /// Leak suspects that rise together below one caller.
     pub groups: Vec<Group>,
+    /// Filters and rules that matched nothing.
+    #[serde(skip)]
+    pub unmatched: Vec<Step>,
     /// Defects of the profile.
     pub defects: Vec<String>,
     /// Result for each of several processes, those with the largest RSS first.
@@ -151,7 +154,7 @@ pub fn suspects(
 
 impl Suspects {
     fn of(found: Judged, subject: Subject) -> Self {
-        let Judged { answer, stacks, ages, suppressed, known, suspects } = found;
+        let Judged { answer, stacks, ages, suppressed, known, suspects, unmatched } = found;
         Self {
             answer,
             subject,
@@ -162,6 +165,7 @@ impl Suspects {
             known,
             groups: groups::groups(&suspects),
             suspects,
+            unmatched,
             defects: Vec::new(),
             processes: Vec::new(),
         }
@@ -233,6 +237,7 @@ struct Judged {
     suppressed: usize,
     known: usize,
     suspects: Vec<Suspect>,
+    unmatched: Vec<Step>,
 }
 
 /// Every function with live samples, without what is suppressed or `known`.
@@ -245,20 +250,29 @@ fn judged(
     let mut nothing_left = None;
     let mut live = Estimate::default();
     let mut suppressed = 0;
+    let mut unmatched: Option<Vec<Step>> = None;
     for course in courses {
         let DatedRecording { recording, now_ns, .. } = &course.moment;
         let named = assemble(recording, &question.names, Detail::Numbered, Some(Kind::Heap))?;
         let mut profile = named.profile;
         // XX see all frames.
         let all_frames = question.selection.with_all_frames();
-        if let Err(failure) = all_frames.apply(&mut profile, SampleType::InuseSpace) {
-            nothing_left.get_or_insert(failure);
-            continue;
-        }
+        let mut missed = match all_frames.apply(&mut profile, SampleType::InuseSpace) {
+            Ok(applied) => applied.unmatched,
+            Err(failure) => {
+                nothing_left.get_or_insert(failure);
+                continue;
+            }
+        };
         live += profile.total(SampleType::InuseSpace).settled();
         suppressed += suppressed::remove(&mut profile, &question.suppressions);
         if let Some(own) = &question.selection.own_frames {
+            missed.extend(own.unmatched(&profile));
             own.fold(&mut profile);
+        }
+        match &mut unmatched {
+            Some(in_all) => in_all.retain(|step| missed.contains(step)),
+            None => unmatched = Some(missed),
         }
         all.push((*now_ns, stacks(&recording.snapshot, *now_ns, Some(course), &profile)));
     }
@@ -288,7 +302,9 @@ fn judged(
     let with =
         Circumstances { limit, totals, min_age_ns, is_live_known, is_part, sampling_ended_ns };
     let answer = Answer::of(&suspects, &of, with);
-    Ok(Judged { answer, stacks: left, ages, suppressed, known: before - left, suspects })
+    let known = before - left;
+    let unmatched = unmatched.unwrap_or_default();
+    Ok(Judged { answer, stacks: left, ages, suppressed, known, suspects, unmatched })
 }
 
 /// Returns the limit since the first process was recorded, because the stacks of several processes are judged together.
