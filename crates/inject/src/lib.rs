@@ -4,6 +4,8 @@
 //! errno again afterwards, and its system call is begun again by the kernel's own rules. If the tracer
 //! dies in the middle, the thread finds its way back by itself (frame.rs); its system call is then
 //! begun anew, time-outs included. See docs/internals/trim.md.
+//!
+//! `write_code` stops all threads, makes no call, and lets them go on (docs/internals/inside.md).
 
 #![deny(unsafe_code)]
 

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a thread's stack that are looked at: what a signal interrupted is remembered there, above the frames of its handler.
 const MOST_STACK_BYTES: u64 = 8 << 20;
+/// Of all threads together.
+const MOST_STACKS_BYTES: u64 = 1 << 30;
 
 /// What is to be written at a place in code.
 #[derive(Clone, Copy, Debug)]
@@ -80,12 +82,18 @@ impl Process {
         self.is_same()?;
         let moved = Moved::of(patches);
         let stacks = self.writable_areas();
+        let mut left_bytes = MOST_STACKS_BYTES;
         for (traced, registers) in &stopped {
-            let is_in_moved =
-                moved.contains(registers.rip) || self.keeps_moved(&stacks, registers, &moved);
-            if is_in_moved {
+            let words = self.stack(&stacks, registers);
+            left_bytes = left_bytes.saturating_sub(8 * words.len() as u64);
+            if moved.contains(registers.rip) || words.iter().any(|&word| moved.contains(word)) {
                 return Err(unfit(traced.tid(), "it is in the code that is to be written"));
             }
+        }
+        if left_bytes == 0 {
+            return Err(Problem::NoThread(Some(
+                "their stacks are too large to look through".into(),
+            )));
         }
         let written = if is_meant() { self.write_all(patches)? } else { 0 };
         drop(stopped);
@@ -169,21 +177,21 @@ impl Process {
         lines.filter(is_writable).map(crate::maps::range_of).collect()
     }
 
-    /// Whether a thread's stack has an address of an instruction that moves: a signal's handler may go back to it.
-    fn keeps_moved(&self, areas: &[Range<u64>], registers: &Registers, moved: &Moved) -> bool {
-        let pointer = registers.rsp;
+    /// The words on a thread's stack: a signal's handler may go back to one of them.
+    fn stack(&self, areas: &[Range<u64>], registers: &Registers) -> Vec<u64> {
+        let pointer = registers.rsp & !7;
         let next = areas.partition_point(|area| area.end <= pointer);
-        let Some(area) = areas.get(next).filter(|area| area.contains(&pointer)) else {
-            // Nobody comes back from there.
-            return false;
-        };
-        // A thread's own record lies above its stack.
-        let is_above = (pointer..area.end).contains(&registers.fs_base);
-        let end = if is_above { registers.fs_base } else { area.end };
+        // Nobody comes back from elsewhere.
+        let area = areas.get(next).filter(|area| area.contains(&pointer));
+        let end = area.map_or(pointer, |area| match registers.fs_base {
+            // A thread's own record lies above its stack.
+            record if (pointer..area.end).contains(&record) => record,
+            _ => area.end,
+        });
         let mut bytes = vec![0; (end - pointer).min(MOST_STACK_BYTES) as usize];
-        let is_read = self.memory.read_exact_at(&mut bytes, pointer).is_ok();
-        let (words, _) = bytes.as_chunks();
-        !is_read || words.iter().any(|&word| moved.contains(u64::from_le_bytes(word)))
+        // What cannot be read, the thread cannot read, either.
+        let _ = self.memory.read_exact_at(&mut bytes, pointer);
+        bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
     }
 
     fn write_all(&self, patches: &[Patch]) -> Result<usize, Problem> {
