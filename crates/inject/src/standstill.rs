@@ -85,15 +85,12 @@ impl Process {
         let mut left_bytes = MOST_STACKS_BYTES;
         for (traced, registers) in &stopped {
             let words = self.stack(&stacks, registers);
-            left_bytes = left_bytes.saturating_sub(8 * words.len() as u64);
+            left_bytes = left_bytes
+                .checked_sub(8 * words.len() as u64)
+                .ok_or_else(|| unfit(traced.tid(), "the stacks are too large to look through"))?;
             if moved.contains(registers.rip) || words.iter().any(|&word| moved.contains(word)) {
                 return Err(unfit(traced.tid(), "it is in the code that is to be written"));
             }
-        }
-        if left_bytes == 0 {
-            return Err(Problem::NoThread(Some(
-                "their stacks are too large to look through".into(),
-            )));
         }
         let written = if is_meant() { self.write_all(patches)? } else { 0 };
         drop(stopped);
