@@ -1,6 +1,7 @@
 //! Asks an allocator for its statistics, by its own function, on a thread of the process that is stopped for that.
 
 use crate::apart;
+use crate::inside::{Inside, MALLCTL, Other};
 use crate::outside::{self, Callee, NOTHING, refused};
 use ramson_apart::for_process;
 use ramson_inject::{Argument, Called, Step};
@@ -58,44 +59,45 @@ const REFRESH: Step = Step {
 pub fn ask(target: &Target) -> Result<Figures, Failure> {
     match for_process(target.pid) {
         Some(by) => apart::ask(&by, target),
-        None => ask_here(target),
+        None => ask_here(target, Inside::of(target)),
     }
 }
 
 /// The same, by this process.
-pub fn ask_here(target: &Target) -> Result<Figures, Failure> {
+pub fn ask_here(target: &Target, inside: Option<Inside>) -> Result<Figures, Failure> {
     let process = outside::open(target)?;
     let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
     let allocators = Allocators::of(target.pid, &areas);
-    let Some((kind, found)) = allocators.other.clone() else {
+    let Some(other) = Other::of(&allocators, inside) else {
         return Err(refused(target, "its allocator is not known", NOTHING));
     };
-    let (function, names): (_, &[&'static str]) = match kind {
-        AllocatorKind::Jemalloc | AllocatorKind::InProgram => ("mallctl", &JEMALLOC),
-        AllocatorKind::Tcmalloc => ("MallocExtension_GetNumericProperty", &TCMALLOC),
-        AllocatorKind::Mimalloc | AllocatorKind::Musl => {
+    let (functions, names): (&[&'static str], &[&'static str]) = match other.kind {
+        AllocatorKind::Jemalloc => (&MALLCTL, &JEMALLOC),
+        AllocatorKind::Tcmalloc => (&["MallocExtension_GetNumericProperty"], &TCMALLOC),
+        AllocatorKind::Mimalloc | AllocatorKind::Musl | AllocatorKind::InProgram => {
             let why =
-                format!("{} has no function that returns its statistics as numbers", found.name);
+                format!("{} has no function that returns its statistics as numbers", other.name);
             return Err(refused(target, &why, NOTHING));
         }
     };
-    let is_mallctl = function == "mallctl";
+    let function = functions[0];
+    let is_mallctl = other.kind == AllocatorKind::Jemalloc;
     let questions: Vec<Vec<u8>> = names.iter().map(|name| question(name)).collect();
     let arguments = &QUESTION[..if is_mallctl { 3 } else { 2 }];
     let callee = Callee::open(target, process, areas, allocators)?;
-    let address = callee
-        .function(function, |area| area.path == found.path)
-        .ok_or_else(|| refused(target, &format!("it exports no {function}"), NOTHING))?;
+    let address = other.function(&callee, functions).ok_or_else(|| {
+        refused(target, &format!("{} has no {function} by its symbols", other.name), NOTHING)
+    })?;
     let first = is_mallctl.then_some(Step { function: address, ..REFRESH });
     let ask = |data| Step { function: address, arguments, data, condition: None };
     let steps: Vec<Step> =
         first.into_iter().chain(questions.iter().map(|data| ask(data))).collect();
-    let called = callee.call(&steps, None)?;
+    let called = callee.call(&steps, None, false)?;
     let answers = called.data.iter().skip(usize::from(is_mallctl)).map(|data| word(data));
     let figures = names.iter().copied().zip(answers).filter(|&(_, answer)| answer != UNKNOWN);
     let figures: Vec<_> = figures.map(in_bytes).collect();
-    let parts = parts(kind, &figures).ok_or_else(|| {
-        refused(target, &format!("{} was built without statistics", found.name), NOTHING)
+    let parts = parts(other.kind, &figures).ok_or_else(|| {
+        refused(target, &format!("{} was built without statistics", other.name), NOTHING)
     })?;
     let Called { tid, name: thread, stopped, .. } = called;
     Ok(Figures { function, figures, parts, tid, thread, stopped })
