@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Every part of RSS.
-const PARTS: [&str; 25] = [
+const PARTS: [&str; 27] = [
     "live",
     "free_top",
     "free_whole_pages",
@@ -19,6 +19,8 @@ const PARTS: [&str; 25] = [
     "freed_lazily",
     "allocator_metadata",
     "held_by_allocator",
+    "free_whole_pages_inside",
+    "free_in_used_pages_inside",
     "inherited_from_parent",
     "copied_from_parent",
     "mmap",

@@ -21,7 +21,7 @@ const JEMALLOC: [&str; 8] = [
     DIRTY,
     MUZZY,
 ];
-/// Pages of all arenas (MALLCTL_ARENAS_ALL of jemalloc 5) that a purge returns.
+/// Pages of all arenas (MALLCTL_ARENAS_ALL of jemalloc 5) that a purge returns: kept, and freed by MADV_FREE.
 const DIRTY: &str = "stats.arenas.4096.pdirty";
 const MUZZY: &str = "stats.arenas.4096.pmuzzy";
 /// Statistics of gperftools' tcmalloc (gperftools/malloc_extension.h).
@@ -146,7 +146,8 @@ fn parts(kind: AllocatorKind, figures: &[(&str, u64)]) -> Option<Vec<(Part, u64)
     let resident = figure("stats.resident");
     let active = figure("stats.active");
     // Not what is left of the resident bytes without active ones and metadata: to 5.2 it counts less as metadata than is resident of it.
-    let unused = figure(DIRTY) + figure(MUZZY);
+    // Muzzy pages are no part of either: the kernel counts them as freed lazily, or has taken them.
+    let unused = figure(DIRTY);
     let metadata = resident.saturating_sub(active + unused).max(figure("stats.metadata"));
     Some(vec![
         (Part::FreePages, unused),
@@ -173,7 +174,7 @@ mod tests {
         ];
         let parts = parts(AllocatorKind::Jemalloc, &figures).unwrap();
         assert_eq!(parts.iter().map(|(_, bytes)| bytes).sum::<u64>(), 150);
-        assert_eq!((parts[0], parts[3]), ((Part::FreePages, 35), (Part::Metadata, 15)));
+        assert_eq!((parts[0], parts[3]), ((Part::FreePages, 30), (Part::Metadata, 20)));
         assert_eq!(super::parts(AllocatorKind::Jemalloc, &figures[1..]), None);
     }
 
