@@ -126,7 +126,7 @@ fn prefixed_jemalloc() -> PathBuf {
         "malloc_usable_size",
         "malloc_stats_print",
     ] {
-        objcopy.arg(format!("--redefine-sym={name}=_rjem_{name}"));
+        objcopy.arg(format!("--redefine-sym={name}=je_{name}"));
     }
     finish(objcopy.arg(shared_library("libjemalloc_pic.a")).arg(&archive)).good();
     archive
@@ -168,7 +168,9 @@ fn prefixed_allocator_inside_is_asked_and_trimmed() {
     assert!(text.contains(" + free in jemalloc "), "{text}");
     let trimmed = trim_of(&scratch, pid);
     assert!(trimmed.text("message").contains("mallctl on thread"), "{trimmed:?}");
-    assert!((trimmed.number("rss_diff") - unused).abs() < 1.0 * MIB, "{unused}: {trimmed:?}");
+    // Each large block has a page in front that nobody touched.
+    let returned = trimmed.number("rss_diff");
+    assert!(returned > 0.9 * unused && returned < 1.1 * unused, "{unused}: {trimmed:?}");
 }
 
 #[test]
