@@ -9,8 +9,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Every part of RSS.
-const PARTS: [&str; 27] = [
+const PARTS: [&str; 28] = [
     "live",
+    "allocated_before_the_attach_or_not_seen",
     "free_top",
     "free_whole_pages",
     "free_in_used_pages",

@@ -153,11 +153,12 @@ fn prefixed_allocator_inside_is_asked_and_trimmed() {
     }
     // 20,000 blocks of 1,000 bytes are the C library's.
     let live = allocated + 20_000.0 * 1008.0;
-    for (name, expected) in [
-        ("live", live),
-        ("free_whole_pages_inside", unused),
-        ("free_in_used_pages_inside", active - allocated),
-    ] {
+    // What the samples fall short of the count is called not seen.
+    let counted = part(&json, "live") + part(&json, "allocated_before_the_attach_or_not_seen");
+    assert!((counted - live).abs() < 1.0 * MIB, "{live}: {json:?}");
+    for (name, expected) in
+        [("free_whole_pages_inside", unused), ("free_in_used_pages_inside", active - allocated)]
+    {
         assert!((part(&json, name) - expected).abs() < 1.0 * MIB, "{name} {expected}: {json:?}");
     }
     let advice = json.list("advice");
