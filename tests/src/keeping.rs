@@ -9,8 +9,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Every part of RSS.
-const PARTS: [&str; 25] = [
+const PARTS: [&str; 28] = [
     "live",
+    "allocated_before_the_attach_or_not_seen",
     "free_top",
     "free_whole_pages",
     "free_in_used_pages",
@@ -19,6 +20,8 @@ const PARTS: [&str; 25] = [
     "freed_lazily",
     "allocator_metadata",
     "held_by_allocator",
+    "free_whole_pages_inside",
+    "free_in_used_pages_inside",
     "inherited_from_parent",
     "copied_from_parent",
     "mmap",

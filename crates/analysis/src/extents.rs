@@ -177,8 +177,13 @@ pub fn residence(snapshot: &Snapshot, memory: &ProcessMemory, live: Estimate) ->
 
 /// Live bytes of the allocators inside objects.
 pub fn live_inside(snapshot: &Snapshot) -> Estimate {
+    live_of(snapshot, |family| family != PRELOADED_FAMILY)
+}
+
+/// Live bytes of the allocators whose numbers are chosen.
+pub fn live_of(snapshot: &Snapshot, is_it: impl Fn(u8) -> bool) -> Estimate {
     let roundings = Roundings::of(snapshot);
-    let inside = heap_samples(snapshot).filter(|sample| is_inside(sample));
+    let inside = heap_samples(snapshot).filter(|sample| is_it(sample.family));
     let one = |sample: &LiveSample| {
         Estimate::of_sample(
             roundings.usable_bytes(sample),

@@ -3,7 +3,7 @@
 use crate::calibration::{Calibration, calibrate};
 use crate::extents::{self, Residence};
 use crate::inside;
-use ramson_format::flags;
+use ramson_format::{PRELOADED_FAMILY, flags};
 use ramson_process::allocators::Allocators;
 use ramson_process::glibc::{Arena, Effort, MOST_WALKED_BYTES, Statistics};
 use ramson_process::identify::AllocatorKind;
@@ -83,6 +83,15 @@ pub struct Rss {
     pub releasable: Option<u64>,
 }
 
+/// An allocator inside an object that has told its figures.
+#[derive(Clone, Copy)]
+pub struct Asked {
+    /// For people.
+    pub name: &'static str,
+    /// Number of its samples' family, if the profile has some.
+    pub family: Option<u8>,
+}
+
 /// The event before the first allocation that a profile can have: the process ran already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -151,7 +160,7 @@ impl Rss {
             is_one_of_many,
         };
         let reading = rss::read(pid, allocators, &request).ok()?;
-        Some(Self::of(&reading, Some(snapshot), allocators.as_ref()).with_peak_of(pid))
+        Some(Self::of(&reading, Some(snapshot), allocators.as_ref(), None).with_peak_of(pid))
     }
 
     /// Adds the largest RSS that the process had.
@@ -161,11 +170,13 @@ impl Rss {
     }
 
     /// Divides a reading of a process's memory into terms. If the allocator's statistics do not tell what is live, the profile's estimate
-    /// does: it is taken out of the anonymous memory of which no more is known.
+    /// does: it is taken out of the anonymous memory of which no more is known. `asked` is the allocator inside an object by whose figures the
+    /// reading is divided.
     pub fn of(
         reading: &Reading,
         snapshot: Option<&Snapshot>,
         allocators: Option<&Allocators>,
+        asked: Option<Asked>,
     ) -> Self {
         let Reading { explained, statistics, memory, is_forked, .. } = reading;
         let has_other = allocators.is_some_and(|it| it.other.is_some());
@@ -196,10 +207,22 @@ impl Rss {
         if rss.allocator == "malloc" {
             rss.inside = snapshot.and_then(inside::name_of_all);
         }
-        rss.live_inside = snapshot.map(extents::live_inside).unwrap_or_default();
-        if rss.is_live_counted && rss.live_inside.value > 0.0 {
-            rss.take_live_inside();
+        if let Some(asked) = asked {
+            rss.inside = Some(asked.name);
+            if statistics.is_none() {
+                rss.allocator = asked.name.into();
+            }
         }
+        rss.live_inside = snapshot.map(extents::live_inside).unwrap_or_default();
+        // Without statistics of the C library, what lives in it is not counted either.
+        let is_counted = |family| match asked {
+            Some(asked) if asked.family == Some(family) => true,
+            Some(_) if statistics.is_none() => false,
+            _ => family == PRELOADED_FAMILY,
+        };
+        let uncounted = snapshot.map(|it| extents::live_of(it, |family| !is_counted(family)));
+        let uncounted = uncounted.filter(|live| rss.is_live_counted && live.value > 0.0);
+        uncounted.into_iter().for_each(|live| rss.take_uncounted(live));
         if statistics.is_some_and(Statistics::is_surveyed) {
             rss.correct_survey();
         }
@@ -235,12 +258,12 @@ impl Rss {
         self.terms[Term::Metadata as usize].value += of_metadata;
     }
 
-    /// Takes live bytes of allocators inside objects out of the memory of which no more is known; the C library's own are counted already.
-    fn take_live_inside(&mut self) {
+    /// Takes live bytes of allocators that have not counted them out of the memory of which no more is known.
+    fn take_uncounted(&mut self, live: Estimate) {
         let all = self.live.map_or(0.0, |live| live.value);
         let missing = self.live_not_resident.map_or(0.0, |missing| missing.value);
         let share = if all > 0.0 { 1.0 - missing / all } else { 1.0 };
-        let resident = Estimate { value: self.live_inside.value * share, ..self.live_inside };
+        let resident = Estimate { value: live.value * share, ..live };
         let variances = take_live(&mut self.explained, resident);
         for term in [Term::Live, Term::Held, Term::Other] {
             let added = variances.iter().find(|of| of.0 == term).map_or(0.0, |of| of.1);
@@ -471,6 +494,11 @@ impl Rss {
         self.inside.unwrap_or(&self.allocator)
     }
 
+    /// Whether an allocator inside an object has told what it has free, beside the C library's statistics.
+    pub fn is_inside_divided(&self) -> bool {
+        [Part::InsidePages, Part::InsideChunks].iter().any(|&part| self.explained.part(part) > 0)
+    }
+
     /// Whether other anonymous memory may be the allocator's: where another allocator than glibc's does not tell, only live samples show
     /// which areas are its own.
     pub fn may_be_allocators(&self) -> bool {
@@ -496,6 +524,7 @@ impl Rss {
                 None => "not seen".into(),
             },
             Term::Free => format!("free in {}", self.allocator),
+            Term::Held if self.is_inside_divided() => format!("free in {}", self.holder()),
             Term::Held if self.may_hold_live => {
                 format!("held by {}: allocated before the attach, or free", self.holder())
             }

@@ -17,14 +17,14 @@ impl Handler for Actor {
     }
 
     fn answer(&mut self, kind: u8, body: &[u8], _: Vec<File>) -> Option<Vec<u8>> {
-        let Order { pid, name, accepts } = borsh::from_slice(body).ok()?;
+        let Order { pid, name, accepts, inside } = borsh::from_slice(body).ok()?;
         let target = Target { pid, name, profile: None };
         // It is ended when something failed.
         ramson_inject::will_end_soon();
         let answer = if kind == TRIM {
-            borsh::to_vec(&outcome(trim_here(&target, accepts).map(WireTrimmed::from)))
+            borsh::to_vec(&outcome(trim_here(&target, accepts, inside).map(WireTrimmed::from)))
         } else {
-            borsh::to_vec(&outcome(ask_here(&target).map(WireFigures::from)))
+            borsh::to_vec(&outcome(ask_here(&target, inside).map(WireFigures::from)))
         };
         answer.ok()
     }

@@ -2,6 +2,7 @@
 //! something that never comes.
 
 use crate::ask::known;
+use crate::inside::Inside;
 use crate::trim::{Accepts, Trimmed};
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::{Apart, Request};
@@ -21,6 +22,8 @@ pub struct Order {
     pub name: String,
     /// The risks that a trim may take.
     pub accepts: Accepts,
+    /// The allocator inside an object that its profile tells of.
+    pub inside: Option<Inside>,
 }
 
 /// Result of an act, or the exit status and why the act failed.
@@ -85,7 +88,8 @@ fn have_done<T: BorshDeserialize>(
     target: &Target,
     accepts: Accepts,
 ) -> Result<T, Failure> {
-    let order = Order { pid: target.pid, name: target.name.clone(), accepts };
+    let (pid, name, inside) = (target.pid, target.name.clone(), Inside::of(target));
+    let order = Order { pid, name, accepts, inside };
     let failed = |failure: ramson_apart::Failure| {
         watched::note(target.pid, &failure);
         Failure::failed(format!(

@@ -1,6 +1,7 @@
 //! Asks an allocator for its statistics, by its own function, on a thread of the process that is stopped for that.
 
 use crate::apart;
+use crate::inside::{Inside, MALLCTL, Other};
 use crate::outside::{self, Callee, NOTHING, refused};
 use ramson_apart::for_process;
 use ramson_inject::{Argument, Called, Step};
@@ -20,7 +21,7 @@ const JEMALLOC: [&str; 8] = [
     DIRTY,
     MUZZY,
 ];
-/// Pages of all arenas (MALLCTL_ARENAS_ALL of jemalloc 5) that a purge returns.
+/// Pages of all arenas (MALLCTL_ARENAS_ALL of jemalloc 5) that a purge returns: kept, and freed by MADV_FREE.
 const DIRTY: &str = "stats.arenas.4096.pdirty";
 const MUZZY: &str = "stats.arenas.4096.pmuzzy";
 /// Statistics of gperftools' tcmalloc (gperftools/malloc_extension.h).
@@ -58,44 +59,45 @@ const REFRESH: Step = Step {
 pub fn ask(target: &Target) -> Result<Figures, Failure> {
     match for_process(target.pid) {
         Some(by) => apart::ask(&by, target),
-        None => ask_here(target),
+        None => ask_here(target, Inside::of(target)),
     }
 }
 
 /// The same, by this process.
-pub fn ask_here(target: &Target) -> Result<Figures, Failure> {
+pub fn ask_here(target: &Target, inside: Option<Inside>) -> Result<Figures, Failure> {
     let process = outside::open(target)?;
     let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
     let allocators = Allocators::of(target.pid, &areas);
-    let Some((kind, found)) = allocators.other.clone() else {
+    let Some(other) = Other::of(&allocators, inside) else {
         return Err(refused(target, "its allocator is not known", NOTHING));
     };
-    let (function, names): (_, &[&'static str]) = match kind {
-        AllocatorKind::Jemalloc | AllocatorKind::InProgram => ("mallctl", &JEMALLOC),
-        AllocatorKind::Tcmalloc => ("MallocExtension_GetNumericProperty", &TCMALLOC),
-        AllocatorKind::Mimalloc | AllocatorKind::Musl => {
+    let (functions, names): (&[&'static str], &[&'static str]) = match other.kind {
+        AllocatorKind::Jemalloc => (&MALLCTL, &JEMALLOC),
+        AllocatorKind::Tcmalloc => (&["MallocExtension_GetNumericProperty"], &TCMALLOC),
+        AllocatorKind::Mimalloc | AllocatorKind::Musl | AllocatorKind::InProgram => {
             let why =
-                format!("{} has no function that returns its statistics as numbers", found.name);
+                format!("{} has no function that returns its statistics as numbers", other.name);
             return Err(refused(target, &why, NOTHING));
         }
     };
-    let is_mallctl = function == "mallctl";
+    let function = functions[0];
+    let is_mallctl = other.kind == AllocatorKind::Jemalloc;
     let questions: Vec<Vec<u8>> = names.iter().map(|name| question(name)).collect();
     let arguments = &QUESTION[..if is_mallctl { 3 } else { 2 }];
     let callee = Callee::open(target, process, areas, allocators)?;
-    let address = callee
-        .function(function, |area| area.path == found.path)
-        .ok_or_else(|| refused(target, &format!("it exports no {function}"), NOTHING))?;
+    let address = other.function(&callee, functions).ok_or_else(|| {
+        refused(target, &format!("{} has no {function} by its symbols", other.name), NOTHING)
+    })?;
     let first = is_mallctl.then_some(Step { function: address, ..REFRESH });
     let ask = |data| Step { function: address, arguments, data, condition: None };
     let steps: Vec<Step> =
         first.into_iter().chain(questions.iter().map(|data| ask(data))).collect();
-    let called = callee.call(&steps, None)?;
+    let called = callee.call(&steps, None, false)?;
     let answers = called.data.iter().skip(usize::from(is_mallctl)).map(|data| word(data));
     let figures = names.iter().copied().zip(answers).filter(|&(_, answer)| answer != UNKNOWN);
     let figures: Vec<_> = figures.map(in_bytes).collect();
-    let parts = parts(kind, &figures).ok_or_else(|| {
-        refused(target, &format!("{} was built without statistics", found.name), NOTHING)
+    let parts = parts(other.kind, &figures).ok_or_else(|| {
+        refused(target, &format!("{} was built without statistics", other.name), NOTHING)
     })?;
     let Called { tid, name: thread, stopped, .. } = called;
     Ok(Figures { function, figures, parts, tid, thread, stopped })
@@ -144,7 +146,8 @@ fn parts(kind: AllocatorKind, figures: &[(&str, u64)]) -> Option<Vec<(Part, u64)
     let resident = figure("stats.resident");
     let active = figure("stats.active");
     // Not what is left of the resident bytes without active ones and metadata: to 5.2 it counts less as metadata than is resident of it.
-    let unused = figure(DIRTY) + figure(MUZZY);
+    // Muzzy pages are no part of either: the kernel counts them as freed lazily, or has taken them.
+    let unused = figure(DIRTY);
     let metadata = resident.saturating_sub(active + unused).max(figure("stats.metadata"));
     Some(vec![
         (Part::FreePages, unused),
@@ -171,7 +174,7 @@ mod tests {
         ];
         let parts = parts(AllocatorKind::Jemalloc, &figures).unwrap();
         assert_eq!(parts.iter().map(|(_, bytes)| bytes).sum::<u64>(), 150);
-        assert_eq!((parts[0], parts[3]), ((Part::FreePages, 35), (Part::Metadata, 15)));
+        assert_eq!((parts[0], parts[3]), ((Part::FreePages, 30), (Part::Metadata, 20)));
         assert_eq!(super::parts(AllocatorKind::Jemalloc, &figures[1..]), None);
     }
 

@@ -1,5 +1,6 @@
 //! Which function of which library gives memory back: that of the allocator whose memory it is.
 
+use crate::inside::{Inside, MALLCTL, Other};
 use crate::outside::{Callee, NOTHING, patiently, refused};
 use ramson_inject::{Argument, Step};
 use ramson_process::allocators::Allocator;
@@ -10,13 +11,15 @@ use ramson_source::Failure;
 /// A function that can be called.
 pub struct Lever {
     pub name: &'static str,
-    pub step: Step<'static>,
+    pub steps: Vec<Step<'static>>,
     /// Bytes that it would give back, where that can be told.
     pub gain: Option<u64>,
     /// Everything that was looked at is in use.
     pub returns_nothing: bool,
     /// Data that show the locks that the function takes: glibc's.
     pub locks: Option<LibraryData>,
+    /// There are no others.
+    pub are_locks_seen: bool,
 }
 
 /// Purge of all arenas: 4096 is MALLCTL_ARENAS_ALL of jemalloc 5.
@@ -25,19 +28,34 @@ const PURGE: Step =
 /// All of them are 0.
 const NO_ARGUMENTS: Step = Step::new(0, &[]);
 
-/// The lever of the allocator that has the memory; why there is none, if so.
-pub fn find(callee: &Callee) -> Result<Lever, Failure> {
+/// The lever of the allocator that has the memory; why there is none, if so. One inside an object may have a part of it.
+pub fn find(callee: &Callee, inside: Option<Inside>) -> Result<Lever, Failure> {
     let Callee { target, areas, allocators, memory, .. } = callee;
     let statistics = || allocators.statistics(memory, areas, Effort::Survey(MOST_WALKED_BYTES));
     let statistics = if allocators.other.is_none() { patiently(statistics) } else { statistics() };
-    let (kind, found) = match (&allocators.other, statistics) {
-        (_, Ok(statistics)) => return malloc_trim(callee, &statistics),
-        (Some(other), Err(_)) => other,
-        (None, Err(why)) => return Err(refused(target, &why.to_string(), NOTHING)),
-    };
-    other(callee, *kind, &found.path).ok_or_else(|| {
-        refused(target, &format!("its allocator is {}", found.name), &own_lever(found))
-    })
+    let of_inside = || other(callee, &Other::inside(inside?));
+    match (&allocators.other, statistics) {
+        (_, Ok(statistics)) => match (malloc_trim(callee, &statistics), of_inside()) {
+            (trim, None) => trim,
+            (Ok(trim), Some(purge)) if !trim.returns_nothing => Ok(trim.and(purge)),
+            (_, Some(purge)) => Ok(purge),
+        },
+        (Some((_, found)), Err(_)) => {
+            let lever = Other::of(allocators, inside).and_then(|of| other(callee, &of));
+            lever.ok_or_else(|| {
+                refused(target, &format!("its allocator is {}", found.name), &own_lever(found))
+            })
+        }
+        (None, Err(why)) => of_inside().ok_or_else(|| refused(target, &why.to_string(), NOTHING)),
+    }
+}
+
+impl Lever {
+    /// Both, one after the other.
+    fn and(self, purge: Self) -> Self {
+        let steps = [self.steps, purge.steps].concat();
+        Self { name: "malloc_trim and mallctl", steps, gain: None, are_locks_seen: false, ..self }
+    }
 }
 
 fn malloc_trim(callee: &Callee, statistics: &Statistics) -> Result<Lever, Failure> {
@@ -57,21 +75,32 @@ fn malloc_trim(callee: &Callee, statistics: &Statistics) -> Result<Lever, Failur
     let version = allocators.version.unwrap_or_default();
     let locks = patiently(|| LibraryData::read(memory, &data, version))
         .map_err(|why| refused(target, &why, NOTHING))?;
-    let step = Step { function: address, ..NO_ARGUMENTS };
-    let returns_nothing = gain == 0 && is_all_read;
-    Ok(Lever { name, step, gain: Some(gain), returns_nothing, locks: Some(locks) })
+    Ok(Lever {
+        name,
+        steps: vec![Step { function: address, ..NO_ARGUMENTS }],
+        gain: Some(gain),
+        returns_nothing: gain == 0 && is_all_read,
+        locks: Some(locks),
+        are_locks_seen: true,
+    })
 }
 
-fn other(callee: &Callee, kind: AllocatorKind, path: &str) -> Option<Lever> {
-    let (name, step) = match kind {
-        AllocatorKind::Jemalloc | AllocatorKind::InProgram => ("mallctl", PURGE),
-        AllocatorKind::Tcmalloc => ("MallocExtension_ReleaseFreeMemory", NO_ARGUMENTS),
+fn other(callee: &Callee, other: &Other) -> Option<Lever> {
+    let (functions, step): (&[&'static str], _) = match other.kind {
+        AllocatorKind::Jemalloc => (&MALLCTL, PURGE),
+        AllocatorKind::Tcmalloc => (&["MallocExtension_ReleaseFreeMemory"], NO_ARGUMENTS),
         // mi_collect works on the calling thread's memory, and runs a function that the program may have registered for it.
-        AllocatorKind::Mimalloc | AllocatorKind::Musl => return None,
+        AllocatorKind::Mimalloc | AllocatorKind::Musl | AllocatorKind::InProgram => return None,
     };
-    let address = callee.function(name, |area| area.path == path)?;
-    let step = Step { function: address, ..step };
-    Some(Lever { name, step, gain: None, returns_nothing: false, locks: None })
+    let steps = vec![Step { function: other.function(callee, functions)?, ..step }];
+    Some(Lever {
+        name: functions[0],
+        steps,
+        gain: None,
+        returns_nothing: false,
+        locks: None,
+        are_locks_seen: false,
+    })
 }
 
 /// Returns what the user can do instead.

@@ -5,6 +5,7 @@ mod act;
 mod apart;
 mod ask;
 mod attach;
+mod inside;
 mod lever;
 mod outside;
 mod schedule;

@@ -86,8 +86,20 @@ impl<'a> Callee<'a> {
         Some(names.iter().map(|name| library.function(name)).collect())
     }
 
-    /// Makes calls of the allocator. If ramson sees the locks that the calls take, a thread that computes may be borrowed, too.
-    pub fn call(&self, steps: &[Step], locks: Option<&LibraryData>) -> Result<Called, Failure> {
+    /// Returns the address of the first of these functions of an allocator that is inside an object, where all of them are with one prefix.
+    /// `is_it` chooses the object.
+    pub fn function_inside(&self, names: &[&str], is_it: impl Fn(&Area) -> bool) -> Option<u64> {
+        let (area, binary) = library(self.target, &self.areas, is_it)?;
+        Library::new(&binary, area.start, area.offset)?.function_behind_prefix(names)
+    }
+
+    /// Makes calls of the allocator. If ramson sees all locks that the calls take, a thread that computes may be borrowed, too.
+    pub fn call(
+        &self,
+        steps: &[Step],
+        locks: Option<&LibraryData>,
+        are_locks_seen: bool,
+    ) -> Result<Called, Failure> {
         let are_free =
             |limit| locks.is_none_or(|locks| locks.are_locks_seen_free(&self.memory, limit));
         if !are_free(FIRST_LOCK_LIMIT) {
@@ -101,7 +113,7 @@ impl<'a> Callee<'a> {
             code: &self.code,
             suspends_seccomp: self.suspends_seccomp,
             purpose: Purpose::Allocator,
-            are_locks_seen: locks.is_some(),
+            are_locks_seen,
         };
         ramson_inject::call(&self.process, &call, &mut is_safe)
             .map_err(|problem| failure(self.target, problem))

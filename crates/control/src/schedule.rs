@@ -1,5 +1,6 @@
 //! `ramson run --trim-every` and `--trim-after`: the same again and again, where it is worth it.
 
+use crate::inside::Inside;
 use crate::trim::{self, TrimAnswer, Trimmed, rss_of};
 use ramson_format::Kind;
 use ramson_process::{clock, processes, text};
@@ -91,7 +92,7 @@ impl Schedule {
             known.freed = freed.unwrap_or(known.freed);
             let name = text::read(format!("/proc/{pid}/comm")).unwrap_or_default();
             let name = name.trim_end().into();
-            line = known.trim_if_worth_it(&Target { pid, name, profile: None });
+            line = known.trim_if_worth_it(&Target { pid, name, profile: open_member(pid) });
         }
         let took = Duration::from_nanos(clock::thread_cpu_ns() - begin_ns);
         known.next_look = Instant::now() + took * MOST_LOOKING;
@@ -117,7 +118,7 @@ impl Process {
     fn trim_if_worth_it(&mut self, target: &Target) -> Option<String> {
         let rss = rss_of(target.pid)?;
         let least = LEAST_BYTES.max((rss as f64 * LEAST_SHARE) as u64);
-        let trimmed = match trim::prepare(target) {
+        let trimmed = match trim::prepare(target, Inside::of(target)) {
             Ok((_, lever)) if lever.gain.is_some_and(|gain| gain < least) => return None,
             Ok((callee, lever)) => trim::pull(&callee, &lever),
             Err(failure) => Err(failure),

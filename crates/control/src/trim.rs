@@ -1,6 +1,7 @@
 //! One trim, and what came of it.
 
 use crate::apart;
+use crate::inside::Inside;
 use crate::lever::{self, Lever};
 use crate::outside::{self, Callee, milliseconds, refused};
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -39,13 +40,17 @@ pub struct Accepts {
 pub fn trim(target: &Target, accepts: Accepts) -> Result<Trimmed, Failure> {
     match for_process(target.pid) {
         Some(by) => apart::trim(&by, target, accepts),
-        None => trim_here(target, accepts),
+        None => trim_here(target, accepts, Inside::of(target)),
     }
 }
 
 /// The same, by this process.
-pub fn trim_here(target: &Target, accepts: Accepts) -> Result<Trimmed, Failure> {
-    let (mut callee, lever) = prepare(target)?;
+pub fn trim_here(
+    target: &Target,
+    accepts: Accepts,
+    inside: Option<Inside>,
+) -> Result<Trimmed, Failure> {
+    let (mut callee, lever) = prepare(target, inside)?;
     if lever.returns_nothing && !accepts.no_gain {
         let why = "malloc has no free page that a trim would return";
         let next = format!("\"ramson trim --force {}\" trims the process anyway", target.pid);
@@ -56,7 +61,7 @@ pub fn trim_here(target: &Target, accepts: Accepts) -> Result<Trimmed, Failure> 
 }
 
 /// Finds out whether and how a process can be trimmed.
-pub fn prepare(target: &Target) -> Result<(Callee<'_>, Lever), Failure> {
+pub fn prepare(target: &Target, inside: Option<Inside>) -> Result<(Callee<'_>, Lever), Failure> {
     let process = outside::open(target)?;
     let mut areas = read_outline(target.pid).map_err(|_| gone(target))?;
     let allocators = Allocators::of(target.pid, &areas);
@@ -65,7 +70,7 @@ pub fn prepare(target: &Target) -> Result<(Callee<'_>, Lever), Failure> {
         areas = read_smaps(target.pid).map_err(|_| gone(target))?;
     }
     let callee = Callee::open(target, process, areas, allocators)?;
-    let lever = lever::find(&callee)?;
+    let lever = lever::find(&callee, inside)?;
     Ok((callee, lever))
 }
 
@@ -74,7 +79,7 @@ pub fn pull(callee: &Callee, lever: &Lever) -> Result<Trimmed, Failure> {
     let rss = || rss_of(callee.target.pid).ok_or_else(|| gone(callee.target));
     let rss_before = rss()?;
     let begin = Instant::now();
-    let called = callee.call(&[lever.step], lever.locks.as_ref())?;
+    let called = callee.call(&lever.steps, lever.locks.as_ref(), lever.are_locks_seen)?;
     let elapsed = begin.elapsed();
     Ok(Trimmed { rss_before, rss_after: rss()?, elapsed, function: lever.name.into(), called })
 }

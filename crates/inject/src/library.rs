@@ -2,6 +2,7 @@
 
 use object::read::elf::{ElfFile64, ElfSegment64};
 use object::{Endianness, Object, ObjectSegment, ObjectSymbol, ReadRef, elf};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The C library's, as addresses in the process.
@@ -49,6 +50,27 @@ impl<'a, Bytes: ReadRef<'a>> Library<'a, Bytes> {
             is_function && symbol.is_definition() && symbol.name() == Ok(name)
         })?;
         Some(self.bias.wrapping_add(symbol.address()))
+    }
+
+    /// The address of the first of these functions, exported or not, where all of them are with one prefix in front of their names.
+    pub fn function_behind_prefix(&self, names: &[&str]) -> Option<u64> {
+        let symbols = self.elf.symbols().chain(self.elf.dynamic_symbols());
+        let functions = symbols.filter(|symbol| {
+            symbol.elf_symbol().st_type() == elf::STT_FUNC && symbol.is_definition()
+        });
+        let mut found = vec![BTreeMap::new(); names.len()];
+        for symbol in functions {
+            let Ok(whole) = symbol.name() else { continue };
+            for (name, addresses) in names.iter().zip(&mut found) {
+                if let Some(prefix) = whole.strip_suffix(name) {
+                    addresses.insert(prefix, symbol.address());
+                }
+            }
+        }
+        let (first, others) = found.split_first()?;
+        let is_everywhere = |prefix| others.iter().all(|other| other.contains_key(prefix));
+        let (_, address) = first.iter().find(|(prefix, _)| is_everywhere(**prefix))?;
+        Some(self.bias.wrapping_add(*address))
     }
 
     /// The address of an exported variable, and what it has before the program starts.

@@ -154,6 +154,11 @@ impl Allocators {
         }
     }
 
+    /// Whether a library of its own replaces the C library's malloc.
+    pub fn is_replaced(&self) -> bool {
+        self.other.as_ref().is_some_and(|(kind, _)| *kind != AllocatorKind::InProgram)
+    }
+
     /// The one that is linked into the executable, which is recorded only if that was asked for at its start.
     pub fn inside(&self) -> Option<&Allocator> {
         match &self.other {

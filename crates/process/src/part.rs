@@ -82,6 +82,10 @@ pub enum Part {
     Metadata,
     /// In areas with live samples whose allocator cannot be read.
     Held,
+    /// Free whole pages, by an allocator inside an object that was asked, beside glibc's statistics …
+    InsidePages,
+    /// … and what it has free on pages that are in use, or in caches.
+    InsideChunks,
     /// Still shared with the process that forked this one, copy on write.
     Inherited,
     /// The parent's, copied since the fork because one of the two has written to it.
@@ -118,7 +122,7 @@ pub enum Part {
 
 impl Part {
     /// All of them, in the order in which they are shown, with the names of `--json` and the terms that they belong to.
-    pub const ALL: [(Self, &str, Term); 26] = [
+    pub const ALL: [(Self, &str, Term); 28] = [
         (Self::Live, "live", Term::Live),
         (Self::Unseen, "allocated_before_the_attach_or_not_seen", Term::Unseen),
         (Self::Top, "free_top", Term::Free),
@@ -129,6 +133,8 @@ impl Part {
         (Self::LazyFree, "freed_lazily", Term::LazyFree),
         (Self::Metadata, "allocator_metadata", Term::Metadata),
         (Self::Held, "held_by_allocator", Term::Held),
+        (Self::InsidePages, "free_whole_pages_inside", Term::Held),
+        (Self::InsideChunks, "free_in_used_pages_inside", Term::Held),
         (Self::Inherited, "inherited_from_parent", Term::Inherited),
         (Self::Copied, "copied_from_parent", Term::Inherited),
         (Self::Extents, "mmap", Term::Mmap),

@@ -41,7 +41,7 @@ fn ask(question: &Question) -> Result<Examined, Failure> {
     };
     let target = find_target(source)?;
     let mut finding = examine(&target, question, None)?;
-    if finding.statistics.is_err() {
+    if finding.statistics.is_err() || finding.inside.is_some() {
         finding = examine(&target, question, Some(ramson_control::ask(&target)))?;
     }
     Ok(Examined::One(Box::new(finding)))

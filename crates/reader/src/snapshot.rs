@@ -264,4 +264,15 @@ impl Snapshot {
             (mapping.start..mapping.end).contains(&address.0) && mapping.epochs.contains(&epoch)
         })
     }
+
+    /// The allocator inside an object that can be asked for its statistics: of several, the one with most live bytes.
+    pub fn asked_allocator(&self) -> Option<&Allocator> {
+        const ASKED: [u32; 2] = [AllocatorKind::Jemalloc as u32, AllocatorKind::Tcmalloc as u32];
+        let all = self.allocators.iter().filter(|it| ASKED.contains(&it.kind) && it.samples > 0);
+        let live = |family| -> f64 {
+            let own = self.live.iter().filter(|sample| sample.family == family);
+            own.map(|sample| sample.size as f64 * sample.inverse_probability).sum()
+        };
+        all.max_by(|a, b| live(a.family).total_cmp(&live(b.family)))
+    }
 }

@@ -2,8 +2,9 @@
 
 use ramson_tests::keeping::{MIB, explain_with, part};
 use ramson_tests::servers::*;
-use ramson_tests::trimming::{Talking, Waiting};
-use ramson_tests::{program, program_with, shared_library};
+use ramson_tests::trimming::{Talking, Waiting, trim as trim_of};
+use ramson_tests::{library, program, program_with, shared_library, target_directory};
+use std::path::PathBuf;
 use std::process::Stdio;
 
 fn asked(scratch: &Scratch, pid: u32) -> Json {
@@ -99,6 +100,78 @@ fn linked_in_allocator_is_asked() {
     assert_eq!(json.text("allocators.other.name"), "jemalloc");
 }
 
+/// A static jemalloc whose functions have a prefix.
+fn prefixed_jemalloc() -> PathBuf {
+    let archive = target_directory().join("test-programs/libprefixed.a");
+    let mut objcopy = clean("objcopy");
+    for name in [
+        "malloc",
+        "free",
+        "calloc",
+        "realloc",
+        "posix_memalign",
+        "aligned_alloc",
+        "memalign",
+        "valloc",
+        "mallocx",
+        "rallocx",
+        "xallocx",
+        "sallocx",
+        "dallocx",
+        "sdallocx",
+        "nallocx",
+        "mallctl",
+        "mallctlnametomib",
+        "mallctlbymib",
+        "malloc_usable_size",
+        "malloc_stats_print",
+    ] {
+        objcopy.arg(format!("--redefine-sym={name}=je_{name}"));
+    }
+    finish(objcopy.arg(shared_library("libjemalloc_pic.a")).arg(&archive)).good();
+    archive
+}
+
+#[test]
+fn prefixed_allocator_inside_is_asked_and_trimmed() {
+    let scratch = Scratch::new();
+    let archive = prefixed_jemalloc().display().to_string();
+    let options = [&archive, "-lm", "-lstdc++", "-lpthread"];
+    let program = program_with("prefixed.c", "prefixed", &options);
+    let mut command = clean(program);
+    command.env("RAMSON_DIR", scratch.open_directory("profiles"));
+    command.env("LD_PRELOAD", library()).env("RAMSON_INSIDE", "on");
+    let talking = Talking::start(&mut command);
+    let said = figures(&talking);
+    let [allocated, active, unused] = [said[0].1, said[1].1, said[2].1];
+    let pid = talking.pid();
+    let json = asked(&scratch, pid);
+    assert_eq!(json.text("inside.origin"), "in the executable", "{json:?}");
+    for (name, value) in &said {
+        let told = figure(&json, name);
+        assert!((told - value).abs() < 0.1 * MIB, "{name}: {told} {value}");
+    }
+    // 20,000 blocks of 1,000 bytes are the C library's.
+    let live = allocated + 20_000.0 * 1008.0;
+    // What the samples fall short of the count is called not seen.
+    let counted = part(&json, "live") + part(&json, "allocated_before_the_attach_or_not_seen");
+    assert!((counted - live).abs() < 1.0 * MIB, "{live}: {json:?}");
+    for (name, expected) in
+        [("free_whole_pages_inside", unused), ("free_in_used_pages_inside", active - allocated)]
+    {
+        assert!((part(&json, name) - expected).abs() < 1.0 * MIB, "{name} {expected}: {json:?}");
+    }
+    let advice = json.list("advice");
+    let trim = advice.iter().find(|advice| advice.text("cause") == "other_lever").unwrap();
+    assert!(trim.text("action").contains("for good, start it with MALLOC_CONF="), "{trim:?}");
+    let options = ["explain", "--ask", "--details", &pid.to_string()];
+    let text = finish(ramson(&scratch).args(options)).good().text();
+    assert!(text.contains(" + free in jemalloc "), "{text}");
+    let trimmed = trim_of(&scratch, pid);
+    assert!(trimmed.text("message").contains("mallctl on thread"), "{trimmed:?}");
+    assert!((trimmed.number("rss_diff") - unused).abs() < 1.0 * MIB, "{unused}: {trimmed:?}");
+}
+
 #[test]
 fn redis_agrees_with_asked_jemalloc() {
     let scratch = Scratch::new();
@@ -177,7 +250,7 @@ fn preloaded_allocator_is_asked_and_trimmed() {
     assert!(json.text("allocators.other.name").starts_with("tcmalloc"), "{json:?}");
     assert_eq!(json.text("asked.function"), "MallocExtension_GetNumericProperty");
     assert!(part(&json, "live") > 0.5 * MIB, "{json:?}");
-    let trimmed = ramson_tests::trimming::trim(&scratch, server.0.id());
+    let trimmed = trim_of(&scratch, server.0.id());
     let message = trimmed.text("message");
     assert!(message.starts_with("MallocExtension_ReleaseFreeMemory"), "{message}");
     server.signal("TERM");

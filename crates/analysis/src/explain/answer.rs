@@ -6,7 +6,7 @@ use super::finding::Finding;
 use super::leaks::Leaks;
 use super::pins::Pins;
 use crate::rss::Rss;
-use ramson_process::allocators::{Allocators, Figures};
+use ramson_process::allocators::{Allocator, Allocators, Figures};
 use ramson_process::cgroup::Limit;
 use ramson_process::glibc::{Arena, Cell, Parameters, Space, Statistics};
 use ramson_process::{Details, Part};
@@ -33,6 +33,8 @@ struct Answer<'a> {
     allocators: &'a Allocators,
     statistics: Option<StatisticsAnswer<'a>>,
     statistics_missing: Option<String>,
+    /// An allocator inside an object that the profile tells of and that can be asked.
+    inside: &'a Option<Allocator>,
     asked: Option<&'a Figures>,
     asked_missing: Option<&'a String>,
     pins: &'a Option<Pins>,
@@ -67,6 +69,7 @@ impl Serialize for Finding {
             allocators: &self.allocators,
             statistics: statistics.ok().map(StatisticsAnswer::of),
             statistics_missing: statistics.err().map(ToString::to_string),
+            inside: &self.inside,
             asked: asked.and_then(Result::ok),
             asked_missing: asked.and_then(Result::err),
             pins: &self.pins,

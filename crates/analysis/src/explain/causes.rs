@@ -172,18 +172,7 @@ fn free(finding: &Finding) -> Option<Cause> {
     }
     let why = match &finding.statistics {
         Ok(statistics) => of_glibc(finding, statistics, bytes.value),
-        Err(_) if finding.part(Part::FreeChunks) as f64 > (1.0 - NEXT_TO_NOTHING) * bytes.value => {
-            format!(
-                "nearly all of it shares pages with live blocks. A trim would return at most {}",
-                part_text(finding, Part::FreePages),
-            )
-        }
-        Err(_) => format!(
-            "{} of it shares pages with live blocks and cannot be returned{}. A trim would return at most {}",
-            part_text(finding, Part::FreeChunks),
-            in_caches(finding),
-            part_text(finding, Part::FreePages),
-        ),
+        Err(_) => by_figures(finding, bytes.value, Part::FreePages, Part::FreeChunks),
     };
     let sentence = format!(
         "{} is free memory that the program gave back to {}; {why}.",
@@ -191,6 +180,20 @@ fn free(finding: &Finding) -> Option<Cause> {
         finding.rss.allocator,
     );
     Some(Cause { cause: "free", bytes, sentence })
+}
+
+/// Why an allocator that was asked has not returned it, and what a trim would return.
+fn by_figures(finding: &Finding, free: f64, pages: Part, chunks: Part) -> String {
+    let [pages_text, chunks_text] = [pages, chunks].map(|part| part_text(finding, part));
+    if finding.part(chunks) as f64 > (1.0 - NEXT_TO_NOTHING) * free {
+        return format!(
+            "nearly all of it shares pages with live blocks. A trim would return at most {pages_text}"
+        );
+    }
+    let caches = if pages == Part::FreePages { in_caches(finding) } else { String::new() };
+    format!(
+        "{chunks_text} of it shares pages with live blocks and cannot be returned{caches}. A trim would return at most {pages_text}"
+    )
 }
 
 /// Why glibc has not returned it, and what a trim would return.
@@ -228,6 +231,17 @@ fn of_glibc(finding: &Finding, statistics: &Statistics, free: f64) -> String {
 fn held(finding: &Finding) -> Option<Cause> {
     let bytes = finding.rss.term(Term::Held);
     let allocator = finding.rss.holder();
+    if finding.rss.is_inside_divided() {
+        let why = by_figures(finding, bytes.value, Part::InsidePages, Part::InsideChunks);
+        let amount = amount(bytes, finding.rss.bytes);
+        return Some(Cause {
+            cause: "free",
+            bytes,
+            sentence: format!(
+                "{amount} is free memory that the program gave back to {allocator}; {why}."
+            ),
+        });
+    }
     (bytes.value > 0.0).then(|| Cause {
         cause: "held",
         bytes,
@@ -315,17 +329,12 @@ fn owner(finding: &Finding) -> String {
 
 /// How to learn how much of it is free.
 fn next_question(finding: &Finding) -> String {
-    let can_be_asked = matches!(
-        finding.statistics,
-        Err(Missing::Unreadable(AllocatorKind::Jemalloc | AllocatorKind::Tcmalloc))
-    );
-    if can_be_asked && finding.asked.is_none() {
-        format!(
-            " Only {} knows how much of it is free: ramson explain --ask {}.",
-            finding.rss.allocator, finding.pid
-        )
-    } else {
-        String::new()
+    match finding.askable().filter(|_| finding.asked.is_none()) {
+        Some(allocator) => format!(
+            " Only {allocator} knows how much of it is free: ramson explain --ask {}.",
+            finding.pid
+        ),
+        None => String::new(),
     }
 }
 

@@ -8,9 +8,10 @@ use super::words::with_half_width;
 use crate::members::RowGrowth;
 use crate::rss::Rss;
 use ramson_leaks::Slope;
-use ramson_process::allocators::{Allocators, Figures, Missing};
+use ramson_process::allocators::{Allocator, Allocators, Figures, Missing};
 use ramson_process::cgroup::Limit;
 use ramson_process::glibc::{Arena, Statistics};
+use ramson_process::identify::AllocatorKind;
 use ramson_process::{Details, Part, Term};
 use ramson_profile::Estimate;
 
@@ -38,6 +39,8 @@ pub struct Finding {
     pub allocators: Allocators,
     /// The C library's statistics, or why there are none.
     pub statistics: Result<Statistics, Missing>,
+    /// An allocator inside an object that the profile tells of and that can be asked for its figures.
+    pub inside: Option<Allocator>,
     /// Figures of another allocator that was asked, or why there are none; `None` if it was not to be asked.
     pub asked: Option<Result<Figures, String>>,
     /// Live bytes as every screen has them; `None` without a profile.
@@ -66,6 +69,17 @@ impl Finding {
     /// Whether what the allocator has is told from the rest.
     pub fn is_divided(&self) -> bool {
         self.statistics.is_ok() || matches!(self.asked, Some(Ok(_)))
+    }
+
+    /// Name of the allocator that can be asked how much of its memory is free.
+    pub fn askable(&self) -> Option<&str> {
+        match self.statistics {
+            Err(Missing::Unreadable(AllocatorKind::Jemalloc | AllocatorKind::Tcmalloc)) => {
+                Some(&self.rss.allocator)
+            }
+            Err(Missing::Denied { .. }) => None,
+            _ => self.inside.as_ref().map(|inside| &*inside.name),
+        }
     }
 
     /// Resident bytes of a part, never negative.

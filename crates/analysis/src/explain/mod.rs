@@ -24,14 +24,15 @@ use crate::extents;
 use crate::members::{Each, Row};
 use crate::owners;
 use crate::question::Question;
-use crate::rss::Rss;
+use crate::rss::{Asked, Rss};
+use ramson_format::AllocatorKind;
 use ramson_leaks::Slope;
-use ramson_process::allocators::Figures;
+use ramson_process::allocators::{Allocator, Figures};
 use ramson_process::cgroup::Groups;
 use ramson_process::clock::monotonic_ns;
 use ramson_process::rss::{self, Reading, Request};
 use ramson_process::{Binary, Part, Search, processes};
-use ramson_reader::Snapshot;
+use ramson_reader::{Snapshot, object_name};
 use ramson_source::{Failure, Target, Targets, find_targets, gone, malloc_info};
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -101,10 +102,22 @@ fn look_at(
     };
     let mut reading = rss::read(target.pid, &mut allocators, &request).map_err(|_| gone(target))?;
     let allocators = allocators.ok_or_else(|| gone(target))?;
-    if let (Some(Ok(figures)), Err(_)) = (&asked, &reading.statistics) {
-        reading.explained.divide_anonymous(&figures.parts);
+    let inside = snapshot.filter(|_| !allocators.is_replaced());
+    let inside = inside.and_then(Snapshot::asked_allocator);
+    let figures = asked.as_ref().and_then(|asked| asked.as_ref().ok());
+    if let Some(figures) = figures {
+        let is_beside = reading.statistics.is_ok();
+        let parts = figures.parts.iter();
+        let parts =
+            parts.map(|&(part, bytes)| (if is_beside { beside(part) } else { part }, bytes));
+        reading.explained.divide_anonymous(&parts.collect::<Vec<_>>());
     }
-    let rss = Rss::of(&reading, snapshot, Some(&allocators)).with_peak_of(target.pid);
+    let asked_inside = figures.filter(|_| !allocators.is_replaced()).map(|figures| Asked {
+        name: if figures.function == "mallctl" { "jemalloc" } else { "tcmalloc" },
+        family: inside.map(|it| it.family),
+    });
+    let rss = Rss::of(&reading, snapshot, Some(&allocators), asked_inside);
+    let rss = rss.with_peak_of(target.pid);
     let calibrated = profile.map(|recording| recording.with(counted(&recording.snapshot, &rss)));
     let live = calibrated.as_ref().map(|recording| extents::live_heap(&recording.snapshot));
     let pins = match (&calibrated, &reading.memory, &reading.statistics) {
@@ -147,6 +160,7 @@ fn look_at(
         causes: Vec::new(),
         allocators,
         statistics: reading.statistics,
+        inside: inside.map(|it| inside_allocator(target.pid, it, asked.is_some())),
         asked: asked.map(|asked| asked.map_err(|failure| failure.to_string())),
         live,
         limit: Groups::of(target.pid).limit(),
@@ -167,6 +181,34 @@ fn look_at(
     finding.causes = causes::causes(&finding);
     finding.advice = advice::advice(&finding);
     Ok(finding)
+}
+
+/// Where the figures of an allocator go that has memory beside glibc's.
+fn beside(part: Part) -> Part {
+    match part {
+        Part::FreePages => Part::InsidePages,
+        Part::FreeChunks | Part::Tcaches => Part::InsideChunks,
+        other => other,
+    }
+}
+
+/// The allocator inside an object, with the variable that configures it if its settings matter.
+fn inside_allocator(pid: u32, found: &ramson_reader::Allocator, has_settings: bool) -> Allocator {
+    let kind = AllocatorKind::of(found.kind).unwrap_or(AllocatorKind::Other);
+    let variable = || {
+        let binary = if found.path.is_empty() {
+            Binary::executable(pid)
+        } else {
+            Binary::at(pid, &found.path)
+        };
+        binary?.search(Search::JemallocVariable).text()
+    };
+    Allocator {
+        name: kind.name().into(),
+        origin: format!("in {}", object_name(&found.path)),
+        path: found.path.clone(),
+        variable: (has_settings && kind == AllocatorKind::Jemalloc).then(variable).flatten(),
+    }
 }
 
 /// The largest variables, where they are a part worth a word.

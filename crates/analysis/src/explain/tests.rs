@@ -47,6 +47,7 @@ fn finding(leaks: Option<Leaks>, limit: Option<Limit>) -> Finding {
         causes: Vec::new(),
         allocators: allocators("jemalloc 5.3.0", AllocatorKind::Jemalloc),
         statistics: Err(Missing::Unreadable(AllocatorKind::Jemalloc)),
+        inside: None,
         asked: None,
         live: Some(mib(80.0, 0.0)),
         limit,

@@ -51,7 +51,7 @@ const TERMS: [(&str, &str); 7] = [
 /// Number of terms, from the first on, that do not belong to glibc's arenas.
 const TERMS_OF_ALL: usize = 1;
 
-const NAMES: [(Part, &str); 26] = [
+const NAMES: [(Part, &str); 28] = [
     (Part::Live, "live, by the allocator's statistics"),
     (Part::Unseen, "live by the allocator's count, and not in the profile"),
     (Part::Top, "free at the end of the heap"),
@@ -61,6 +61,8 @@ const NAMES: [(Part, &str); 26] = [
     (Part::Tcaches, "free in thread caches"),
     (Part::Metadata, "allocator metadata"),
     (Part::Held, "in the allocator's areas, beyond live blocks: free, metadata, or rounding"),
+    (Part::InsidePages, "free whole pages of the allocator inside (ramson trim returns these)"),
+    (Part::InsideChunks, "free in the allocator inside, but on pages that still hold live blocks"),
     (Part::Inherited, "its parent's memory, shared copy on write"),
     (Part::Copied, "its parent's memory, copied since the fork"),
     (Part::LazyFree, "freed lazily (MADV_FREE): the kernel takes it back"),
@@ -105,7 +107,11 @@ fn push_allocator(out: &mut String, finding: &Finding) {
     if let Some(found) = first {
         push("allocator  ", &named(found));
     }
+    if let (Ok(_), Some(inside)) = (&finding.statistics, &finding.inside) {
+        push("also       ", &named(inside));
+    }
     match second {
+        Some(_) if finding.inside.is_some() => {}
         Some(found) if is_unknown => push("       or  ", &named(found)),
         Some(found) => {
             let what = "; memory that it holds counts as other anonymous";
@@ -116,9 +122,11 @@ fn push_allocator(out: &mut String, finding: &Finding) {
     for (name, value) in &allocators.settings {
         push("started    ", &format!("with {name}={value}"));
     }
+    if let Ok(statistics) = &finding.statistics {
+        push("settings   ", &parameters(statistics));
+    }
     match (&finding.statistics, &finding.asked) {
-        (Ok(statistics), _) => push("settings   ", &parameters(statistics)),
-        (Err(_), Some(Ok(asked))) => {
+        (_, Some(Ok(asked))) => {
             let question = format!(
                 "{} on thread {} ({}), which was stopped for {:.1} ms",
                 asked.function,
@@ -131,11 +139,13 @@ fn push_allocator(out: &mut String, finding: &Finding) {
                 asked.figures.iter().map(|(name, bytes)| format!("{name} {}", size(*bytes)));
             push("statistics ", &figures.collect::<Vec<_>>().join(", "));
         }
-        (Err(why), asked) => {
+        (missing, asked) => {
             if let Some(Err(refusal)) = asked {
                 push("not asked  ", refusal);
             }
-            push("not known  ", &why.to_string());
+            if let Err(why) = missing {
+                push("not known  ", &why.to_string());
+            }
         }
     }
 }

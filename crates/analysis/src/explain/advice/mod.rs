@@ -25,7 +25,10 @@ const EXPLAINING_SHARE: f64 = 0.8;
 pub fn advice(finding: &Finding) -> Vec<Advice> {
     let least = cause::least(finding.rss.bytes);
     let mut all: Vec<Advice> = match &finding.statistics {
-        Ok(statistics) => glibc::advice(finding, statistics),
+        Ok(statistics) => {
+            let glibc = glibc::advice(finding, statistics);
+            glibc.into_iter().chain(other::inside(finding, least)).collect()
+        }
         Err(missing) => other::advice(finding, missing, least),
     };
     all.extend(

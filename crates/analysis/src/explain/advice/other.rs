@@ -16,11 +16,12 @@ pub fn advice(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
         Missing::Denied { .. } | Missing::Refused(_) => None,
     };
     let allocator = finding.allocators.other.as_ref().map(|(_, allocator)| allocator);
-    let setting = kind.and(allocator).and_then(setting);
+    let allocator = finding.inside.as_ref().or(kind.and(allocator));
+    let setting = allocator.and_then(setting);
     if finding.is_divided() {
-        return of_figures(finding, setting);
+        return of_figures(finding, setting, Part::FreePages, Part::FreeChunks);
     }
-    let question = question(finding, kind);
+    let question = question(finding);
     if finding.rss.may_hold_live || question.is_some() {
         return question.into_iter().collect();
     }
@@ -32,12 +33,21 @@ pub fn advice(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
     vec![setting]
 }
 
+/// Advice about an allocator inside an object, whose memory malloc_trim does not return.
+pub fn inside(finding: &Finding, least: u64) -> Vec<Advice> {
+    let setting = finding.inside.as_ref().and_then(setting);
+    if finding.rss.is_inside_divided() {
+        return of_figures(finding, setting, Part::InsidePages, Part::InsideChunks);
+    }
+    let is_worth_it = finding.part(Part::Held) >= least;
+    question(finding).or(setting).into_iter().filter(|_| is_worth_it).collect()
+}
+
 /// Advises to ask the allocator before anything else: memory that shares pages with live blocks comes back by no setting.
-fn question(finding: &Finding, kind: Option<AllocatorKind>) -> Option<Advice> {
-    let can_be_asked = matches!(kind, Some(AllocatorKind::Jemalloc | AllocatorKind::Tcmalloc));
-    let allocator = &finding.rss.allocator;
+fn question(finding: &Finding) -> Option<Advice> {
+    let allocator = finding.askable().filter(|_| finding.asked.is_none())?;
     let what = if finding.rss.may_hold_live { "live" } else { "free" };
-    (can_be_asked && finding.asked.is_none()).then(|| Advice {
+    Some(Advice {
         cause: "ask",
         needs: Needs::Command,
         action: format!(
@@ -51,9 +61,14 @@ fn question(finding: &Finding, kind: Option<AllocatorKind>) -> Option<Advice> {
 }
 
 /// Advises by the figures of an allocator that was asked.
-fn of_figures(finding: &Finding, setting: Option<Advice>) -> Vec<Advice> {
-    let unused = finding.part_estimate(Part::FreePages);
-    let scattered = finding.part_estimate(Part::FreeChunks);
+fn of_figures(
+    finding: &Finding,
+    setting: Option<Advice>,
+    pages: Part,
+    chunks: Part,
+) -> Vec<Advice> {
+    let unused = finding.part_estimate(pages);
+    let scattered = finding.part_estimate(chunks);
     let setting = setting.map(|setting| Advice {
         action: format!("trim now: ramson trim {}; for good, {}", finding.pid, setting.action),
         evidence: format!(
