@@ -87,7 +87,9 @@ fn linked_in_allocator_is_asked() {
     let talking = Talking::start(&mut clean(program));
     figures(&talking);
     let check = finish(ramson(&scratch).args(["check", &talking.pid().to_string()])).good();
-    assert!(check.text().contains("! allocator  its allocator, jemalloc, is linked"), "{check:?}");
+    let inside = format!("\"ramson attach --inside {}\"", talking.pid());
+    assert!(check.text().contains("  allocator  jemalloc, in the executable"), "{check:?}");
+    assert!(check.text().contains(&inside), "{check:?}");
     let json = asked(&scratch, talking.pid());
     assert_eq!(json.text("allocators.other.origin"), "in the executable", "{json:?}");
     assert!(part(&json, "live") > 6.0 * MIB && part(&json, "free_in_used_pages") > 6.0 * MIB);
