@@ -7,6 +7,7 @@ use ramson_profile::format::format_objects;
 use ramson_reader::{Snapshot, object_name};
 use serde::Serialize;
 
+const WITHOUT_INSIDE: &str = "the latest attach was without --inside";
 /// More samples than this part, at whose address another one was still live, mean that frees are missed.
 const MOST_MISSED: f64 = 0.001;
 
@@ -43,14 +44,18 @@ pub struct RefusedFunction {
 
 /// The allocators inside objects that a snapshot tells of.
 pub fn of(snapshot: &Snapshot) -> Vec<AllocatorInside> {
+    // An earlier attach had hooks in them.
+    let is_off = Inside::of(snapshot.header.inside) == Inside::Off;
     let all = snapshot.allocators.iter().map(|it| {
         let states = || {
             let states = it.states.iter().map(|&state| MemberState::of(state).unwrap_or_default());
             MEMBERS.iter().map(|member| member.name).zip(states)
         };
-        let hooked = states().filter(|&(_, state)| state == MemberState::Hooked);
+        let hooked = states().filter(|&(_, state)| state == MemberState::Hooked && !is_off);
         let refused = states().filter_map(|(function, state)| {
-            Some(RefusedFunction { function, reason: reason(state)? })
+            let is_left = state == MemberState::Hooked && is_off;
+            let reason = if is_left { Some(WITHOUT_INSIDE) } else { reason(state) };
+            Some(RefusedFunction { function, reason: reason? })
         });
         AllocatorInside {
             allocator: name(it.kind),
@@ -73,19 +78,19 @@ pub fn obstacle(snapshot: &Snapshot, object: &str) -> Option<String> {
     if of_object.iter().any(|it| !it.hooked.is_empty()) {
         return None;
     }
+    let outcome = Inside::of(snapshot.header.inside);
+    if outcome == Inside::Off {
+        let is_attached = snapshot.header.flags & flags::ATTACHED != 0;
+        return Some(if is_attached { ATTACH_INSIDE } else { INSIDE_ON }.into());
+    }
     // The function that kept the others from having hooks tells more than they do.
     let is_cause = |it: &&RefusedFunction| Some(it.reason) != reason(MemberState::WithoutFrees);
     let refused = of_object.iter().find_map(|it| it.refused.iter().find(is_cause));
     if let Some(RefusedFunction { function, reason }) = refused {
         return Some(format!("not recorded: {function}: {reason}"));
     }
-    let outcome = Inside::of(snapshot.header.inside);
     let why = match (never(outcome), outcome) {
         (Some(why), _) => why,
-        (None, Inside::Off) => {
-            let is_attached = snapshot.header.flags & flags::ATTACHED != 0;
-            return Some(if is_attached { ATTACH_INSIDE } else { INSIDE_ON }.into());
-        }
         (None, Inside::AtStart) => "its functions have no names, or it came after the start",
         (None, _) => {
             "its functions have no names; build it without \"strip\", or install its debug file under /usr/lib/debug"

@@ -16,7 +16,11 @@ pub const DOES_NOT_STOP: &str = "it does not stop";
 
 /// Why the thread cannot be used, if so.
 pub fn wait_for_stop(traced: &mut Traced) -> Result<Option<&'static str>> {
-    let deadline = Instant::now() + STOP_LIMIT;
+    wait_for_stop_until(traced, Instant::now() + STOP_LIMIT)
+}
+
+/// The same until then.
+pub fn wait_for_stop_until(traced: &mut Traced, deadline: Instant) -> Result<Option<&'static str>> {
     loop {
         match traced.wait(deadline)? {
             Some(Stop::Event(libc::SIGTRAP)) => return Ok(None),

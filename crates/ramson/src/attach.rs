@@ -128,7 +128,10 @@ fn attached_text(attached: &Attached, flags: &AttachFlags, directory: Option<&Os
             .recorded_for_ms
             .map_or(String::new(), |ms| format!(" for {}", format_duration((ms * 1e6) as u64)));
         let kept = kept_text(attached, flags);
-        return format!("{name} (pid {pid}): already recorded{since}{kept}: ramson report {pid}\n");
+        let inside = if flags.inside { inside_text(attached) } else { String::new() };
+        return format!(
+            "{name} (pid {pid}): already recorded{since}{kept}{inside}: ramson report {pid}\n"
+        );
     }
     let limit = flags.duration.map_or(String::new(), |ns| format!(" for {}", format_duration(ns)));
     let seen = attached.objects - attached.missed.len();
@@ -155,16 +158,22 @@ fn attached_text(attached: &Attached, flags: &AttachFlags, directory: Option<&Os
         }
         (false, _) => String::new(),
     };
-    let inside = match attached.inside.as_slice() {
-        [] if flags.inside => {
-            format!("; no allocator inside is (ramson report {pid} --view health says why)")
-        }
-        names => names.iter().map(|name| format!(", and {name}")).collect(),
-    };
+    let inside = if flags.inside { inside_text(attached) } else { String::new() };
     format!(
         "{name} (pid {pid}): recorded from now on{limit}, in {seen} of {objects} binaries that allocate{missed}{inside}{memory}; \
          earlier allocations are not attributed: ramson report {pid}\n"
     )
+}
+
+/// Which allocators inside objects are recorded by now.
+fn inside_text(attached: &Attached) -> String {
+    match attached.inside.as_slice() {
+        [] => format!(
+            "; no allocator inside is (ramson report {} --view health says why)",
+            attached.pid
+        ),
+        names => names.iter().map(|name| format!(", and {name}")).collect(),
+    }
 }
 
 /// Says which requested setting a process that is recorded already did not get, and how to change the setting.

@@ -25,13 +25,15 @@ use crate::resolve::{self, LinkMap};
 use crate::sys::{self, Status, permit};
 use crate::text::Text;
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use found::{Area, Found};
 use places::Way;
 use ramson_format::{Inside, PRELOADED_FAMILY};
 
 /// The last object in the loader's list when that was last whole.
 static LAST: AtomicPtr<LinkMap> = AtomicPtr::new(core::ptr::null_mut());
+/// Not 0: hooks were made for a program that runs, and it is not known yet whether they were written.
+static IS_PREPARED: AtomicU32 = AtomicU32::new(0);
 const REHEARSED_BYTES: usize = 4096;
 
 /// Hooks the allocators inside the objects that came with the program, and follows the loader. At the first call of a hook or before main.
@@ -84,21 +86,24 @@ pub fn prepare(tried_filters: Option<u64>) {
         .filter(|object| !is_known(object))
         .for_each(|object| hook(object, Way::Listed));
     note_last();
-    if !places::has_loader() {
+    // Where there is no allocator, nobody is stopped to learn of later ones.
+    if places::are_any() && !places::has_loader() {
         watch_loader(Way::Listed);
     }
     families::have_become(Inside::AtStart);
+    IS_PREPARED.store(1, Relaxed);
 }
 
 /// What was to be written from outside has been written, or will not be.
 pub fn settle() {
     places::settle();
+    let is_prepared = IS_PREPARED.swap(0, Relaxed) != 0;
     let is_any = places::written() > 0;
     families::pause(!is_any);
     if is_any {
         let is_followed = places::is_loader_watched();
         families::have_become(if is_followed { Inside::Followed } else { Inside::AtStart });
-    } else if matches!(Inside::of(families::outcome()), Inside::Followed | Inside::AtStart) {
+    } else if !is_prepared {
         families::have_become(Inside::Off);
     }
 }

@@ -122,6 +122,11 @@ pub fn written() -> usize {
     used().filter(|place| is_in(place, place_state::WRITTEN)).count()
 }
 
+/// Whether there are any.
+pub fn are_any() -> bool {
+    used().any(|place| !is_in(place, place_state::FREE))
+}
+
 /// Whether the loader's function is known.
 pub fn has_loader() -> bool {
     of_loader().any(|place| !is_in(place, place_state::FREE))

@@ -98,6 +98,9 @@ fn allocator_is_reached_after_a_plain_attach() {
     assert_eq!(live(&scratch, pid), 30.0);
     told(&scratch, "detach", pid, &[]);
     assert_eq!(changed_code(pid, &program), 0);
+    // The next one says what it does not record.
+    let refused = finish(ramson(&scratch).args(["attach", &pid.to_string()]));
+    assert!(refused.remarks[0].contains("--inside"), "{refused:?}");
 }
 
 #[test]
@@ -108,7 +111,14 @@ fn later_library_s_allocator_is_recorded_and_left_as_it_was() {
     let library = program_with("grows_library.c", "grows-hidden.so", &options);
     let load = format!("load {}", library.display());
     let unload = format!("unload {}", library.display());
+    // Nobody is stopped to learn of later libraries where there is no allocator at first.
     let mut visited = Visited::start(0);
+    let told_of_none = told(&scratch, "attach", visited.pid(), &INSIDE);
+    assert!(told_of_none.list("inside").is_empty());
+    assert_eq!(told(&scratch, "detach", visited.pid(), &[]).number("places"), 0.0);
+    visited.talking.tell("quit");
+    let program = with_jemalloc("visited-hidden", &["-Wl,--exclude-libs,ALL"]);
+    let mut visited = Visited::start_program(&program, 0);
     let pid = visited.pid();
     told(&scratch, "attach", pid, &INSIDE);
     for round in 1..4 {

@@ -24,7 +24,7 @@ use library::Functions;
 use loader::RESTART;
 use object::{Object, words};
 use ramson_format::control::{self, Action, MOST_LISTED, Orders, Request};
-use ramson_format::{DEFAULT_FILE_BYTES, flags};
+use ramson_format::{DEFAULT_FILE_BYTES, Inside, flags};
 use ramson_process::{ProcessMemory, clock, identify, read_smaps};
 use ramson_reader::Allocator;
 use ramson_source::{Failure, Target, find_target, gone};
@@ -295,7 +295,9 @@ fn answer(
     let profile = found.and_then(|target| target.profile);
     let header = profile.as_ref().map(|recording| &recording.snapshot.header);
     let start_ns = header.map(|header| header.live_since_ns()).filter(|_| was_recorded);
-    let allocators = profile.as_ref().map(|recording| &recording.snapshot.allocators);
+    // An earlier attach may have had hooks in them.
+    let is_inside = header.is_some_and(|header| Inside::of(header.inside) != Inside::Off);
+    let allocators = profile.as_ref().filter(|_| is_inside).map(|it| &it.snapshot.allocators);
     let inside = allocators.map(|all| all.iter().filter_map(Allocator::hooked_name).collect());
     let in_memory = flags::MEMFD | flags::PRIVATE;
     Attached {
