@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 use super::words::size;
-use crate::rss::Before;
+use crate::rss::{Before, Term};
 use ramson_process::Mapped;
 use ramson_process::identify::base_name;
 use ramson_profile::format::format_objects;
@@ -104,6 +104,10 @@ fn unseen(finding: &Finding) -> String {
         }
         (Some(before), _) => format!(
             "is live, but was allocated before {before} or is not seen by ramson: no stack is known"
+        ),
+        (None, _) if !finding.rss.term(Term::Unseen).is_significant() => format!(
+            "is live by {}'s own count, beyond the estimate and within its error",
+            finding.rss.holder()
         ),
         (None, _) => "is live, but in no sample: no stack is known".into(),
     }

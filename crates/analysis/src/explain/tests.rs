@@ -308,6 +308,21 @@ fn memory_mapped_before_attach_lacks_stacks() {
 }
 
 #[test]
+fn chance_is_no_unseen_memory() {
+    for (live_mib, end) in [
+        (95.0, "own count, beyond the estimate and within its error."),
+        (50.0, "no stack is known."),
+    ] {
+        let mut found = finding(None, None);
+        found.rss = half_unseen(100.0, live_mib, 8.0, Before::Attach);
+        found.rss.before = None;
+        let causes = causes::causes(&found);
+        let unseen = causes.iter().find(|cause| cause.cause == "unseen").unwrap();
+        assert!(unseen.sentence.ends_with(end), "{}", unseen.sentence);
+    }
+}
+
+#[test]
 fn memory_live_before_attach_has_interval() {
     for (before, parent, words, end) in [
         (Before::Attach, None, "allocated before the attach or", "no stack is known."),
