@@ -2,9 +2,9 @@
 
 use super::finding::Finding;
 use super::words::size;
-use crate::rss::{Before, Term};
-use ramson_process::Mapped;
+use crate::rss::Before;
 use ramson_process::identify::base_name;
+use ramson_process::{Mapped, Term};
 use ramson_profile::format::format_objects;
 
 /// The sum is one memory in each process that has it.
