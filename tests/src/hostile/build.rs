@@ -59,7 +59,8 @@ pub fn build(program: &Program, allocator: Allocator) -> Result<Built, String> {
     let mut flags: Vec<_> = program.build.iter().map(|flag| expand(flag, &built)).collect();
     flags.extend(linked(allocator));
     // Each in a directory of its own: the program's name is in what it prints.
-    let directory = if allocator.is_inside() { built.join(allocator.name()) } else { built.clone() };
+    let directory =
+        if allocator.is_inside() { built.join(allocator.name()) } else { built.clone() };
     std::fs::create_dir_all(&directory).expect("a directory can be made in target");
     let executable = directory.join(&program.name);
     compile(program, &program.source, &executable, &flags)?;
@@ -91,10 +92,12 @@ fn mimalloc() -> &'static Path {
         let packages = told["packages"].as_array().expect("it lists packages");
         let crate_of = packages.iter().find(|package| package["name"] == "libmimalloc-sys");
         let manifest = crate_of.and_then(|package| package["manifest_path"].as_str());
-        let sources = Path::new(manifest.expect("it is one of them")).with_file_name("c_src/mimalloc/v2");
+        let sources =
+            Path::new(manifest.expect("it is one of them")).with_file_name("c_src/mimalloc/v2");
         let object = target_directory().join("hostile/mimalloc.o");
         let [include, source] = ["include", "src/static.c"].map(|name| sources.join(name));
-        let mut arguments = ["-O2", "-g", "-c", "-DMI_MALLOC_OVERRIDE", "-I"].map(PathBuf::from).to_vec();
+        let mut arguments =
+            ["-O2", "-g", "-c", "-DMI_MALLOC_OVERRIDE", "-I"].map(PathBuf::from).to_vec();
         arguments.extend([include, source, "-o".into(), object.clone()]);
         tool("gcc", &arguments);
         object.canonicalize().expect("it was just made")

@@ -50,7 +50,9 @@ pub struct Matrix {
 impl Matrix {
     /// Runs `programs`; `told` hears of each cell that failed as soon as it does.
     pub fn run(programs: &[Program], known: &Known, told: impl Fn(&Cell) + Sync) -> Self {
-        Self::of_columns(programs, told, &|program, allocator| run_column(program, allocator, known))
+        Self::of_columns(programs, told, &|program, allocator| {
+            run_column(program, allocator, known)
+        })
     }
 
     /// The same with programs that were not started under ramson: they are attached to and detached from as long as they run.

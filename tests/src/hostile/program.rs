@@ -259,7 +259,10 @@ mod tests {
         assert_eq!(program.arguments, ["one", "two"]);
         assert_eq!(program.environment, [("A".to_owned(), "b=c".to_owned())]);
         assert_eq!(program.preload_before, ["{built}/part.so"]);
-        assert_eq!(program.allocators, [Allocator::Glibc, Allocator::Mimalloc, Allocator::MimallocInside]);
+        assert_eq!(
+            program.allocators,
+            [Allocator::Glibc, Allocator::Mimalloc, Allocator::MimallocInside]
+        );
         assert_eq!(program.ends, Some(End::Signal(6)));
         assert_eq!((program.expected, program.in_flight), (Expected::Any, 3));
         assert_eq!(program.recorded, ["sh", "cat"]);
