@@ -67,16 +67,15 @@ pub fn build(program: &Program, allocator: Allocator) -> Result<Built, String> {
     Ok(Built { executable, directory: built })
 }
 
-/// What links the allocator into a program.
+/// What links the allocator into a program, even into one whose libraries alone call it.
 fn linked(allocator: Allocator) -> Vec<String> {
-    match allocator {
-        Allocator::JemallocInside => STATIC_JEMALLOC.map(str::to_owned).into(),
-        Allocator::TcmallocInside => {
-            ["-l:libtcmalloc_minimal.a", "-lstdc++", "-lm", "-lpthread"].map(str::to_owned).into()
-        }
-        Allocator::MimallocInside => vec![mimalloc().display().to_string()],
-        _ => Vec::new(),
-    }
+    let libraries: &[&str] = match allocator {
+        Allocator::JemallocInside => &STATIC_JEMALLOC,
+        Allocator::TcmallocInside => &["-l:libtcmalloc_minimal.a", "-lstdc++", "-lm", "-lpthread"],
+        Allocator::MimallocInside => return vec![mimalloc().display().to_string()],
+        _ => return Vec::new(),
+    };
+    ["-Wl,-u,malloc"].iter().chain(libraries).map(|&flag| flag.to_owned()).collect()
 }
 
 /// mimalloc as one object file, from the sources in the crate that a program of `tests/accept` uses: Debian has none.
@@ -96,8 +95,9 @@ fn mimalloc() -> &'static Path {
             Path::new(manifest.expect("it is one of them")).with_file_name("c_src/mimalloc/v2");
         let object = target_directory().join("hostile/mimalloc.o");
         let [include, source] = ["include", "src/static.c"].map(|name| sources.join(name));
-        let mut arguments =
-            ["-O2", "-g", "-c", "-DMI_MALLOC_OVERRIDE", "-I"].map(PathBuf::from).to_vec();
+        let mut arguments = ["-O2", "-g", "-c", "-DNDEBUG", "-DMI_MALLOC_OVERRIDE", "-I"]
+            .map(PathBuf::from)
+            .to_vec();
         arguments.extend([include, source, "-o".into(), object.clone()]);
         tool("gcc", &arguments);
         object.canonicalize().expect("it was just made")
