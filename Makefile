@@ -18,7 +18,7 @@ help:
 	@echo 'make test-long  the others: other releases, hostile programs, distributions of draws, the tutorials, what needs an idle machine'
 	@echo 'make test-inside  40 real programs that carry an allocator, plain and under ramson run --inside on (3 GB, and half an hour of building the first time)'
 	@echo 'make tutorials  run the commands of docs/tutorial.md and docs/how-to, and write what they print into the pages (make test-long compares)'
-	@echo 'make hostile  run hostile programs plain and under ramson over four allocators, and compare'
+	@echo 'make hostile  run hostile programs plain and under ramson over four allocators, preloaded and linked in, and compare'
 	@echo 'make hostile-attached  the same programs, attached to and detached from while they run'
 	@echo 'make hostile-sources  the malloc tests of glibc, jemalloc and mimalloc, plain and under ramson'
 	@echo 'make model  check the recorder in every order of its threads with two switches at most (part of make test)'
@@ -105,6 +105,7 @@ test-long: packages-test build
 NAMES ?=
 test-inside: packages-test build
 	tests/inside/programs $(NAMES)
+	tests/inside/uprobes
 
 tutorials: packages-test build
 	RAMSON_LIBRARY=$(CURDIR)/target/guest/libramson.so RAMSON_TUTORIALS=write \

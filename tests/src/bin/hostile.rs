@@ -1,5 +1,5 @@
-//! `hostile [--attached] [NAME…]`: runs the matrix of hostile programs, or the named rows of it; with `--attached` programs are attached to
-//! while they run. See `ramson_tests::hostile`.
+//! `hostile [--attached] [--inside] [NAME…]`: runs the matrix of hostile programs, or the named rows of it; with `--attached` programs are
+//! attached to while they run, with `--inside` they run over the allocators that are linked into them only. See `ramson_tests::hostile`.
 #![forbid(unsafe_code)]
 
 use ramson_tests::hostile::{Known, Matrix, Outcome, Program, programs};
@@ -16,19 +16,29 @@ fn main() -> ExitCode {
 }
 
 const ATTACHED: &str = "--attached";
+const INSIDE: &str = "--inside";
+
+fn has(option: &str) -> bool {
+    std::env::args().any(|word| word == option)
+}
 
 fn chosen() -> Result<Vec<Program>, String> {
     let all = programs()?;
-    let names: Vec<String> = std::env::args().skip(1).filter(|word| word != ATTACHED).collect();
+    let names: Vec<String> =
+        std::env::args().skip(1).filter(|word| ![ATTACHED, INSIDE].contains(&&**word)).collect();
     if let Some(name) = names.iter().find(|name| all.iter().all(|program| program.name != **name)) {
         return Err(format!("{name}: no such program in tests/hostile"));
     }
     let is_chosen = |program: &Program| names.is_empty() || names.contains(&program.name);
-    Ok(all.into_iter().filter(is_chosen).collect())
+    let mut chosen: Vec<_> = all.into_iter().filter(is_chosen).collect();
+    if has(INSIDE) {
+        chosen.iter_mut().for_each(|program| program.allocators.retain(|it| it.is_inside()));
+    }
+    Ok(chosen)
 }
 
 fn run(programs: &[Program], known: &Known) -> ExitCode {
-    let is_attached = std::env::args().any(|word| word == ATTACHED);
+    let is_attached = has(ATTACHED);
     let matrix = if is_attached {
         Matrix::run_visited(programs, |cell| eprintln!("FAILED {cell}"))
     } else {

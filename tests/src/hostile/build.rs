@@ -1,8 +1,10 @@
 //! Compiles a hostile program and the libraries that belong to it.
 
+use super::cell::Allocator;
 use super::program::{Program, directory};
-use crate::build::{target_directory, try_tool};
+use crate::build::{STATIC_JEMALLOC, target_directory, tool, try_tool};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::SystemTime;
 
@@ -38,8 +40,8 @@ fn expand(value: &str, built: &Path) -> String {
         .replace("{parts}", &directory().join("parts").to_string_lossy())
 }
 
-/// Builds `program` if anything of it has changed. A script is its own executable.
-pub fn build(program: &Program) -> Result<Built, String> {
+/// Builds `program`, with `allocator` linked in if it is one of those, if anything of it has changed. A script is its own executable.
+pub fn build(program: &Program, allocator: Allocator) -> Result<Built, String> {
     let built = target_directory().join("hostile").join(&program.name);
     std::fs::create_dir_all(&built).expect("target/hostile can be made");
     let built = built.canonicalize().expect("it was just made");
@@ -54,10 +56,52 @@ pub fn build(program: &Program) -> Result<Built, String> {
     if !matches!(&*extension, "c" | "cc" | "S" | "rs") {
         return Ok(Built { executable: program.source.clone(), directory: built });
     }
-    let executable = built.join(&program.name);
-    let flags: Vec<_> = program.build.iter().map(|flag| expand(flag, &built)).collect();
+    let mut flags: Vec<_> = program.build.iter().map(|flag| expand(flag, &built)).collect();
+    flags.extend(linked(allocator));
+    // Each in a directory of its own: the program's name is in what it prints.
+    let directory =
+        if allocator.is_inside() { built.join(allocator.name()) } else { built.clone() };
+    std::fs::create_dir_all(&directory).expect("a directory can be made in target");
+    let executable = directory.join(&program.name);
     compile(program, &program.source, &executable, &flags)?;
     Ok(Built { executable, directory: built })
+}
+
+/// What links the allocator into a program, even into one whose libraries alone call it.
+fn linked(allocator: Allocator) -> Vec<String> {
+    let libraries: &[&str] = match allocator {
+        Allocator::JemallocInside => &STATIC_JEMALLOC,
+        Allocator::TcmallocInside => &["-l:libtcmalloc_minimal.a", "-lstdc++", "-lm", "-lpthread"],
+        Allocator::MimallocInside => return vec![mimalloc().display().to_string()],
+        _ => return Vec::new(),
+    };
+    ["-Wl,-u,malloc"].iter().chain(libraries).map(|&flag| flag.to_owned()).collect()
+}
+
+/// mimalloc as one object file, from the sources in the crate that a program of `tests/accept` uses: Debian has none.
+fn mimalloc() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let manifest =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("accept/programs/inside/Cargo.toml");
+        let asked = ["metadata", "--locked", "--format-version=1", "--features=mi"];
+        let manifest = format!("--manifest-path={}", manifest.display());
+        let told = tool("cargo", &[&asked[..], &[&manifest]].concat());
+        let told: serde_json::Value = serde_json::from_str(&told).expect("cargo prints JSON");
+        let packages = told["packages"].as_array().expect("it lists packages");
+        let crate_of = packages.iter().find(|package| package["name"] == "libmimalloc-sys");
+        let manifest = crate_of.and_then(|package| package["manifest_path"].as_str());
+        let sources =
+            Path::new(manifest.expect("it is one of them")).with_file_name("c_src/mimalloc/v2");
+        let object = target_directory().join("hostile/mimalloc.o");
+        let [include, source] = ["include", "src/static.c"].map(|name| sources.join(name));
+        let mut arguments = ["-O2", "-g", "-c", "-DNDEBUG", "-DMI_MALLOC_OVERRIDE", "-I"]
+            .map(PathBuf::from)
+            .to_vec();
+        arguments.extend([include, source, "-o".into(), object.clone()]);
+        tool("gcc", &arguments);
+        object.canonicalize().expect("it was just made")
+    })
 }
 
 static SERIAL: AtomicU32 = AtomicU32::new(0);

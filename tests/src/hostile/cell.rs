@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The allocator that a program runs over.
+/// The allocator that a program runs over: preloaded, or linked into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "their names say it")]
 pub enum Allocator {
@@ -21,11 +21,22 @@ pub enum Allocator {
     Jemalloc,
     Tcmalloc,
     Mimalloc,
+    JemallocInside,
+    TcmallocInside,
+    MimallocInside,
 }
 
 impl Allocator {
     /// In the order of the table's columns.
-    pub const ALL: [Self; 4] = [Self::Glibc, Self::Jemalloc, Self::Tcmalloc, Self::Mimalloc];
+    pub const ALL: [Self; 7] = [
+        Self::Glibc,
+        Self::Jemalloc,
+        Self::Tcmalloc,
+        Self::Mimalloc,
+        Self::JemallocInside,
+        Self::TcmallocInside,
+        Self::MimallocInside,
+    ];
 
     /// As directives and `docs/internals/edge-cases.md` name it.
     pub fn name(self) -> &'static str {
@@ -34,6 +45,24 @@ impl Allocator {
             Self::Jemalloc => "jemalloc",
             Self::Tcmalloc => "tcmalloc",
             Self::Mimalloc => "mimalloc",
+            Self::JemallocInside => "jemalloc inside",
+            Self::TcmallocInside => "tcmalloc inside",
+            Self::MimallocInside => "mimalloc inside",
+        }
+    }
+
+    /// Whether it is linked into the program.
+    pub fn is_inside(self) -> bool {
+        self > Self::Mimalloc
+    }
+
+    /// The same allocator, preloaded.
+    pub(super) fn preloaded(self) -> Self {
+        match self {
+            Self::JemallocInside => Self::Jemalloc,
+            Self::TcmallocInside => Self::Tcmalloc,
+            Self::MimallocInside => Self::Mimalloc,
+            other => other,
         }
     }
 
@@ -42,10 +71,12 @@ impl Allocator {
         Self::ALL.into_iter().find(|allocator| allocator.name() == name)
     }
 
-    /// The library to preload; none for the C library's own.
+    /// The library to preload; none for the C library's own, and for one that is linked in.
     pub fn library(self) -> Option<PathBuf> {
         let name = match self {
-            Self::Glibc => return None,
+            Self::Glibc | Self::JemallocInside | Self::TcmallocInside | Self::MimallocInside => {
+                return None;
+            }
             Self::Jemalloc => "libjemalloc.so.2",
             Self::Tcmalloc => "libtcmalloc.so.4",
             Self::Mimalloc => "libmimalloc.so.2",
@@ -123,6 +154,7 @@ pub fn run(program: &Program, built: &Built, allocator: Allocator, way: Way) -> 
         // Plain runs have them too: only the preloaded library differs.
         .env("RAMSON_DIR", &profiles)
         .env("RAMSON_KEEP", "1")
+        .env("RAMSON_INSIDE", "on")
         .env("RAMSON_INTERVAL", interval.unwrap_or(Interval::Off).name())
         .env("RAMSON_FREES", if interval == Some(Interval::Everything) { "1024" } else { "0" })
         .envs(program.environment.iter().map(|(name, value)| (name, built.expand(value, &tmp))))

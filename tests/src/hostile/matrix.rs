@@ -6,7 +6,7 @@ use super::known::Known;
 use super::program::{End, Program};
 use super::verdict;
 use std::fmt;
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 
 /// How often a program is run plain again to see whether it ends by itself as it did under ramson.
 const PLAIN_AGAIN: usize = 4;
@@ -25,9 +25,6 @@ pub enum Outcome {
     /// The run failed, for this reason.
     Failed(String),
 }
-
-/// A program's executable, once it is needed.
-type Building = OnceLock<Result<Built, String>>;
 
 /// One cell.
 pub struct Cell {
@@ -53,8 +50,8 @@ pub struct Matrix {
 impl Matrix {
     /// Runs `programs`; `told` hears of each cell that failed as soon as it does.
     pub fn run(programs: &[Program], known: &Known, told: impl Fn(&Cell) + Sync) -> Self {
-        Self::of_columns(programs, told, &|program, built, allocator| {
-            run_column(program, built, allocator, known)
+        Self::of_columns(programs, told, &|program, allocator| {
+            run_column(program, allocator, known)
         })
     }
 
@@ -66,14 +63,13 @@ impl Matrix {
     fn of_columns(
         programs: &[Program],
         told: impl Fn(&Cell) + Sync,
-        column_of: &(dyn Fn(&Program, &Building, Allocator) -> Vec<Cell> + Sync),
+        column_of: &(dyn Fn(&Program, Allocator) -> Vec<Cell> + Sync),
     ) -> Self {
         // A crash is an outcome here and not worth a core file.
         let no_core = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
         let _ = rustix::process::setrlimit(rustix::process::Resource::Core, no_core);
-        let builds: Vec<_> = programs.iter().map(|_| OnceLock::new()).collect();
-        let columns = programs.iter().zip(&builds).flat_map(|(program, built)| {
-            program.allocators.iter().map(move |&allocator| (program, built, allocator))
+        let columns = programs.iter().flat_map(|program| {
+            program.allocators.iter().map(move |&allocator| (program, allocator))
         });
         let work = Mutex::new(columns);
         let cells = Mutex::new(Vec::new());
@@ -82,12 +78,9 @@ impl Matrix {
             for _ in 0..workers {
                 scope.spawn(|| {
                     loop {
-                        let Some((program, built, allocator)) =
-                            work.lock().expect("no worker panics").next()
-                        else {
-                            return;
-                        };
-                        let column = column_of(program, built, allocator);
+                        let next = work.lock().expect("no worker panics").next();
+                        let Some((program, allocator)) = next else { return };
+                        let column = column_of(program, allocator);
                         column.iter().filter(|cell| cell.has_failed()).for_each(&told);
                         cells.lock().expect("no worker panics").extend(column);
                     }
@@ -136,13 +129,8 @@ impl fmt::Display for Cell {
 }
 
 /// One program over one allocator: plain, then at each interval.
-fn run_column(
-    program: &Program,
-    built: &Building,
-    allocator: Allocator,
-    known: &Known,
-) -> Vec<Cell> {
-    let plain = plain_run(program, built, allocator);
+fn run_column(program: &Program, allocator: Allocator, known: &Known) -> Vec<Cell> {
+    let plain = plain_run(program, allocator);
     let outcomes = Interval::ALL.map(|interval| {
         let outcome = match &plain {
             // It proves nothing any more: no table can excuse that.
@@ -163,12 +151,12 @@ fn run_column(
 }
 
 /// One program over one allocator: plain, then with visits.
-fn run_visited_column(program: &Program, built: &Building, allocator: Allocator) -> Vec<Cell> {
+fn run_visited_column(program: &Program, allocator: Allocator) -> Vec<Cell> {
     if !program.is_attachable {
         return Vec::new();
     }
     let program = &program.attached();
-    let plain = plain_run(program, built, allocator);
+    let plain = plain_run(program, allocator);
     let of = |interval| {
         let (outcome, visits) = match &plain {
             Err(outcome) => (outcome.clone(), 0),
@@ -182,18 +170,15 @@ fn run_visited_column(program: &Program, built: &Building, allocator: Allocator)
     [Interval::Default, Interval::Everything].map(of).into()
 }
 
-fn plain_run<'a>(
-    program: &Program,
-    built: &'a Building,
-    allocator: Allocator,
-) -> Result<(&'a Built, Ran), Outcome> {
+fn plain_run(program: &Program, allocator: Allocator) -> Result<(Built, Ran), Outcome> {
     if program.needs_root && !rustix::process::geteuid().is_root() {
         return Err(Outcome::NeedsRoot);
     }
-    let built = built.get_or_init(|| build::build(program));
-    let first_lines = |error: &String| error.lines().take(3).collect::<Vec<_>>().join(" ");
-    let built = built.as_ref().map_err(|error| Outcome::Failed(first_lines(error)))?;
-    let plain = cell::run(program, built, allocator, Way::Plain);
+    let first_lines = |error: String| error.lines().take(3).collect::<Vec<_>>().join(" ");
+    // Some programs have functions of the same names.
+    let failed = if allocator.is_inside() { Outcome::NotTestable } else { Outcome::Failed };
+    let built = build::build(program, allocator).map_err(|error| failed(first_lines(error)))?;
+    let plain = cell::run(program, &built, allocator, Way::Plain);
     if program.ends.is_none_or(|ends| plain.end == ends) && plain.end != End::Hang {
         return Ok((built, plain));
     }
@@ -247,7 +232,7 @@ impl fmt::Display for Matrix {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{:<28}", "program")?;
         for allocator in Allocator::ALL {
-            write!(f, "{:>12}", allocator.name())?;
+            write!(f, "{:>16}", allocator.name())?;
         }
         writeln!(f)?;
         for name in &self.names {
@@ -267,7 +252,7 @@ impl fmt::Display for Matrix {
                         text += &format!(" {count}{mark}");
                     }
                 }
-                write!(f, "{:>12}", if all == 0 { "-" } else { &text })?;
+                write!(f, "{:>16}", if all == 0 { "-" } else { &text })?;
             }
             writeln!(f)?;
         }

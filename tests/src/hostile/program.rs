@@ -8,7 +8,7 @@
 //! | `env: NAME=VALUE` | a variable of its environment |
 //! | `preload: before FILE`, `preload: after FILE` | a library preloaded before or after ramson, in the plain run too |
 //! | `needs: root` | counted as not testable for other users |
-//! | `allocators: NAMES (REASON)` | makes sense over these only: `glibc`, `jemalloc`, `tcmalloc`, `mimalloc` |
+//! | `allocators: NAMES (REASON)` | makes sense over these only: `glibc`, `jemalloc`, `tcmalloc`, `mimalloc`, preloaded or linked in |
 //! | `ends: N`, `signal N`, `any` | how the plain program ends; exit status 0 if not said; another end over an allocator is not testable |
 //! | `recorded: NAMES` | beginnings of the names of executables that must have a profile at an interval of 1, if the program starts others |
 //! | `ramson: recorded`, `off`, `any` | whether a profile must have come out at an interval of 1; recorded if not said |
@@ -115,6 +115,11 @@ impl Program {
         Self::parse(source, &text).map_err(|error| format!("{}: {error}", source.display()))
     }
 
+    /// Whether an allocator can be linked into it. Scripts run others' programs.
+    pub fn is_linked(&self) -> bool {
+        self.source.extension().is_some_and(|kind| kind == "c" || kind == "cc")
+    }
+
     /// The same, for runs in which it is attached to and those that they are compared with.
     pub(super) fn attached(&self) -> Self {
         let varies = [&self.varies[..], &self.varies_attached].concat();
@@ -150,6 +155,8 @@ impl Program {
         for line in comment {
             program.take(line)?;
         }
+        let is_linked = program.is_linked();
+        program.allocators.retain(|allocator| is_linked || !allocator.is_inside());
         Ok(program)
     }
 
@@ -182,7 +189,9 @@ impl Program {
             "allocators" => {
                 let (names, _reason) = value.split_once(" (").ok_or_else(wrong)?;
                 let named = names.split(", ").map(Allocator::named);
-                self.allocators = named.collect::<Option<_>>().ok_or_else(wrong)?;
+                let named: Vec<_> = named.collect::<Option<_>>().ok_or_else(wrong)?;
+                let is_named = |own: &Allocator| named.contains(&own.preloaded());
+                self.allocators.retain(is_named);
             }
             "ends" => {
                 let number = |text: &str| text.parse().map_err(|_| wrong());
@@ -250,7 +259,10 @@ mod tests {
         assert_eq!(program.arguments, ["one", "two"]);
         assert_eq!(program.environment, [("A".to_owned(), "b=c".to_owned())]);
         assert_eq!(program.preload_before, ["{built}/part.so"]);
-        assert_eq!(program.allocators, [Allocator::Glibc, Allocator::Mimalloc]);
+        assert_eq!(
+            program.allocators,
+            [Allocator::Glibc, Allocator::Mimalloc, Allocator::MimallocInside]
+        );
         assert_eq!(program.ends, Some(End::Signal(6)));
         assert_eq!((program.expected, program.in_flight), (Expected::Any, 3));
         assert_eq!(program.recorded, ["sh", "cat"]);

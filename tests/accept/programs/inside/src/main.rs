@@ -62,6 +62,10 @@ fn churn(rounds: u64) -> usize {
 
 fn main() {
     let count: u64 = std::env::args().nth(1).map_or(1000, |count| count.parse().unwrap());
+    // It was only to start.
+    if count == 0 {
+        return;
+    }
     // The buffer of standard output is allocated before the count.
     println!("ready");
     let mut map = HashMap::new();
