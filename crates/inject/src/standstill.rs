@@ -113,14 +113,16 @@ impl Process {
 
     // Hazard, seen with threads that do little else (108 of 57 times, before it was looked several times): a thread that runs is in the middle of a
     // write or a read of more than there is room for, which returns what it had done so far. One that does so seldom was never seen.
-    /// Fails if a thread is in a system call that a stop would end early, or that does not stop. One that ever was, being of the `movers`, is not
+    /// Fails if a thread is in a system call that a stop would end early, or that does not stop. One that ever was in one that moves data, being of the `movers`, is not
     /// stopped while it runs: it may be in the middle of such a call.
     fn find_unstoppable(&self, movers: &mut HashSet<i32>) -> Result<(), Problem> {
         let mut found = Ok(());
         for (tid, call) in threads::calls(self.pid) {
             let runs = call.trim_end() == "running";
             if !runs && threads::parse(&call).is_none() {
-                movers.insert(tid);
+                if threads::moves_data(&call) {
+                    movers.insert(tid);
+                }
                 found = Err(unfit(tid, "it is in a system call that a stop would end"));
             } else if runs && movers.contains(&tid) {
                 found = Err(unfit(tid, "it may be in a system call that a stop would end"));

@@ -221,6 +221,34 @@ pub fn may_come_later(number: i64, are_locks_seen: bool) -> bool {
     }
 }
 
+/// System calls that return early after a stop, with what they have moved by then.
+const MOVING: [i64; 18] = [
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_preadv,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendfile,
+    libc::SYS_splice,
+    libc::SYS_vmsplice,
+    libc::SYS_copy_file_range,
+    libc::SYS_io_uring_enter,
+];
+
+/// Whether the kernel's line of a thread's system call is of one that moves data.
+pub fn moves_data(line: &str) -> bool {
+    let number = line.split_whitespace().next().and_then(|word| word.parse().ok());
+    number.is_some_and(|number: i64| MOVING.contains(&number))
+}
+
 /// Whether a system call may start a process.
 pub fn starts_process(number: i64) -> bool {
     [libc::SYS_fork, libc::SYS_vfork, libc::SYS_clone, libc::SYS_clone3].contains(&number)
