@@ -20,6 +20,8 @@ const MOST_STACKS_BYTES: u64 = 1 << 30;
 
 /// How long threads stand still at most while the others are stopped.
 const MOST_STOPPED: Duration = Duration::from_millis(500);
+/// How often that may be in vain.
+const MOST_OVERRUNS: u32 = 3;
 /// How often, and at which distance, it is looked what the threads do before they are stopped.
 const LOOKS: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
@@ -59,6 +61,7 @@ pub fn write_code(
 ) -> Result<Standstill, Problem> {
     let begin = Instant::now();
     let mut pause = FIRST_PAUSE;
+    let mut overruns = 0;
     let mut movers = HashSet::new();
     for _ in 1..LOOKS {
         // What is found is in `movers`.
@@ -70,8 +73,8 @@ pub fn write_code(
         let done = process
             .find_unstoppable(&mut movers)
             .and_then(|()| process.stand_still(patches, is_meant));
-        // Those that were stopped in vain for so long are not stopped again.
-        let is_last = begin.elapsed() > PATIENCE || attempt.elapsed() > MOST_STOPPED;
+        overruns += u32::from(attempt.elapsed() > MOST_STOPPED);
+        let is_last = begin.elapsed() > PATIENCE || overruns == MOST_OVERRUNS;
         match done {
             Err(Problem::NoThread(_)) if !is_last => {}
             done => return done,
@@ -113,8 +116,8 @@ impl Process {
 
     // Hazard, seen with threads that do little else (108 of 57 times, before it was looked several times): a thread that runs is in the middle of a
     // write or a read of more than there is room for, which returns what it had done so far. One that does so seldom was never seen.
-    /// Fails if a thread is in a system call that a stop would end early, or that does not stop. One that ever was in one that moves data, being of the `movers`, is not
-    /// stopped while it runs: it may be in the middle of such a call.
+    /// Fails if a thread is in a system call that a stop would end early, or that does not stop. One that ever was in a call that moves data, being
+    /// of the `movers`, is not stopped while it runs: it may be in the middle of such a call.
     fn find_unstoppable(&self, movers: &mut HashSet<i32>) -> Result<(), Problem> {
         let mut found = Ok(());
         for (tid, call) in threads::calls(self.pid) {
