@@ -14,7 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-// With 1, a ramson that is killed in the microseconds after a stop may do so.
+// With 1, epoll_wait may say EINTR: after a stop of all threads the kernel gives a child's end to another thread, and a ramson that is killed
+// in the microseconds after a stop cannot help its thread.
 #ifndef MAY_INTERRUPT
 #define MAY_INTERRUPT 0
 #endif

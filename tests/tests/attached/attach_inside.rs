@@ -140,7 +140,7 @@ fn later_library_s_allocator_is_recorded_and_left_as_it_was() {
 #[test]
 fn threads_survive_hooks_that_come_and_go() {
     let scratch = Scratch::new();
-    let program = with_jemalloc("visited-jemalloc", &[]);
+    let program = with_jemalloc("visited-killed", &["-DMAY_INTERRUPT=1"]);
     let mut visited = Visited::start_program(&program, 3);
     let mut rounds = visited.tell("");
     let counts = visited.descriptors_and_threads();
