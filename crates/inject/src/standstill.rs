@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a thread's stack that are looked at: what a signal interrupted is remembered there, above the frames of its handler.
 const MOST_STACK_BYTES: u64 = 8 << 20;
-/// Of all threads together.
+/// Bytes of all threads' stacks together that are looked at.
 const MOST_STACKS_BYTES: u64 = 1 << 30;
 
 /// How long threads stand still at most while the others are stopped.
@@ -26,7 +26,7 @@ const MOST_OVERRUNS: u32 = 3;
 const LOOKS: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
-/// What is to be written at a place in code.
+/// Bytes to be written at a place in code.
 #[derive(Clone, Copy, Debug)]
 pub struct Patch {
     /// Address of an instruction.
@@ -114,8 +114,8 @@ impl Process {
         Ok(Standstill { stopped: begin.elapsed(), written })
     }
 
-    // Hazard, seen with threads that do little else (108 of 57 times, before it was looked several times): a thread that runs is in the middle of a
-    // write or a read of more than there is room for, which returns what it had done so far. One that does so seldom was never seen.
+    // Hazard, never seen: a thread that seldom writes or reads more than there is room for does so at this moment for the first time. The call
+    // returns what it had done so far.
     /// Fails if a thread is in a system call that a stop would end early, or that does not stop. One that ever was in a call that moves data, being
     /// of the `movers`, is not stopped while it runs: it may be in the middle of such a call.
     fn find_unstoppable(&self, movers: &mut HashSet<i32>) -> Result<(), Problem> {

@@ -77,7 +77,7 @@ pub struct ListedPlace {
     end: u64,
     pub family: u64,
     pub state: u64,
-    /// Where the state is.
+    /// Address of the state.
     pub state_at: u64,
 }
 
@@ -89,7 +89,7 @@ impl ListedPlace {
         memory.read(self.address, found) && *found == bytes.to_le_bytes()[..self.bytes]
     }
 
-    /// What is the same of it whatever is written.
+    /// Returns a patch of the place, without what is to be written.
     pub fn patch(&self) -> Patch {
         let Self { address, bytes, end, .. } = *self;
         Patch { address, bytes, end, before: [0; 8], after: [0; 8], group: 0, note: (0, 0) }
