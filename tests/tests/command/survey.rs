@@ -3,9 +3,9 @@
 
 use ramson_process::glibc::{Effort, MOST_WALKED_BYTES};
 use ramson_tests::keeping::{MIB, explain_with};
-use ramson_tests::program_with;
 use ramson_tests::servers::*;
 use ramson_tests::surveys::{Figures, Heap, PIECES, assert_covers};
+use ramson_tests::{program, program_with};
 
 #[test]
 fn survey_intervals_cover_walked_figures() {
@@ -104,4 +104,10 @@ fn blocked_break_keeps_survey_right() {
         });
         assert_covers(&heap, &format!("blocked break {seed}"));
     }
+}
+
+#[test]
+fn top_beside_absent_page_is_found() {
+    let heap = Heap::start_program(program("top_at_page_end.c"), 0, (0, 0), |_| {});
+    heap.assert_agrees(&heap.read(Effort::Exact));
 }

@@ -6,7 +6,7 @@ use super::find::ArenaState;
 use super::heaps::{Segment, presence_of};
 use super::layout::chunk;
 use crate::areas::{Area, Backing};
-use crate::memory::{HEAD_BYTES, Memory, PAGE_BYTES, page_of};
+use crate::memory::{Memory, PAGE_BYTES, read_present, word_at};
 
 /// Bytes of the two markers.
 const MARKER_BYTES: u64 = 32;
@@ -52,13 +52,11 @@ fn ends(memory: &impl Memory, area: &Area, state: &ArenaState) -> Vec<u64> {
             }
         }
     }
-    let is_present = |at: u64| pages.binary_search(&page_of(at)).is_ok();
+    // The page behind the top's size may be absent.
     if area.contains(state.top())
-        && is_present(state.top())
-        && is_present(state.top() + HEAD_BYTES as u64 - 1)
-        && let Some(head) = memory.heads(&[state.top()])[0]
+        && let Some(size) = read_present(memory, state.top(), 16).and_then(|head| word_at(&head, 8))
     {
-        ends.push(state.top().saturating_add(head[1] & !chunk::FLAGS).min(area.end));
+        ends.push(state.top().saturating_add(size & !chunk::FLAGS).min(area.end));
     }
     ends.sort_unstable();
     ends
