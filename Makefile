@@ -30,7 +30,7 @@ help:
 	@echo 'make distros  real programs in the root directories of Debian 11, 12, 13 and unstable (3 GB, as root), and the table in docs/reference/limits.md'
 	@echo 'make surveys  survey 1,000 heaps, and count how often the intervals have the truth in them'
 	@echo 'make sanitize  the library under ThreadSanitizer and AddressSanitizer (needs a nightly toolchain)'
-	@echo 'make soak   redis, PostgreSQL and an allocator torture under load, SOAK_MINUTES=30 each, and whether anything grows or drifts'
+	@echo 'make soak   redis, PostgreSQL, an allocator torture, polars and a Rust server with allocators inside (make test-inside installs them) under load, SOAK_MINUTES=30 each, and whether anything grows or drifts'
 	@echo 'make lint   formatting, clippy, sizes, layers, links in documents, licences (part of make test)'
 	@echo 'make bench  measure what ramson costs, side by side with its peers'
 	@echo 'make fuzz   fuzz the readers of foreign bytes for an hour, FUZZ_SECONDS=165 each (needs cargo-fuzz and a nightly toolchain)'

@@ -1,12 +1,19 @@
 """The programs of the soak. Each starts, is loaded until told to stop, and tells its results: equal ones for equal runs."""
 
 import glob
+import json
 import os
 import pathlib
 import shutil
+import signal
+import socket
 import subprocess
 import threading
 import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+INSIDE = pathlib.Path(os.environ.get("PLACE", ROOT / "target/inside-programs"))
 
 START_SECONDS = 60
 END_SECONDS = 120
@@ -190,5 +197,90 @@ class ExactTorture(Torture):
     has_memory_bound = False
 
 
-TORTURE = pathlib.Path(__file__).resolve().parents[2] / "target/soak/torture"
-PROGRAMS = {"redis": Redis, "postgresql": PostgreSQL, "torture": Torture, "torture_exact": ExactTorture}
+class Inside(Program):
+    """A program with an allocator in it, as `tests/inside/programs` installs it: the results of its rounds, as far as both came."""
+
+    def __init__(self, directory, environment, seconds):
+        self.rounds = []
+        super().__init__(directory, environment | {"RAMSON_INSIDE": "on"}, seconds)
+
+    def start(self):
+        if not self.program.exists():
+            raise RuntimeError(f"{self.program} is missing: make test-inside")
+        self.spawn_it()
+
+    def results(self):
+        return self.rounds
+
+    def end(self):
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(END_SECONDS)
+
+
+class Polars(Inside):
+    """polars with its jemalloc: a query each round, in one process."""
+
+    program = INSIDE / "python/bin/python"
+
+    def spawn_it(self):
+        self.environment |= {"POLARS_MAX_THREADS": "2"}
+        self.spawn([self.program, "-c", QUERIES], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # Python's compiler, which runs once, has thousands of stacks.
+        self.load()
+
+    def load(self):
+        self.process.stdin.write(b"go\n")
+        self.process.stdin.flush()
+        self.rounds.append(self.process.stdout.readline())
+        if not self.rounds[-1]:
+            raise RuntimeError((self.directory / "log").read_text(errors="replace")[-500:])
+
+    def end(self):
+        self.process.stdin.close()
+        return self.process.wait(END_SECONDS)
+
+
+class Anvil(Inside):
+    """anvil, a Rust server with jemalloc: a chain of blocks each round, which is dropped at its end."""
+
+    program = INSIDE / "node/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil"
+
+    def spawn_it(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.spawn([self.program, "--silent", "--port", self.port, "--no-mining", "--timestamp", 1700000000])
+        self.wait_until(self.is_ready)
+
+    def is_ready(self):
+        try:
+            return self.call("eth_chainId") == "0x7a69"
+        except OSError:
+            return False
+
+    def call(self, method, *parameters):
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}).encode()
+        asked = urllib.request.Request(f"http://127.0.0.1:{self.port}", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(asked, timeout=60) as answer:
+            return json.load(answer)["result"]
+
+    def load(self):
+        one, other = self.call("eth_accounts")[:2]
+        for value in range(300):
+            self.call("eth_sendTransaction", {"from": one, "to": other, "value": hex(value)})
+            self.call("evm_mine")
+        block = self.call("eth_getBlockByNumber", "0x12c", True)
+        self.rounds.append([self.call("eth_blockNumber"), self.call("eth_getBalance", other, "latest"), len(block["transactions"])])
+        self.call("anvil_reset")
+
+
+QUERIES = """
+import polars as pl, sys
+d = pl.DataFrame({'a': range(200000), 'b': [str(i % 1000) for i in range(200000)]})
+for i, line in enumerate(sys.stdin):
+    g = d.group_by('b').agg((pl.col('a') * i).sum()).sort('b')
+    j = d.join(g, on='b', suffix='g').with_columns((pl.col('a') * 3).cast(pl.String).str.reverse().alias('r')).sort('r', 'a')
+    print(g.head(2).rows(), j['ag'].sum(), j.tail(2).rows(), flush=True)
+"""
+TORTURE = ROOT / "target/soak/torture"
+PROGRAMS = {"redis": Redis, "postgresql": PostgreSQL, "torture": Torture, "torture_exact": ExactTorture, "polars": Polars, "anvil": Anvil}

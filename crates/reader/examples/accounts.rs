@@ -1,7 +1,7 @@
 //! `accounts FILE`: what a profile's books say, as one JSON object: sums over its stacks, sums over its live samples, and its own memory.
 #![forbid(unsafe_code)]
 
-use ramson_format::Health;
+use ramson_format::{Health, Kind};
 use ramson_reader::{Snapshot, Stack};
 use std::fs::File;
 use std::process::ExitCode;
@@ -34,7 +34,9 @@ fn main() -> ExitCode {
 }
 
 fn print(snapshot: &Snapshot) {
-    let sum = |of: fn(&Stack) -> u64| snapshot.stacks.iter().map(of).sum::<u64>();
+    // What the program mapped itself is no sample.
+    let of_blocks = |stack: &&Stack| Kind::of_stack(stack.flags) == Kind::Heap;
+    let sum = |of: fn(&Stack) -> u64| snapshot.stacks.iter().filter(of_blocks).map(of).sum::<u64>();
     let health = |kind: Health| snapshot.header.health[kind as usize];
     let live = &snapshot.live;
     let live_space: f64 =
