@@ -194,6 +194,8 @@ fn interrupted_instructions_are_not_moved() {
     let refused = finish(ramson(&scratch).args(["attach", "--inside", &pid.to_string()]));
     assert!(refused.remarks[0].contains("it is in the code that is to be written"), "{refused:?}");
     assert_eq!(changed_code(pid, &program), 0);
+    let report = finish(ramson(&scratch).args(["report", &pid.to_string()]));
+    assert!(report.remarks[0].contains("not profiled"), "{report:?}");
     talking.tell("");
     assert_eq!(talking.expect("freed"), 1);
     told(&scratch, "attach", pid, &INSIDE);

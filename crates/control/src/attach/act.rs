@@ -45,9 +45,14 @@ pub fn act(
     guest.request(target, request, directory)?;
     let arguments = [Argument::Word(guest.act), Argument::Word(0)];
     let steps = [Step::new(functions.dl_iterate_phdr, &arguments), Step::new(guest.settle, &[])];
-    // Two short stops harm less than a long one. Nobody would do later what a detach leaves undone.
-    let at_once = if request.action == Action::Attach { 1 } else { steps.len() };
-    let (first, rest) = steps.split_at(at_once);
+    let (first, rest) = match request.action {
+        // Two short stops harm less than a long one.
+        Action::Attach => steps.split_at(1),
+        // An attach follows, or a refusal, after which nothing is recorded.
+        Action::Prepare => (&steps[..1], &steps[..0]),
+        // Nobody would do later what a detach leaves undone.
+        Action::Detach => (&steps[..], &steps[..0]),
+    };
     for _ in 0..MOST_ACTS {
         site.call(first)?;
         let state = guest.state(target, site.memory())?;
