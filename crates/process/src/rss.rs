@@ -120,13 +120,21 @@ impl<'a> iter::Sum<&'a Self> for Explained {
 /// Whether an area is ramson's: the library and the anonymous memory right behind it, the profile file, and anonymous memory that is
 /// neither to be dumped nor to become huge pages, as the page filter and the tables are.
 pub fn is_ramsons(area: &Area, previous: Option<&Area>, profile: Option<&str>) -> bool {
-    let is_library = |area: &Area| base_name(&area.path) == "libramson.so";
     let is_unnamed = area.path.is_empty();
     let follows_library = previous.is_some_and(|last| last.end == area.start && is_library(last));
     is_library(area)
         || Some(area.path.as_str()) == profile
         || area.path.starts_with("/memfd:ramson")
-        || is_unnamed && (follows_library || area.is_not_dumped && area.is_never_huge)
+        || is_unnamed
+            && (follows_library
+                || area.is_not_dumped && area.is_never_huge && !SHADOW.contains(&area.start))
+}
+
+/// Where AddressSanitizer has its shadow on x86-64, which is neither dumped nor huge either.
+const SHADOW: ops::Range<u64> = 0x7fff_8000..0x1000_7fff_8000;
+
+fn is_library(area: &Area) -> bool {
+    base_name(&area.path) == "libramson.so"
 }
 
 /// Facts about a process in addition to its areas.
@@ -199,6 +207,7 @@ pub fn explain(areas: &[Area], known: &Known) -> Explained {
     let binaries = binaries(areas);
     let mut explained = Explained::default();
     let mut previous: Option<&Area> = None;
+    let has_library = areas.iter().any(is_library);
     for area in areas {
         explained.rss += area.rss;
         explained.pss += area.pss;
@@ -208,7 +217,7 @@ pub fn explain(areas: &[Area], known: &Known) -> Explained {
         explained.hugetlb += area.hugetlb;
         let rss = area.rss as i64;
         let anonymous = area.anonymous as i64;
-        let is_ramsons = is_ramsons(area, previous, known.profile);
+        let is_ramsons = has_library && is_ramsons(area, previous, known.profile);
         match area.backing() {
             Backing::Anonymous => {
                 let rest = if is_ramsons {

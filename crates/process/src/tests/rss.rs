@@ -246,6 +246,24 @@ fn ramson_memory_is_separated() {
 }
 
 #[test]
+fn sanitizer_shadow_is_not_ramsons() {
+    let shadow = "\
+2008fff7000-10007fff8000 rw-p 00000000 00:00 0
+Rss:               38000 kB
+Anonymous:         38000 kB
+VmFlags: rd wr mr mw me nr dd nh
+";
+    let library = "\
+7f0000000000-7f0000001000 r-xp 00000000 08:01 3                          /usr/lib/libramson.so
+Rss:                   4 kB
+";
+    let ramsons = |smaps: &str| {
+        explain(&parse_smaps(smaps.as_bytes()), &Known::default()).term(Term::Ramson) / 1024
+    };
+    assert_eq!([ramsons(shadow), ramsons(&[shadow, library].concat())], [0, 4]);
+}
+
+#[test]
 fn own_terms_add_up_to_rss() {
     let request = crate::rss::Request {
         effort: Effort::Survey(glibc::MOST_WALKED_BYTES),
