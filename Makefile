@@ -8,7 +8,7 @@ DEMO_PACKAGES := $(BUILD_PACKAGES) redis-server redis-tools
 TEST_PACKAGES := $(DEMO_PACKAGES) memcached nginx-light postgresql postgresql-contrib sqlite3 git python3 nodejs \
   golang-go python3-jsonschema default-jdk-headless libjemalloc2 libjemalloc-dev libgoogle-perftools4 libgoogle-perftools-dev google-perftools heaptrack libmimalloc2.0 libc6-dbg dwz elfutils \
   bpftrace musl-tools gcc-multilib util-linux procps curl libboost-context-dev luajit strace xz-utils debuginfod chromium firefox-esr \
-  man-db zsh fish python3-pip python3-venv npm bubblewrap gdb valgrind
+  man-db prometheus zsh fish python3-pip python3-venv npm bubblewrap gdb valgrind
 BENCH_PACKAGES := $(TEST_PACKAGES) llvm stress-ng mariadb-server ffmpeg firefox-esr apache2-utils wrk
 
 .PHONY: help build library dist wheel deb tarball test-packages release distros demo test test-long test-inside tutorials surveys model sanitize soak hostile hostile-attached hostile-sources lint bench fuzz install install-files install-pages schemas web web-dev web-check web-pictures clean

@@ -57,9 +57,9 @@ pub struct Report {
     /// Kinds of memory that the report is about.
     #[serde(skip)]
     pub kinds: Kinds,
-    /// Growth of what is live, for a table of several processes.
+    /// Growth of what is live.
     #[serde(skip)]
-    growth: RowGrowth,
+    pub growth: RowGrowth,
     /// The profile that the view was made from.
     #[serde(skip)]
     pub profile: Profile,
@@ -129,7 +129,7 @@ pub fn report(members: &mut Members, question: &Question) -> Result<Report, Fail
         let stacks = answer.stacks(opened, question);
         answer.show(Some(opened), &stacks.1, question);
         if !is_one {
-            answer.growth = suspects::row_growth(stacks.1.clone());
+            answer.growth = suspects::growth(stacks.1.clone()).0;
         }
         all_stacks.push(stacks);
         answers.push(answer);
@@ -223,7 +223,9 @@ impl Report {
             Subject::Sum(sum) => sum.rss.as_ref(),
             Subject::Foreign(_) => None,
         };
-        self.pointers = Some(Pointers::of(rss, &suspects::growing(stacks)));
+        let (growth, rates) = suspects::growth(stacks);
+        self.pointers = Some(Pointers::of(rss, &rates));
+        self.growth = growth;
     }
 
     /// Fails, as a filter that leaves nothing does, if no function has the name that was looked for.

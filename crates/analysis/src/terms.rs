@@ -17,13 +17,18 @@ impl Terms {
     pub fn of(rss: &Rss) -> Self {
         Self(Term::ALL.map(|(term, _)| rss.term(term).value.round() as i64))
     }
+
+    /// Names and bytes of those that are not 0.
+    pub fn known(&self) -> impl Iterator<Item = (&'static str, i64)> {
+        let all = Term::ALL.iter().map(|&(_, name)| name).zip(self.0);
+        all.filter(|&(_, bytes)| bytes != 0)
+    }
 }
 
 /// By their names, without those that are 0.
 impl Serialize for Terms {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let all = Term::ALL.iter().map(|(_, name)| name).zip(&self.0);
-        serializer.collect_map(all.filter(|&(_, &bytes)| bytes != 0))
+        serializer.collect_map(self.known())
     }
 }
 

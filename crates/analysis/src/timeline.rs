@@ -183,8 +183,8 @@ impl Timeline {
     }
 }
 
-/// A recording as a row: as it is now, or at the moment that it shows.
-pub fn now(recording: &Recording) -> Row {
+/// A recording as a row: as it is now, of which this RSS was read, or at the moment that it shows.
+pub fn row(recording: &Recording, rss: Option<&Rss>) -> Row {
     let snapshot = &recording.snapshot;
     let header = &snapshot.header;
     let heap = snapshot.stacks.iter().filter(|stack| stack.kind() == Kind::Heap);
@@ -192,9 +192,9 @@ pub fn now(recording: &Recording) -> Row {
     let last_ns = header.unix_ns(header.last_monotonic_ns);
     let (time_unix_ns, (rss, free, terms)) = match (&recording.past, recording.running) {
         (Some(past), _) => (past.time_ns, (past.rss, past.free, past.terms.map(Terms))),
-        (None, Some(pid)) => match Rss::read(pid, &recording.origin, snapshot, &mut None) {
+        (None, Some(pid)) => match rss {
             Some(rss) => {
-                let Split { rss, free, terms } = Split::of(&rss);
+                let Split { rss, free, terms } = Split::of(rss);
                 (unix_ns(), (Some(rss), free, Some(terms)))
             }
             None => (unix_ns(), (Stat::of(pid).and_then(|stat| stat.rss), None, None)),

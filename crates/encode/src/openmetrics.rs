@@ -10,73 +10,138 @@ use std::io::{self, Write};
 /// A number of a moment, if it is known.
 type Number = fn(&Moment) -> Option<f64>;
 
-/// Name, unit, whether it only grows, help and value of each family.
-const FAMILIES: [(&str, &str, bool, &str, Number); 9] = [
-    ("ramson_rss_bytes", "bytes", false, "Resident memory.", |moment| {
+/// What a family of series says.
+pub struct Family {
+    /// Its name, which ends in its unit.
+    pub name: &'static str,
+    /// Its unit; empty: none that OpenMetrics knows.
+    pub unit: &'static str,
+    /// Whether it only grows.
+    pub is_counter: bool,
+    /// What it is.
+    pub help: &'static str,
+}
+
+/// The labels of a series, as they are written.
+#[derive(Clone, Default)]
+pub struct Labels(String);
+
+impl Family {
+    /// One whose values go up and down.
+    pub const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -> Self {
+        Self { name, unit, is_counter: false, help }
+    }
+
+    fn begin(&self, out: &mut dyn Write) -> io::Result<()> {
+        let kind = if self.is_counter { "counter" } else { "gauge" };
+        writeln!(out, "# TYPE {} {kind}", self.name)?;
+        if !self.unit.is_empty() {
+            writeln!(out, "# UNIT {} {}", self.name, self.unit)?;
+        }
+        writeln!(out, "# HELP {} {}", self.name, self.help)
+    }
+
+    fn sample(&self, labels: &Labels, value: f64, out: &mut dyn Write) -> io::Result<()> {
+        let ending = if self.is_counter { "_total" } else { "" };
+        match labels.0.as_str() {
+            "" => write!(out, "{}{ending} {value}", self.name),
+            labels => write!(out, "{}{ending}{{{labels}}} {value}", self.name),
+        }
+    }
+}
+
+impl Labels {
+    /// With one more.
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        let comma = if self.0.is_empty() { "" } else { "," };
+        self.0 += &format!("{comma}{name}=\"{}\"", escaped(value));
+        self
+    }
+}
+
+/// The labels of a process.
+pub fn labels(series: &Series) -> Labels {
+    Labels::default().with("name", &series.name).with("pid", &series.pid.to_string())
+}
+
+/// The families of totals, and their values.
+const TOTALS: [(Family, Number); 9] = [
+    (Family::gauge("ramson_rss_bytes", "bytes", "Resident memory."), |moment| {
         moment.rss.map(|rss| rss as f64)
     }),
-    ("ramson_live_bytes", "bytes", false, "Live bytes of the heap, estimated.", |moment| {
+    (Family::gauge("ramson_live_bytes", "bytes", "Live bytes of the heap, estimated."), |moment| {
         Some(moment.live.value.round())
     }),
     (
-        "ramson_live_half_width_bytes",
-        "bytes",
-        false,
-        "Half the width of the 95% interval of ramson_live_bytes.",
+        Family::gauge(
+            "ramson_live_half_width_bytes",
+            "bytes",
+            "Half the width of the 95% interval of ramson_live_bytes.",
+        ),
         |moment| half_width(moment.live),
     ),
     (
-        "ramson_free_in_allocator_bytes",
-        "bytes",
-        false,
-        "Free memory that the allocator has not returned to the kernel.",
+        Family::gauge(
+            "ramson_free_in_allocator_bytes",
+            "bytes",
+            "Free memory that the allocator has not returned to the kernel.",
+        ),
         |moment| moment.free.map(|free| free.value.round()),
     ),
     (
-        "ramson_free_in_allocator_half_width_bytes",
-        "bytes",
-        false,
-        "Half the width of the 95% interval of ramson_free_in_allocator_bytes.",
+        Family::gauge(
+            "ramson_free_in_allocator_half_width_bytes",
+            "bytes",
+            "Half the width of the 95% interval of ramson_free_in_allocator_bytes.",
+        ),
         |moment| moment.free.and_then(half_width),
     ),
     (
-        "ramson_held_by_allocator_bytes",
-        "bytes",
-        false,
-        "Memory of an allocator that cannot be read, minus ramson_live_bytes.",
+        Family::gauge(
+            "ramson_held_by_allocator_bytes",
+            "bytes",
+            "Memory of an allocator that cannot be read, minus ramson_live_bytes.",
+        ),
         |moment| moment.held.map(|held| held.value.round()),
     ),
     (
-        "ramson_held_by_allocator_half_width_bytes",
-        "bytes",
-        false,
-        "Half the width of the 95% interval of ramson_held_by_allocator_bytes.",
+        Family::gauge(
+            "ramson_held_by_allocator_half_width_bytes",
+            "bytes",
+            "Half the width of the 95% interval of ramson_held_by_allocator_bytes.",
+        ),
         |moment| moment.held.and_then(half_width),
     ),
-    ("ramson_live_samples", "", false, "Live samples, as counted.", |moment| {
+    (Family::gauge("ramson_live_samples", "", "Live samples, as counted."), |moment| {
         Some(moment.live_samples as f64)
     }),
     (
-        "ramson_allocated_bytes",
-        "bytes",
-        true,
-        "Bytes allocated since the start, estimated.",
+        Family {
+            name: "ramson_allocated_bytes",
+            unit: "bytes",
+            is_counter: true,
+            help: "Bytes allocated since the start, estimated.",
+        },
         |moment| Some(moment.allocated as f64),
     ),
 ];
 
-/// Writes the moments of several processes; of each either one, which is now, or its series.
-pub fn write(all: &[Series], has_times: bool, out: &mut dyn Write) -> io::Result<()> {
-    for (name, unit, is_counter, help, value) in FAMILIES {
-        let kind = if is_counter { "counter" } else { "gauge" };
-        let ending = if is_counter { "_total" } else { "" };
-        writeln!(out, "# TYPE {name} {kind}")?;
-        if !unit.is_empty() {
-            writeln!(out, "# UNIT {name} {unit}")?;
-        }
-        writeln!(out, "# HELP {name} {help}")?;
-        for series in all {
-            let labels = format!("name=\"{}\",pid=\"{}\"", escaped(&series.name), series.pid);
+/// Writes a whole document of the moments of one process.
+pub fn write(series: &Series, out: &mut dyn Write) -> io::Result<()> {
+    totals([series].into_iter(), true, out)?;
+    end(out)
+}
+
+/// Writes the totals of several processes; of each either one moment, which is now, or its series.
+pub fn totals<'a>(
+    all: impl Iterator<Item = &'a Series> + Clone,
+    has_times: bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    for (family, value) in TOTALS {
+        family.begin(out)?;
+        for series in all.clone() {
+            let labels = labels(series);
             let mut last_ms = None;
             for moment in &series.moments {
                 let ms = moment.time_unix_ns / 1_000_000;
@@ -85,7 +150,7 @@ pub fn write(all: &[Series], has_times: bool, out: &mut dyn Write) -> io::Result
                     continue;
                 }
                 let Some(value) = value(moment) else { continue };
-                write!(out, "{name}{ending}{{{labels}}} {value}")?;
+                family.sample(&labels, value, out)?;
                 if has_times {
                     write!(out, " {}.{:03}", ms / 1000, ms % 1000)?;
                 }
@@ -93,6 +158,25 @@ pub fn write(all: &[Series], has_times: bool, out: &mut dyn Write) -> io::Result
             }
         }
     }
+    Ok(())
+}
+
+/// Writes a family with these values, which are of now. No two may have the same labels.
+pub fn family(
+    family: &Family,
+    values: impl IntoIterator<Item = (Labels, f64)>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    family.begin(out)?;
+    for (labels, value) in values {
+        family.sample(&labels, value, out)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// Ends a document.
+pub fn end(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "# EOF")?;
     out.flush()
 }
@@ -129,7 +213,7 @@ mod tests {
             marks: vec![],
         };
         let mut out = Vec::new();
-        write(&[series], true, &mut out).unwrap();
+        write(&series, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let expected = "\
 # TYPE ramson_rss_bytes gauge

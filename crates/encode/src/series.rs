@@ -82,7 +82,8 @@ fn pair(estimate: Option<Estimate>) -> String {
 }
 
 /// `None` where it is unknown, or records were lost: the value is at least that much.
-pub(crate) fn half_width(live: Estimate) -> Option<f64> {
+/// Half the width of its interval, in whole bytes; `None`: not known.
+pub fn half_width(live: Estimate) -> Option<f64> {
     Some(live.half_width_95().ceil()).filter(|bytes| bytes.is_finite())
 }
 

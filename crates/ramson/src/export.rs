@@ -8,14 +8,15 @@ use crate::timeline::series;
 use ramson_analysis::calibration::calibrate_all;
 use ramson_analysis::is_same_process;
 use ramson_analysis::named::{Counting, Detail, common_sample_type, count, defects, take_sum};
-use ramson_analysis::timeline::{now, timeline};
-use ramson_encode::series::{self as over_time, Series};
+use ramson_analysis::timeline::timeline;
+use ramson_encode::series as over_time;
 use ramson_encode::{collapsed, csv, html, json, openmetrics, pprof, speedscope, svg};
 use ramson_process::clock::unix_ns;
 use ramson_process::text;
 use ramson_profile::format::format_local_time;
 use ramson_profile::{Profile, SampleType};
-use ramson_source::{Failure, Members, Opened, Recording, open_all, open_recordings};
+use ramson_serve::metrics;
+use ramson_source::{Failure, Members, Opened, open_all, open_recordings};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -185,7 +186,7 @@ fn export_timeline(flags: &ExportFlags) -> Result<(), Failure> {
         Format::Svg => write_file(output(flags), flags.force, |out| over_time::svg(&series, out)),
         Format::Csv => write_file(output(flags), flags.force, |out| over_time::csv(&series, out)),
         Format::Openmetrics => {
-            write_file(output(flags), flags.force, |out| openmetrics::write(&[series], true, out))
+            write_file(output(flags), flags.force, |out| openmetrics::write(&series, out))
         }
         _ => Err(Failure::usage(
             "--view timeline: cannot be written in this format. Pass -f svg, csv or openmetrics; \"ramson timeline --json\" prints JSON",
@@ -197,14 +198,8 @@ fn export_timeline(flags: &ExportFlags) -> Result<(), Failure> {
 fn export_totals(flags: &ExportFlags) -> Result<(), Failure> {
     refuse_filters(flags)?;
     let (recordings, _) = open_recordings(&flags.source.sources)?;
-    let one = |recording: &Recording| Series {
-        name: recording.name().to_owned(),
-        pid: recording.pid(),
-        moments: vec![crate::timeline::moment(now(recording))],
-        marks: Vec::new(),
-    };
-    let all: Vec<Series> = recordings.iter().map(one).collect();
-    write_file(output(flags), flags.force, |out| openmetrics::write(&all, false, out))
+    let all = metrics::read(recordings, &flags.source.names.names())?;
+    write_file(output(flags), flags.force, |out| metrics::write(&all, out))
 }
 
 fn refuse_filters(flags: &ExportFlags) -> Result<(), Failure> {

@@ -3,8 +3,9 @@
 use crate::flags::{TimelineFlags, When};
 use crate::output::{print, print_json, print_raw};
 use crate::table;
-use ramson_analysis::timeline::{Row, Timeline, timeline as answer};
-use ramson_encode::series::{self, Moment, Series};
+use ramson_analysis::timeline::{Timeline, timeline as answer};
+use ramson_encode::series::{self, Series};
+use ramson_serve::metrics::moment;
 use ramson_source::Failure;
 use std::io::{self, IsTerminal};
 
@@ -36,19 +37,5 @@ pub fn series(timeline: Timeline) -> Series {
         pid: timeline.pid,
         moments: moments.collect(),
         marks: marks.collect(),
-    }
-}
-
-pub fn moment(row: Row) -> Moment {
-    Moment {
-        time_unix_ns: row.time_unix_ns,
-        rss: row.rss,
-        live: row.live,
-        free: row.free,
-        held: row.held,
-        live_samples: row.live_samples,
-        allocated: row.allocated,
-        triggers: row.triggers,
-        is_after_gap: row.gaps.is_some(),
     }
 }

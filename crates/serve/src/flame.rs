@@ -254,6 +254,7 @@ mod tests {
             names: Names::default(),
             source_roots: Vec::new(),
             trees: Trees::new(),
+            metrics: Default::default(),
             allows_actions: false,
         };
         if let Some(then) = then {

@@ -2,6 +2,7 @@
 //!
 //! `address` is where it listens by a `listener`, `connections` accepts clients and drops the slow ones (`patience`), `guard` says who is let in,
 //! by a `token` among other things. `route` understands a path; `heap`, `symbol`, `documents`, `flame` and `page` answer, and `reply` is how.
+//! `metrics` answers Prometheus.
 //! `process` answers what is asked of one process besides (`of_process`): the `events` and `moments` that `watch` has seen, source code, a trim.
 //! `sources` says what is served, `trees` keeps what was read for pictures as long as it is the same (`identity`), `work` bounds how much is done
 //! at a time, `waiting` tells which connections are idle.
@@ -19,6 +20,7 @@ mod heap;
 mod identity;
 mod ids;
 mod listener;
+pub mod metrics;
 mod moments;
 mod of_process;
 mod page;

@@ -1,6 +1,7 @@
 //! Parts that work outside the event loop needs.
 
 use crate::documents::document;
+use crate::metrics::Metrics;
 use crate::reply::{self, Reply};
 use crate::sources::{Entries, Entry, Sources};
 use crate::trees::Trees;
@@ -10,6 +11,7 @@ use ramson_analysis::naming::Names;
 use ramson_analysis::question::Document;
 use ramson_source::{Failure, Selector};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,6 +26,7 @@ pub struct Parts {
     pub source_roots: Vec<PathBuf>,
     pub watch: Arc<Watch>,
     pub trees: Trees,
+    pub metrics: Metrics,
     /// Whether a client may change processes.
     pub allows_actions: bool,
 }
@@ -36,6 +39,26 @@ pub struct Served {
     pub entries: Entries,
     /// Whether a process may be trimmed.
     pub allows_actions: bool,
+}
+
+/// A group of one target, as Prometheus' HTTP service discovery has it.
+#[derive(Serialize)]
+struct Target {
+    targets: [String; 1],
+    labels: BTreeMap<&'static str, String>,
+}
+
+impl Target {
+    fn of(entry: &Entry, host: &str) -> Self {
+        let labels = [
+            // Where Alloy's pyroscope.scrape looks for profiles, and where others do once it is relabelled to __metrics_path__.
+            ("__profile_path_prefix__", format!("/p/{}", entry.id)),
+            ("__meta_ramson_heap_path", format!("/p/{}/debug/pprof/heap", entry.id)),
+            ("service_name", entry.name.clone()),
+            ("pid", entry.id.clone()),
+        ];
+        Self { targets: [host.to_owned()], labels: labels.into() }
+    }
 }
 
 impl Parts {
@@ -51,6 +74,22 @@ impl Parts {
             Served { entries: self.sources.entries()?, allows_actions: self.allows_actions };
         ramson_encode::json::write_document(Some("sources"), &served, &mut body)?;
         Ok(reply::document(body))
+    }
+
+    /// Running processes as scrapers of profiles find them, at the name by which one called the server.
+    pub fn targets(&self, host: &str) -> Result<Reply, Failure> {
+        let entries = self.sources.entries()?.sources.into_iter();
+        let running = entries.filter(|entry| entry.is_running);
+        let targets: Vec<Target> = running.map(|entry| Target::of(&entry, host)).collect();
+        let mut body = Vec::new();
+        ramson_encode::json::write_line(&targets, &mut body)?;
+        Ok(reply::document(body))
+    }
+
+    /// Figures for Prometheus.
+    pub fn metrics(&self) -> Result<Reply, Failure> {
+        let body = self.metrics.scrape(&self.sources, &self.names)?;
+        Ok(reply::of("application/openmetrics-text; version=1.0.0; charset=utf-8", body))
     }
 
     /// A document of the command line, of the source with this ID, or of the only one.

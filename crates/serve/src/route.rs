@@ -19,6 +19,10 @@ pub enum Route<'a> {
     Pprof(Option<&'a str>, Pprof),
     /// The list of what is served.
     Sources,
+    /// The same for scrapers of profiles.
+    Targets,
+    /// Figures for Prometheus.
+    Metrics,
     /// A JSON document; of the source with this ID, or of the only one.
     Document(Option<&'a str>, Document),
     /// The call tree for a picture; of the source with this ID, or of the only one.
@@ -54,7 +58,10 @@ impl Route<'_> {
 
     /// Whether what is wrong is said as JSON.
     pub fn is_document(&self) -> bool {
-        matches!(self, Self::Sources | Self::Document(..) | Self::Flame(_) | Self::Process(..))
+        matches!(
+            self,
+            Self::Sources | Self::Targets | Self::Document(..) | Self::Flame(_) | Self::Process(..)
+        )
     }
 
     /// Whether it changes something: it is asked for by POST only.
@@ -71,6 +78,9 @@ pub fn route(path: &str) -> Route<'_> {
     if path == "/healthz" {
         return Route::Health;
     }
+    if path == "/metrics" {
+        return Route::Metrics;
+    }
     if let Some(rest) = path.strip_prefix("/debug/pprof") {
         return pprof(None, rest);
     }
@@ -81,6 +91,9 @@ pub fn route(path: &str) -> Route<'_> {
     let Some(rest) = path.strip_prefix("/api/v1/") else { return Route::Unknown };
     if rest == "sources" {
         return Route::Sources;
+    }
+    if rest == "targets" {
+        return Route::Targets;
     }
     if rest == "challenge" {
         return Route::Challenge;
@@ -156,8 +169,7 @@ mod tests {
         for path in ["/", "/app.js", "/app.css", "/healthz", "/api/v1/challenge"] {
             assert!(route(path).is_public(), "{path}");
         }
-        for path in
-            ["/debug/pprof/", "/debug/pprof/x", "/p/7/debug/pprof/cmdline", "/api/v1/list", "/no"]
+        for path in ["/debug/pprof/", "/p/7/debug/pprof/cmdline", "/api/v1/list", "/metrics", "/no"]
         {
             assert!(!route(path).is_public(), "{path}");
         }

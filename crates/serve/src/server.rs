@@ -5,6 +5,7 @@ use crate::connections::{self, Answer};
 use crate::flame;
 use crate::guard::Guard;
 use crate::heap::{self, Asked};
+use crate::metrics::Metrics;
 use crate::of_process::OfProcess;
 use crate::parts::{Answered, Parts};
 use crate::process;
@@ -18,7 +19,7 @@ use crate::trees::Trees;
 use crate::watch::Watch;
 use crate::work::{MOST_COMPUTED, Overload, Work};
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_ENCODING, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONTENT_ENCODING, HOST, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, StatusCode};
 use ramson_analysis::naming::Names;
 use ramson_source::Failure;
@@ -108,7 +109,8 @@ impl Server {
         let guard = Guard::new(&address, localhost, &hosts, token);
         let watch = Watch::start(&sources);
         let trees = Trees::new();
-        let parts = Parts { sources, names, source_roots, watch, trees, allows_actions };
+        let metrics = Metrics::default();
+        let parts = Parts { sources, names, source_roots, watch, trees, metrics, allows_actions };
         Self { guard, work: Work::new(), parts: Arc::new(parts) }
     }
 }
@@ -171,6 +173,11 @@ impl Answer for Server {
                     Err(untaken) => return untaken.reply(),
                 }
             }
+            Route::Targets => {
+                let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
+                let (parts, host) = (self.parts.clone(), host.unwrap_or_default().to_owned());
+                self.work.run(move || parts.targets(&host)).await
+            }
             route => self.answer_route(route, query, is_packed).await,
         };
         let mut reply = match answered {
@@ -206,6 +213,7 @@ impl Server {
         let parts = self.parts.clone();
         match route {
             Route::Sources => self.work.run(move || parts.list()).await,
+            Route::Metrics => self.work.run(move || parts.metrics()).await,
             Route::Document(id, document) => {
                 let id = id.map(str::to_owned);
                 let words = Query::parse(query).pairs();

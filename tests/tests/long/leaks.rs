@@ -241,3 +241,39 @@ fn gate_sees_growth_outside_malloc() {
     assert_eq!(tripped.status, 3, "{tripped:?}");
     assert!(tripped.remarks[0].contains("memory outside malloc grows by "), "{tripped:?}");
 }
+
+/// What a metric has of a process's stacks, summed by function.
+fn metric(text: &str, name: &str) -> BTreeMap<String, f64> {
+    let mut sums = BTreeMap::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix(&format!("{name}{{"))) {
+        let (labels, value) = line.split_once("} ").unwrap();
+        let (_, function) = labels.split_once(",function=\"").unwrap();
+        *sums.entry(function.trim_end_matches('"').to_owned()).or_default() +=
+            value.parse::<f64>().unwrap();
+    }
+    sums
+}
+
+#[test]
+fn growth_reaches_prometheus() {
+    let scratch = Scratch::new();
+    let running = start(&scratch);
+    let pid = running.0.id().to_string();
+    let path = scratch.path("live.ramson");
+    let early = say(&scratch, &["export", text(&path), "-f", "openmetrics"]).good().text();
+    assert!(!early.contains("ramson_live_growth_bytes_per_second{"), "{pid}: {early}");
+    std::thread::sleep(std::time::Duration::from_secs(100));
+    drop(running);
+    // At the end of the process, so that both see the same.
+    let now = say(&scratch, &["export", text(&path), "-f", "openmetrics"]).good().text();
+    let report = say(&scratch, &["report", text(&path), "--json", "-n", "0"]).good().text();
+    let grown = metric(&now, "ramson_stack_growth_bytes_per_second");
+    assert_eq!(grown.keys().collect::<Vec<_>>(), ["site_leak", "site_reachable"]);
+    for row in Json::parse(&report).list("rows") {
+        let function = row.list("frames")[0].text("function");
+        let Some(found) = grown.get(function) else { continue };
+        let per_second = row.number("growth.bytes_per_hour.value") / 3600.0;
+        assert!((found - per_second).abs() <= 1.0, "{function}: {found} {per_second}");
+    }
+    assert!(now.contains("ramson_live_growth_bytes_per_second{"), "{now}");
+}

@@ -4,6 +4,7 @@ mod serve_api;
 mod serve_flame;
 mod serve_guard;
 mod serve_live;
+mod serve_metrics;
 mod serve_pprof;
 mod serve_scrapers;
 mod serve_tints;

@@ -192,23 +192,18 @@ impl Suspects {
     }
 }
 
-/// The growth of a process with these stacks.
-pub fn row_growth(stacks: Vec<NamedStack>) -> RowGrowth {
+/// The growth of a process with these stacks, and that of each leak suspect among them.
+pub fn growth(stacks: Vec<NamedStack>) -> (RowGrowth, Vec<Growth>) {
     let whole = totals::live_per_hour(&stacks, MIN_AGE_NS);
     let live = stacks.iter().map(|stack| stack.history.inuse(SampleUnit::Bytes)).sum();
     let of = functions::Moment { live, ..functions::Moment::default() };
     let suspects = functions::judged(stacks, MIN_AGE_NS, &of);
     let growing = suspects.iter().filter(|it| it.is_growing());
-    let rates = growing.filter_map(|it| Some(it.finding.growth?.per_hour));
+    let rates: Vec<Growth> = growing.filter_map(|it| it.finding.growth).collect();
     let undecided = suspects.iter().filter(|it| it.finding.verdict == Verdict::NotEnoughData);
     let share: f64 = undecided.map(|it| it.share).sum();
-    RowGrowth::of(whole, rates.reduce(Add::add), share >= answer::SMALL_SHARE)
-}
-
-/// The growth of the leak suspects among stacks that are judged together.
-pub fn growing(stacks: Vec<NamedStack>) -> Vec<Growth> {
-    let suspects = functions::judged(stacks, MIN_AGE_NS, &functions::Moment::default()).into_iter();
-    suspects.filter(Suspect::is_growing).filter_map(|suspect| suspect.finding.growth).collect()
+    let sum = rates.iter().map(|rate| rate.per_hour).reduce(Add::add);
+    (RowGrowth::of(whole, sum, share >= answer::SMALL_SHARE), rates)
 }
 
 /// By the number of the stack in the snapshot: what it has of the growth of a leak suspect, in bytes per hour. They sum to the growth that
