@@ -33,14 +33,23 @@ pub enum AllocatorKind {
     Other = 1,
     Jemalloc = 2,
     Mimalloc = 3,
+    /// That of gperftools.
     Tcmalloc = 4,
     Snmalloc = 5,
+    /// The other tcmalloc, with other size classes.
+    GoogleTcmalloc = 6,
 }
 
 impl AllocatorKind {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Other, Self::Jemalloc, Self::Mimalloc, Self::Tcmalloc, Self::Snmalloc];
+    pub const ALL: [Self; 6] = [
+        Self::Other,
+        Self::Jemalloc,
+        Self::Mimalloc,
+        Self::Tcmalloc,
+        Self::Snmalloc,
+        Self::GoogleTcmalloc,
+    ];
 
     /// The opposite of `as u32`.
     pub fn of(number: u32) -> Option<Self> {
@@ -53,7 +62,7 @@ impl AllocatorKind {
             Self::Other => "malloc",
             Self::Jemalloc => "jemalloc",
             Self::Mimalloc => "mimalloc",
-            Self::Tcmalloc => "tcmalloc",
+            Self::Tcmalloc | Self::GoogleTcmalloc => "tcmalloc",
             Self::Snmalloc => "snmalloc",
         }
     }

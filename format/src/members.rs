@@ -64,6 +64,8 @@ pub enum Names {
     Mimalloc,
     Tcmalloc,
     Snmalloc,
+    /// Of the tcmalloc that is no part of gperftools; its other functions have the names of [`Names::C`] and [`Names::Operators`].
+    GoogleTcmalloc,
 }
 
 /// A function of an allocator.
@@ -220,6 +222,7 @@ pub static MEMBERS: &[Member] = &[
     member(Snmalloc, "sn_rust_alloc_zeroed", Allocate(1)),
     member(Snmalloc, "sn_rust_dealloc", Free(0)),
     member(Snmalloc, "sn_rust_realloc", Reallocate { block: 0, size: 3 }),
+    member(GoogleTcmalloc, "MallocExtension_Internal_GetStats", Mark),
 ];
 
 /// Whether a symbol may be one of these functions, by its first bytes: nearly all of C++'s and Rust's are told apart so, without a look for
@@ -234,7 +237,8 @@ pub fn may_begin(symbol: &[u8]) -> bool {
 
 /// The number of the function with this name, and the length of the prefix in front of the name that the table has. A prefix is jemalloc's.
 pub fn of_symbol(symbol: &[u8]) -> Option<(u8, usize)> {
-    let is_exact = matches!(symbol.first_chunk(), Some(b"mi_" | b"tc_" | b"sn_" | b"_Zn" | b"_Zd"));
+    let is_exact =
+        matches!(symbol.first_chunk(), Some(b"mi_" | b"tc_" | b"sn_" | b"_Zn" | b"_Zd" | b"Mal"));
     let name = match symbol.strip_prefix(b"mi_theap_") {
         // mimalloc 3 calls a thread's part of a heap so, which its functions take in place of the heap.
         Some(name) => name,

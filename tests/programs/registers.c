@@ -68,6 +68,10 @@ __attribute__((constructor(101))) static void begin(void) {
     next = mmap(NULL, 256 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 
+#ifdef GOOGLE_TCMALLOC
+void MallocExtension_Internal_GetStats(void) {}
+#endif
+
 int main(void) {
     for (int round = 0; round < 300; round++) {
         uint64_t size = 100 + (uint64_t)round;

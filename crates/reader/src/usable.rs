@@ -41,7 +41,10 @@ impl Roundings {
         let known = |it: &Allocator| match AllocatorKind::of(it.kind)? {
             AllocatorKind::Jemalloc => Some((it.family, Rounding::Jemalloc)),
             AllocatorKind::Tcmalloc => Some((it.family, Rounding::Tcmalloc)),
-            AllocatorKind::Mimalloc | AllocatorKind::Snmalloc | AllocatorKind::Other => None,
+            AllocatorKind::Mimalloc
+            | AllocatorKind::Snmalloc
+            | AllocatorKind::GoogleTcmalloc
+            | AllocatorKind::Other => None,
         };
         let inside = snapshot.allocators.iter().filter_map(known).collect();
         Self { preloaded: Rounding::of(&snapshot.mappings), inside }

@@ -1,6 +1,7 @@
 //! Sections, symbols and code of an ELF file.
 
 use crate::sys::{self, File};
+use crate::walk::{PT_LOAD, ProgramHeader};
 use core::ffi::CStr;
 
 /// A file, mapped for reading.
@@ -30,20 +31,6 @@ struct Section {
     entry_bytes: u64,
 }
 
-/// Elf64_Phdr.
-#[repr(C)]
-struct Segment {
-    kind: u32,
-    flags: u32,
-    offset: u64,
-    address: u64,
-    physical: u64,
-    file_bytes: u64,
-    memory_bytes: u64,
-    alignment: u64,
-}
-
-const PT_LOAD: u32 = 1;
 const PF_RX: u32 = 5;
 
 /// Elf64_Sym.
@@ -87,7 +74,7 @@ impl ElfFile {
     /// The code that the file has for an address without the object's bias.
     pub fn code_at(&self, address: u64, bytes: u64) -> Option<&[u8]> {
         let header: &[u64] = self.table(0, 8)?;
-        let segments: &[Segment] = self.table(*header.get(4)?, *header.get(7)? & 0xffff)?;
+        let segments: &[ProgramHeader] = self.table(*header.get(4)?, *header.get(7)? & 0xffff)?;
         segments.iter().find_map(|segment| {
             let offset = address.checked_sub(segment.address)?;
             let is_inside = offset.checked_add(bytes)? <= segment.file_bytes;

@@ -164,6 +164,7 @@ impl<'a> Found<'a> {
             Names::Mimalloc => AllocatorKind::Mimalloc,
             Names::Snmalloc => AllocatorKind::Snmalloc,
             _ if has(Names::Tcmalloc) => AllocatorKind::Tcmalloc,
+            _ if has(Names::GoogleTcmalloc) => AllocatorKind::GoogleTcmalloc,
             // Others have sdallocx, too.
             _ if self.symbols_of(group).any(|symbol| symbol.is_of_jemalloc()) => {
                 AllocatorKind::Jemalloc

@@ -12,20 +12,21 @@ pub struct Elf {
     first_address: u64,
 }
 
+/// Elf64_Phdr.
 #[repr(C)]
-struct ProgramHeader {
-    kind: u32,
-    flags: u32,
-    offset: u64,
-    address: u64,
+pub struct ProgramHeader {
+    pub kind: u32,
+    pub flags: u32,
+    pub offset: u64,
+    pub address: u64,
     physical: u64,
-    file_bytes: u64,
+    pub file_bytes: u64,
     memory_bytes: u64,
     alignment: u64,
 }
 
 const PT_NULL: u32 = 0;
-const PT_LOAD: u32 = 1;
+pub const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const PT_GNU_RELRO: u32 = 0x6474_e552;

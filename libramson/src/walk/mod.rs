@@ -13,7 +13,7 @@ mod stack;
 mod stack_reach;
 mod unwind_tables;
 
-pub use elf::{Elf, hide_data};
+pub use elf::{Elf, PT_LOAD, ProgramHeader, hide_data};
 pub use frames::{Caller, End};
 pub use loaded::is_of_allocator;
 pub use objects::{MappingFacts, NewMapping, Objects};

@@ -150,6 +150,15 @@ fn hooks_leave_every_register() {
     assert!((1200..1204).contains(&samples), "{samples}");
 }
 
+#[test]
+fn the_other_tcmalloc_has_its_name() {
+    // No package has it. In make test-inside, workerd is the real one.
+    let program = program_with("registers.c", "registers_google", &["-DGOOGLE_TCMALLOC"]);
+    let (_, snapshot) = recorded(Run::new(&program));
+    assert_eq!(only(&snapshot).kind, AllocatorKind::GoogleTcmalloc as u32);
+    assert_eq!(only(&snapshot).hooked_name().unwrap(), "tcmalloc in the executable");
+}
+
 fn hidden_library() -> PathBuf {
     let options = ["-shared", "-fPIC", "-O2", "-foptimize-sibling-calls"];
     program_with("hidden.c", "libhidden.so", &options).canonicalize().unwrap()
