@@ -1,7 +1,7 @@
 //! `/metrics`: what Prometheus scrapes. Totals of each running process, the terms of its RSS, its largest stacks and their growth, within a budget of
 //! series.
 
-use crate::sources::Sources;
+use crate::sources::{Entries, Entry, Sources};
 use ramson_analysis::members::RowGrowth;
 use ramson_analysis::naming::Names;
 use ramson_analysis::question::{Document, Question};
@@ -14,9 +14,10 @@ use ramson_encode::openmetrics::{self, Family, Labels};
 use ramson_encode::series::{Moment, Series, half_width};
 use ramson_profile::Estimate;
 use ramson_source::{Failure, Members, Opened, Recording, open_all};
+use rustix::process::getuid;
 use sha2::{Digest, Sha256};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::ops::Add;
 use std::sync::{Mutex, PoisonError};
@@ -27,6 +28,8 @@ const MOST_STACKS_EACH: usize = 10;
 const MOST_STACKS: usize = 1000;
 /// Processes that are told of; those with the largest RSS.
 const MOST_PROCESSES: usize = 500;
+/// After so long no further process is read: Prometheus waits 10 s.
+const MOST_READING: Duration = Duration::from_secs(8);
 /// Between two readings is a pause of so many times the time that one took.
 const PAUSES: u32 = 50;
 /// Letters of a function's name.
@@ -82,23 +85,29 @@ impl Metrics {
 impl Kept {
     fn read(sources: &Sources, names: &Names) -> Result<Self, Failure> {
         let begun = Instant::now();
-        let entries = sources.entries()?;
-        let mut pids: Vec<(u32, String)> = Vec::new();
-        for entry in entries.sources.into_iter().filter(|entry| entry.is_running) {
-            if let Some(pid) = entry.pid.filter(|&pid| !pids.iter().any(|known| known.0 == pid)) {
-                pids.push((pid, entry.source));
+        let Entries { sources: entries, unreadable } = sources.entries()?;
+        let mut known = HashSet::new();
+        let is_new =
+            |entry: &Entry| entry.is_running && entry.pid.is_some_and(|pid| known.insert(pid));
+        let mut running: Vec<Entry> = entries.into_iter().filter(is_new).collect();
+        // Those of other users last: they may be slow on purpose.
+        running.sort_by_key(|entry| {
+            entry.user.is_some_and(|user| ![0, getuid().as_raw()].contains(&user))
+        });
+        let stacks = stacks_each(running.len().min(MOST_PROCESSES));
+        let mut all = Vec::new();
+        for entry in running.iter().take(MOST_PROCESSES) {
+            if begun.elapsed() > MOST_READING {
+                break;
             }
+            // One that ends meanwhile is missing.
+            all.extend(
+                open_all(&[&entry.source]).and_then(|found| process(found, names, stacks)).ok(),
+            );
         }
-        let running = pids.len();
-        pids.truncate(MOST_PROCESSES);
-        let stacks = stacks_each(pids.len());
-        // One that ends meanwhile is missing.
-        let read =
-            |(_, source): &(u32, String)| process(open_all(&[source]).ok()?, names, stacks).ok();
-        let all: Vec<Process> = pids.iter().filter_map(read).collect();
         let mut body = Vec::new();
         families(&all, &mut body)?;
-        let own = [(RUNNING, running), (TOLD, all.len()), (UNREADABLE, entries.unreadable.len())];
+        let own = [(RUNNING, running.len()), (TOLD, all.len()), (UNREADABLE, unreadable.len())];
         for (family, value) in own {
             openmetrics::family(&family, [(Labels::default(), value as f64)], &mut body)?;
         }

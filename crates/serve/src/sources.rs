@@ -42,6 +42,9 @@ pub struct Entry {
     pub state: Option<String>,
     /// The process runs and writes the profile.
     pub is_running: bool,
+    /// The user ID of the process; `None`: not known.
+    #[serde(skip)]
+    pub user: Option<u32>,
     /// When it began to be profiled; nanoseconds since 1970.
     pub start_unix_ns: Option<u64>,
     /// Resident bytes now, or as they were last seen.
@@ -246,6 +249,7 @@ impl Entry {
             pid: Some(of.pid),
             state: Some(of.state),
             is_running: of.is_running,
+            user: of.user,
             start_unix_ns: Some(of.start_unix_ns),
             rss: of.rss,
             live: Some(of.live),
@@ -279,6 +283,7 @@ impl Entry {
             pid: None,
             state: None,
             is_running: false,
+            user: None,
             start_unix_ns: None,
             rss: None,
             live: None,
