@@ -1,6 +1,6 @@
 //! Totals of processes as OpenMetrics text, version 1.0: what Prometheus scrapes from a file, or imports as a history.
 //!
-//! Every family has the labels `name` and `pid`. Values that are not known have no sample. Times are written if there are several
+//! Series of a process have the labels `name` and `pid`. Values that are not known have no sample. Times are written if there are several
 //! moments.
 
 use crate::series::{Moment, Series, half_width};
@@ -10,7 +10,7 @@ use std::io::{self, Write};
 /// A number of a moment, if it is known.
 type Number = fn(&Moment) -> Option<f64>;
 
-/// What a family of series says.
+/// Series of the same name.
 pub struct Family {
     /// Its name, which ends in its unit.
     pub name: &'static str,
@@ -18,7 +18,7 @@ pub struct Family {
     pub unit: &'static str,
     /// Whether it only grows.
     pub is_counter: bool,
-    /// What it is.
+    /// Description, one sentence.
     pub help: &'static str,
 }
 
@@ -27,7 +27,7 @@ pub struct Family {
 pub struct Labels(String);
 
 impl Family {
-    /// One whose values go up and down.
+    /// Family whose values go up and down.
     pub const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -> Self {
         Self { name, unit, is_counter: false, help }
     }
@@ -51,7 +51,7 @@ impl Family {
 }
 
 impl Labels {
-    /// With one more.
+    /// Adds one.
     pub fn with(mut self, name: &str, value: &str) -> Self {
         let comma = if self.0.is_empty() { "" } else { "," };
         self.0 += &format!("{comma}{name}=\"{}\"", escaped(value));

@@ -130,7 +130,7 @@ pub fn is_ramsons(area: &Area, previous: Option<&Area>, profile: Option<&str>) -
                 || area.is_not_dumped && area.is_never_huge && !SHADOW.contains(&area.start))
 }
 
-/// Where AddressSanitizer has its shadow on x86-64, which is neither dumped nor huge either.
+/// Address range of AddressSanitizer's shadow on x86-64, which is neither dumped nor huge either.
 const SHADOW: ops::Range<u64> = 0x7fff_8000..0x1000_7fff_8000;
 
 fn is_library(area: &Area) -> bool {

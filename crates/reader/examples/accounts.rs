@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 }
 
 fn print(snapshot: &Snapshot) {
-    // What the program mapped itself is no sample.
+    // Mappings by the program itself are not samples.
     let of_blocks = |stack: &&Stack| Kind::of_stack(stack.flags) == Kind::Heap;
     let sum = |of: fn(&Stack) -> u64| snapshot.stacks.iter().filter(of_blocks).map(of).sum::<u64>();
     let health = |kind: Health| snapshot.header.health[kind as usize];

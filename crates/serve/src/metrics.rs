@@ -20,7 +20,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::ops::Add;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Stacks of one process, and of all together. Each has up to four series.
@@ -54,7 +54,10 @@ struct Stack {
 /// The last answer. It is given again for `PAUSES` times as long as it took to make it, so that less than 2% of a core reads processes, however
 /// often they are scraped.
 #[derive(Default)]
-pub struct Metrics(Mutex<Option<Kept>>);
+pub struct Metrics {
+    kept: Mutex<Option<Arc<Kept>>>,
+    reading: Mutex<()>,
+}
 
 struct Kept {
     body: Vec<u8>,
@@ -65,20 +68,31 @@ struct Kept {
 impl Metrics {
     /// Answers a scrape of all that is served and runs.
     pub fn scrape(&self, sources: &Sources, names: &Names) -> Result<Vec<u8>, Failure> {
-        // Others that scrape meanwhile wait for the same answer.
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_fresh = |kept: &&Kept| kept.at.elapsed() < kept.took * PAUSES;
-        let Kept { body, at, took } = match kept.as_ref().filter(is_fresh) {
-            Some(fresh) => fresh,
-            None => kept.insert(Kept::read(sources, names)?),
-        };
-        let mut body = body.clone();
-        for (family, time) in [(READ, *took), (AGE, at.elapsed())] {
+        let kept = self.kept(sources, names)?;
+        let mut body = kept.body.clone();
+        for (family, time) in [(READ, kept.took), (AGE, kept.at.elapsed())] {
             let value = [(Labels::default(), time.as_secs_f64())];
             openmetrics::family(&family, value, &mut body)?;
         }
         openmetrics::end(&mut body)?;
         Ok(body)
+    }
+
+    fn kept(&self, sources: &Sources, names: &Names) -> Result<Arc<Kept>, Failure> {
+        let last = || self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let is_fresh = |kept: &Arc<Kept>| kept.at.elapsed() < kept.took * PAUSES;
+        // While one scrape reads, others are given what there is: waiting, they would keep the page from being answered.
+        let _reading = match (self.reading.try_lock(), last()) {
+            (Ok(reading), _) => reading,
+            (Err(_), Some(old)) => return Ok(old),
+            (Err(_), None) => self.reading.lock().unwrap_or_else(PoisonError::into_inner),
+        };
+        if let Some(fresh) = last().filter(is_fresh) {
+            return Ok(fresh);
+        }
+        let made = Arc::new(Kept::read(sources, names)?);
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(made.clone());
+        Ok(made)
     }
 }
 
@@ -116,7 +130,7 @@ impl Kept {
     }
 }
 
-/// What is known of each of these; `ramson export` writes it to a file.
+/// Reads each of these processes, as `ramson export` does.
 pub fn read(all: Vec<Recording>, names: &Names) -> Result<Vec<Process>, Failure> {
     let stacks = stacks_each(all.len());
     let members = |recording| Members { opened: vec![Opened::Recording(recording)], unprofiled: 0 };
@@ -262,7 +276,7 @@ const TERM: Family =
 const GROWTH: Family = Family::gauge(
     "ramson_live_growth_bytes_per_second",
     "",
-    "Growth of the live bytes; 0: none beyond chance. Missing as long as it cannot be told.",
+    "Average growth of live bytes; 0 if it is not beyond chance. Absent while there is too little data to tell.",
 );
 const GROWTH_HALF_WIDTH: Family = Family::gauge(
     "ramson_live_growth_half_width_bytes_per_second",
@@ -272,7 +286,7 @@ const GROWTH_HALF_WIDTH: Family = Family::gauge(
 const STACK: Family = Family::gauge(
     "ramson_stack_live_bytes",
     "bytes",
-    "Live bytes of one of the largest stacks, estimated. The stack label is a hash of its functions' names.",
+    "Live bytes of a stack that grows or is one of the largest, estimated. The stack label is a hash of its functions' names.",
 );
 const STACK_HALF_WIDTH: Family = Family::gauge(
     "ramson_stack_live_half_width_bytes",
@@ -291,7 +305,7 @@ const STACK_GROWTH_HALF_WIDTH: Family = Family::gauge(
 );
 const RUNNING: Family = Family::gauge("ramson_processes", "", "Running processes with a profile.");
 const TOLD: Family =
-    Family::gauge("ramson_scraped_processes", "", "Processes of which there are series here.");
+    Family::gauge("ramson_scraped_processes", "", "Processes that have series in this answer.");
 const UNREADABLE: Family =
     Family::gauge("ramson_unreadable_profiles", "", "Profiles that cannot be read.");
 const READ: Family =

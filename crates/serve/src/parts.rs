@@ -49,13 +49,13 @@ struct Target {
 }
 
 impl Target {
-    fn of(entry: &Entry, host: &str) -> Self {
+    fn of(entry: &Entry, pid: u32, host: &str) -> Self {
         let labels = [
-            // Where Alloy's pyroscope.scrape looks for profiles, and where others do once it is relabelled to __metrics_path__.
+            // Read by Alloy's pyroscope.scrape; the next one is for others, relabelled to __metrics_path__.
             ("__profile_path_prefix__", format!("/p/{}", entry.id)),
             ("__meta_ramson_heap_path", format!("/p/{}/debug/pprof/heap", entry.id)),
             ("service_name", entry.name.clone()),
-            ("pid", entry.id.clone()),
+            ("pid", pid.to_string()),
         ];
         Self { targets: [host.to_owned()], labels: labels.into() }
     }
@@ -80,7 +80,9 @@ impl Parts {
     pub fn targets(&self, host: &str) -> Result<Reply, Failure> {
         let entries = self.sources.entries()?.sources.into_iter();
         let running = entries.filter(|entry| entry.is_running);
-        let targets: Vec<Target> = running.map(|entry| Target::of(&entry, host)).collect();
+        // A sum of several processes has no process ID; they are targets themselves.
+        let target = |entry: Entry| Some(Target::of(&entry, entry.pid?, host));
+        let targets: Vec<Target> = running.filter_map(target).collect();
         let mut body = Vec::new();
         ramson_encode::json::write_line(&targets, &mut body)?;
         Ok(reply::document(body))
