@@ -2,7 +2,8 @@
 //! how fast the stack grows, if it does; where that cannot be judged yet, it says when it can.
 
 use crate::history::{StackHistory, bucket_start_ns};
-use crate::persistence::{FREED_BY_A_LEAK, HORIZONS, has_stopped, least_kept};
+use crate::persistence::{FREED_BY_A_LEAK, HORIZONS, least_kept};
+use crate::standstill::Standstill;
 use ramson_format::{LIFETIME_BUCKETS, lifetime_bucket};
 
 /// The rate has changed if the samples are so much more likely with a rate before and one after, as a logarithm …
@@ -13,6 +14,9 @@ const LEAST_RATIO: f64 = 2.0;
 const LEAST_AFTER: usize = 10;
 /// With fewer samples nobody can say that more come.
 const LEAST_GROWING: usize = 3;
+/// It has stopped if nothing came for so many times the longest pause before. A steady leak of n samples pauses so long with a
+/// probability of 2/n².
+const QUIET_TIMES: u64 = 2;
 /// The time until a verdict is searched in steps of this ratio, as far as that many times the time so far.
 const STEP: f64 = 1.05;
 const MOST_TIMES: f64 = 1000.0;
@@ -27,7 +31,7 @@ pub(crate) struct Lasting {
     /// Samples of ages in between.
     count: usize,
     /// Whether the last pause is one like those before.
-    goes_on: bool,
+    pub goes_on: bool,
 }
 
 impl Lasting {
@@ -49,11 +53,16 @@ impl Lasting {
             is_it || settled_ns.is_some_and(|settled_ns| from_ns >= settled_ns)
         };
         let from_ns = bucket_start_ns((0..LIFETIME_BUCKETS).find(hardly_freed)?);
-        let ages = &ages[ages.partition_point(|&age_ns| age_ns < from_ns)..];
+        let mut ages = &ages[ages.partition_point(|&age_ns| age_ns < from_ns)..];
+        let mut standstill = Standstill::of(ages, from_ns);
+        while let Some(Standstill::EndedAt(ended_ns)) = standstill {
+            ages = &ages[..ages.partition_point(|&age_ns| age_ns < ended_ns)];
+            standstill = Standstill::of(ages, from_ns);
+        }
         let count =
             change(ages, from_ns, settled_ns.unwrap_or(0)).unwrap_or(ages.len().checked_sub(1)?);
         let since_ns: Vec<u64> = ages[..=count].iter().map(|age_ns| age_ns - from_ns).collect();
-        let goes_on = count + 1 >= LEAST_GROWING && !has_stopped(&since_ns);
+        let goes_on = count + 1 >= LEAST_GROWING && standstill.is_none() && !has_stopped(&since_ns);
         Some(Self { from_ns, to_ns: ages[count], count, goes_on })
     }
 
@@ -105,6 +114,12 @@ fn change(ages: &[u64], from_ns: u64, least_ns: u64) -> Option<usize> {
     };
     let gains = (LEAST_AFTER..all).filter_map(|after| Some((after, gain(&after)?)));
     Some(gains.max_by(|one, other| one.1.total_cmp(&other.1))?.0)
+}
+
+/// Whether nothing has come for longer than ever before; `ages` ascend.
+fn has_stopped(ages: &[u64]) -> bool {
+    let pauses = ages.windows(2).map(|pair| pair[1] - pair[0]);
+    pauses.max().is_some_and(|longest_ns| ages[0] / QUIET_TIMES > longest_ns)
 }
 
 #[cfg(test)]

@@ -142,3 +142,75 @@ fn present_rate_is_told_from_the_one_before() {
     let bursts = change(&mut (0..1000).map(|number| 24 + 50 * (number / 50)));
     assert!(bursts.is_none_or(|since_s| since_s > 900), "{bursts:?}");
 }
+
+/// Samples that are kept: so many a second for so many seconds, one after the other.
+fn phases(phases: &[(u64, f64)], now_s: u64, seed: u64) -> StackHistory {
+    let (mut random, now_ns) = (Random(seed), now_s * SECOND);
+    let (mut live, mut begin_ns) = (Vec::new(), 0);
+    for &(seconds, per_second) in phases {
+        let end_ns = begin_ns + seconds * SECOND;
+        let mut time_ns = random.after(begin_ns, per_second);
+        while time_ns < end_ns.min(now_ns) {
+            live.push(LiveBlock::new(time_ns, 100, INTERVAL / 100.0));
+            time_ns = random.after(time_ns, per_second);
+        }
+        begin_ns = end_ns;
+    }
+    let first_ns = live.first().map_or(now_ns, |block| block.time_ns);
+    StackHistory { now_ns, first_ns, live, ..StackHistory::default() }
+}
+
+/// Kept samples a second while a function grows.
+const GROWS: f64 = 10.0;
+
+/// Growth as a share of what is expected while it grows, in those of 50 runs in which it is a leak suspect; and since when, in s.
+fn growing(course: &[(u64, f64)], now_s: u64) -> Vec<(crate::Growth, u64)> {
+    let judged = (0..50).map(|seed| judge(&phases(course, now_s, seed), &SETTINGS));
+    let found = judged.filter(|it| it.verdict == Verdict::Growing);
+    found.map(|it| (it.growth.unwrap(), it.growing_for_ns.unwrap() / SECOND)).collect()
+}
+
+#[test]
+fn growth_does_not_reach_over_a_standstill() {
+    let truth = GROWS * INTERVAL * 3600.0;
+    for (grew_s, rest) in [(60, 1e-9), (200, 0.05), (200, 0.3), (600, 1e-9), (600, 0.1)] {
+        let course = [(grew_s, GROWS), (240, rest), (220, GROWS), (240, rest)];
+        let again_s = grew_s + 240;
+        for after_s in (60..220).step_by(10) {
+            let found = growing(&course, again_s + after_s);
+            let covers = |(growth, _): &&(crate::Growth, u64)| {
+                (growth.interval().0..growth.interval().1).contains(&truth)
+            };
+            let covered = found.iter().filter(covers).count();
+            let case = (grew_s, rest, after_s, found.len(), covered);
+            assert!(found.len() >= 48 && covered * 100 >= found.len() * 85, "{case:?}");
+            assert!(found.iter().all(|found| found.1 <= after_s + 5), "{case:?}");
+        }
+        for after_s in (10..240).step_by(10) {
+            let found = growing(&course, again_s + 220 + after_s);
+            let most = found.iter().map(|(growth, _)| growth.per_hour.value).fold(0.0, f64::max);
+            assert!(
+                most < truth / 10.0,
+                "{grew_s} {rest} {after_s}: {} {}",
+                found.len(),
+                most / truth
+            );
+        }
+    }
+    for now_s in (330..600).step_by(10) {
+        assert_eq!(growing(&[(300, 0.05), (20, 50.0), (300, 0.05)], now_s), [], "burst, {now_s}");
+    }
+}
+
+#[test]
+fn waves_are_one_rate() {
+    let waves: Vec<(u64, f64)> = [(20, GROWS), (100, 1e-9)].into_iter().cycle().take(20).collect();
+    let truth = GROWS * INTERVAL * 3600.0 * 20.0 / 120.0;
+    for now_s in (390..1200).step_by(10) {
+        let found = growing(&waves, now_s);
+        assert!(found.len() >= 48, "{now_s}: {}", found.len());
+        for (growth, _) in found {
+            assert!((0.6..1.4).contains(&(growth.per_hour.value / truth)), "{now_s}: {growth:?}");
+        }
+    }
+}

@@ -2,9 +2,9 @@
 //! docs/internals/leaks.md.
 //!
 //! `history` is what is known of one stack, `bursts` what of it came in one go, `survival` how long its memory lives, `persistence`
-//! whether what grew old is ever freed, `lasting` since when what lasts has come, `growth` how fast it becomes more, `verdict` what follows, `limit` which leak would not show yet,
-//! `paths` which call paths of a function leak together, `slope` how
-//! fast a figure of the whole process grows, `suppressions` which stacks the reader knows already.
+//! whether what grew old is ever freed, `lasting` since when what lasts has come, `standstill` a time in which nothing came, `growth`
+//! how fast it becomes more, `verdict` what follows, `limit` which leak would not show yet, `paths` which call paths of a function
+//! leak together, `slope` how fast a figure of the whole process grows, `suppressions` which stacks the reader knows already.
 #![forbid(unsafe_code)]
 
 mod bursts;
@@ -15,6 +15,7 @@ mod limit;
 mod paths;
 mod persistence;
 mod slope;
+mod standstill;
 mod suppressions;
 mod survival;
 mod verdict;

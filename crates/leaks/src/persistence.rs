@@ -22,9 +22,6 @@ pub(crate) const FREED_BY_A_LEAK: f64 = 0.01;
 const CONFIDENCE: f64 = 0.95;
 /// Parts of the time from H to A that are compared with each other.
 const SLICES: u64 = 3;
-/// It has stopped if nothing came for so many times the longest pause before. A steady leak of n samples pauses so long with a
-/// probability of 2/n².
-const QUIET_TIMES: u64 = 2;
 /// Horizons tried: all of the time, its half, its quarter, its eighth. A leak need not be as old as its stack.
 pub(crate) const HORIZONS: u32 = 4;
 
@@ -106,13 +103,12 @@ impl Persistence {
         let before = count(horizon_ns, horizon_ns + horizon_ns / 2) as f64 * 2.0;
         let is_fading = is_too_few(kept + young, before, SOMEWHAT)
             || is_too_few(kept, before * span_ns as f64 / horizon_ns as f64, SOMEWHAT);
-        let of_horizon = &ages[..(kept + young) as usize];
+        let lasting = Lasting::of(ages, &history.lifetimes, horizon_ns, Some(settled_ns));
         let is_steady = !is_too_few(young, expected_young, HALF)
-            && !has_stopped(of_horizon)
+            && lasting.is_none_or(|lasting| lasting.goes_on)
             && !(0..judged_slices).any(is_thin)
             && !is_fading;
         let kept_share_at_least = lower_bound(kept, freed);
-        let lasting = Lasting::of(ages, &history.lifetimes, horizon_ns, Some(settled_ns));
         let (lasting_ns, began_ns) =
             lasting.map_or((settled_ns, settled_ns), |lasting| (lasting.from_ns, lasting.to_ns));
         Self {
@@ -181,12 +177,6 @@ pub fn least_kept(settled_ns: u64, horizon_ns: u64) -> u64 {
 
 fn is_too_few(count: u64, expected: f64, less: Less) -> bool {
     Poisson::new(expected * less.share).is_ok_and(|few| few.cdf(count) < less.probability)
-}
-
-/// Whether nothing has come for longer than ever before; `ages` ascend.
-pub(crate) fn has_stopped(ages: &[u64]) -> bool {
-    let pauses = ages.windows(2).map(|pair| pair[1] - pair[0]);
-    pauses.max().is_some_and(|longest_ns| ages[0] / QUIET_TIMES > longest_ns)
 }
 
 /// Clopper and Pearson's one-sided bound of the share of the kept.

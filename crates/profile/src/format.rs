@@ -177,6 +177,12 @@ pub fn format_duration(ns: u64) -> String {
     }
 }
 
+/// How long to wait until something is known: in whole seconds, at least one.
+pub fn format_wait(ns: u64) -> String {
+    const SECOND_NS: u64 = 1_000_000_000;
+    format_duration(ns.div_ceil(SECOND_NS).max(1) * SECOND_NS)
+}
+
 /// A time in ns since 1970 in this machine's time zone, as `SRC@` reads it: `2026-11-21T20:57:03+01:00`, or with `Z` for UTC.
 pub fn format_local_time(unix_ns: u64) -> String {
     zoned_text(unix_ns, TimeZone::system())

@@ -141,6 +141,13 @@ fn durations_keep_two_or_three_digits() {
 }
 
 #[test]
+fn waits_are_never_over() {
+    for (ns, text) in [(0, "1.0 s"), (20_000_000, "1.0 s"), (61_200_000_000, "62 s")] {
+        assert_eq!(format_wait(ns), text, "{ns}");
+    }
+}
+
+#[test]
 fn times_have_their_zone() {
     let second = 1_000_000_000;
     for (seconds, hours, text) in [

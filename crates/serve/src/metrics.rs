@@ -2,6 +2,7 @@
 //! series.
 
 use crate::sources::{Entries, Entry, Sources};
+use ramson_analysis::attachment;
 use ramson_analysis::members::RowGrowth;
 use ramson_analysis::naming::Names;
 use ramson_analysis::question::{Document, Question};
@@ -39,6 +40,8 @@ const SECONDS_PER_HOUR: f64 = 3600.0;
 /// A process as it is now, or at a moment of its history.
 pub struct Process {
     totals: Series,
+    /// Otherwise the figures of live memory are those of the end of sampling, and growth is not known.
+    is_sampled: bool,
     terms: Option<Terms>,
     growth: Option<Estimate>,
     stacks: Vec<(u64, Stack)>,
@@ -159,10 +162,17 @@ fn process(mut members: Members, names: &Names, stacks: usize) -> Result<Process
         _ => None,
     };
     let row = row(recording, rss);
+    let is_sampled = attachment::ended_ago_ns(recording).is_none();
+    let growth = known(report.growth).filter(|_| is_sampled);
+    let mut stacks = chosen(report, stacks);
+    if !is_sampled {
+        stacks.iter_mut().for_each(|(_, stack)| stack.growth = None);
+    }
     Ok(Process {
+        is_sampled,
         terms: row.terms,
-        growth: known(report.growth),
-        stacks: chosen(report, stacks),
+        growth,
+        stacks,
         totals: Series {
             name: recording.name().to_owned(),
             pid: recording.pid(),
@@ -240,6 +250,8 @@ fn families(all: &[Process], out: &mut dyn Write) -> io::Result<()> {
         terms.map(|(term, bytes)| (labels(process).with("term", term), bytes as f64))
     });
     openmetrics::family(&TERM, terms, out)?;
+    let sampled = all.iter().map(|process| (labels(process), f64::from(process.is_sampled)));
+    openmetrics::family(&SAMPLED, sampled, out)?;
     let growth = |value: fn(Estimate) -> Option<f64>| {
         let of = move |process: &Process| Some((labels(process), value(process.growth?)?));
         all.iter().filter_map(of)
@@ -273,10 +285,15 @@ fn half_width_per_second(per_hour: Estimate) -> Option<f64> {
 
 const TERM: Family =
     Family::gauge("ramson_rss_term_bytes", "bytes", "A term of RSS; the terms add up to it.");
+const SAMPLED: Family = Family::gauge(
+    "ramson_sampled",
+    "",
+    "1 while the process is sampled. 0 after a detach, and while sampling is off: live memory is shown as it was then.",
+);
 const GROWTH: Family = Family::gauge(
     "ramson_live_growth_bytes_per_second",
     "",
-    "Average growth of live bytes; 0 if it is not beyond chance. Absent while there is too little data to tell.",
+    "Growth of live bytes; 0 if it is not beyond chance. Absent while there is too little data to tell.",
 );
 const GROWTH_HALF_WIDTH: Family = Family::gauge(
     "ramson_live_growth_half_width_bytes_per_second",

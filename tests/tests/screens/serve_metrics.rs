@@ -140,6 +140,37 @@ fn frequent_scrapes_cost_little() {
     assert!(pauses <= elapsed, "{took:?} in {elapsed} s");
 }
 
+/// Allocates all the time.
+const BUSY: &str = "
+import time
+while True:
+    bytes(1 << 20)
+    time.sleep(0.001)
+";
+
+#[test]
+fn end_of_sampling_shows_in_metrics() {
+    let scratch = Scratch::new();
+    let mut command = ramson(&scratch);
+    command.args(["run", "--interval", "64K", "--", "/usr/bin/python3", "-c", BUSY]);
+    let _running = Running::start(&mut command, &scratch.path("python.log"), || {
+        !profiles(&scratch).is_empty()
+    });
+    let pid = pid_of_only(&scratch);
+    let serving = Serving::start(&scratch, &[&pid]);
+    let is_sampled = || {
+        let text = serving.get("/metrics").good().text();
+        let line = text.lines().find(|line| line.starts_with("ramson_sampled{"));
+        line.unwrap_or_else(|| panic!("{text}")).ends_with(" 1")
+    };
+    assert!(is_sampled());
+    say(&scratch, &["set", &pid, "--off"]).good();
+    wait_until("the end of sampling is seen", || !is_sampled());
+    let text = serving.get("/metrics").good().text();
+    assert!(text.contains("\nramson_live_bytes{"), "{text}");
+    assert!(!text.contains("\nramson_live_growth_bytes_per_second{"), "{text}");
+}
+
 fn value_of_row(row: &Value) -> f64 {
     row["value"]["value"].as_f64().unwrap().round()
 }

@@ -5,7 +5,7 @@ use crate::attachment;
 use crate::overlap;
 use crate::rss::Rss;
 use ramson_profile::Estimate;
-use ramson_profile::format::format_duration;
+use ramson_profile::format::{format_duration, format_wait};
 use ramson_source::{Failure, Recording};
 
 /// A profile and the moment that it shows.
@@ -61,7 +61,7 @@ pub fn refuse_short(courses: &[Course], min_age_ns: u64, object: &str) -> Result
         return Ok(());
     }
     let wait = if courses.iter().any(|course| course.moment.recording.running.is_some()) {
-        format!("Ask again in {}", format_duration(min_age_ns - longest_ns))
+        format!("Ask again in {}", format_wait(min_age_ns - longest_ns))
     } else {
         "Pass an earlier mark".into()
     };

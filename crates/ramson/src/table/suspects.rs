@@ -10,7 +10,7 @@ use ramson_analysis::suspects::{Answer, CannotTell, Group, LineShare, Suspect, S
 use ramson_leaks::Verdict;
 use ramson_profile::format::{
     format_amount, format_bytes, format_duration, format_estimate, format_local_time,
-    format_objects, format_per_hour, format_share,
+    format_objects, format_per_hour, format_share, format_wait,
 };
 use ramson_profile::{SampleUnit, short_name};
 use std::fmt::Write;
@@ -236,7 +236,7 @@ fn functions(count: usize) -> String {
 }
 
 fn more_time(ns: Option<u64>, before: &str) -> String {
-    ns.map_or(String::new(), |ns| format!("{before}{}", format_duration(ns)))
+    ns.map_or(String::new(), |ns| format!("{before}{}", format_wait(ns)))
 }
 
 fn hidden(found: &Suspects) -> String {
