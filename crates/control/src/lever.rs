@@ -14,14 +14,16 @@ pub struct Lever {
     pub steps: Vec<Step<'static>>,
     /// Bytes that it would give back, where that can be told.
     pub gain: Option<u64>,
-    /// Everything that was looked at is in use.
-    pub returns_nothing: bool,
+    /// It would give back hardly anything: no more than so many bytes. Only where that is known, and few beside what the allocator has.
+    pub at_most: Option<u64>,
     /// Data that show the locks that the function takes: glibc's.
     pub locks: Option<LibraryData>,
     /// There are no others.
     pub are_locks_seen: bool,
 }
 
+/// A smaller part of its memory is not worth the time for which malloc_trim stops the process: it looks at every free chunk.
+const LITTLE_PART: u64 = 1000;
 /// Purge of all arenas: 4096 is MALLCTL_ARENAS_ALL of jemalloc 5.
 const PURGE: Step =
     Step { arguments: &[Argument::Data(0)], data: b"arena.4096.purge\0", ..NO_ARGUMENTS };
@@ -37,7 +39,7 @@ pub fn find(callee: &Callee, inside: Option<Inside>) -> Result<Lever, Failure> {
     match (&allocators.other, statistics) {
         (_, Ok(statistics)) => match (malloc_trim(callee, &statistics), of_inside()) {
             (trim, None) => trim,
-            (Ok(trim), Some(purge)) if !trim.returns_nothing => Ok(trim.and(purge)),
+            (Ok(trim), Some(purge)) if trim.at_most.is_none() => Ok(trim.and(purge)),
             (_, Some(purge)) => Ok(purge),
         },
         (Some((_, found)), Err(_)) => {
@@ -69,8 +71,9 @@ fn malloc_trim(callee: &Callee, statistics: &Statistics) -> Result<Lever, Failur
         .ok_or_else(|| refused(target, "its C library has no malloc_trim", NOTHING))?;
     // Chunks in fastbins are joined to larger ones first.
     let gain = statistics.sum(|arena| arena.releasable_bytes() + arena.fastbins.bytes);
-    let is_all_read = statistics.sum(|arena| arena.not_walked_bytes) == 0
-        && statistics.releasable_half_width_95_bytes() == 0.0;
+    let is_all_read = statistics.sum(|arena| arena.not_walked_bytes) == 0;
+    let at_most = statistics.releasable_half_width_95_bytes() as u64;
+    let is_little = at_most <= statistics.sum(|arena| arena.system_bytes) / LITTLE_PART;
     let data = identify::data_of_libc(areas);
     let version = allocators.version.unwrap_or_default();
     let locks = patiently(|| LibraryData::read(memory, &data, version))
@@ -79,7 +82,7 @@ fn malloc_trim(callee: &Callee, statistics: &Statistics) -> Result<Lever, Failur
         name,
         steps: vec![Step { function: address, ..NO_ARGUMENTS }],
         gain: Some(gain),
-        returns_nothing: gain == 0 && is_all_read,
+        at_most: Some(at_most).filter(|_| gain == 0 && is_all_read && is_little),
         locks: Some(locks),
         are_locks_seen: true,
     })
@@ -97,7 +100,7 @@ fn other(callee: &Callee, other: &Other) -> Option<Lever> {
         name: functions[0],
         steps,
         gain: None,
-        returns_nothing: false,
+        at_most: None,
         locks: None,
         are_locks_seen: false,
     })

@@ -51,10 +51,11 @@ pub fn trim_here(
     inside: Option<Inside>,
 ) -> Result<Trimmed, Failure> {
     let (mut callee, lever) = prepare(target, inside)?;
-    if lever.returns_nothing && !accepts.no_gain {
-        let why = "malloc has no free page that a trim would return";
+    if let Some(at_most) = lever.at_most.filter(|_| !accepts.no_gain) {
+        let no = if at_most == 0 { "no" } else { "hardly a" };
+        let why = format!("malloc has {no} free page that a trim would return");
         let next = format!("\"ramson trim --force {}\" trims the process anyway", target.pid);
-        return Err(refused(target, why, &next));
+        return Err(refused(target, &why, &next));
     }
     callee.suspends_seccomp = accepts.suspended_seccomp;
     pull(&callee, &lever)

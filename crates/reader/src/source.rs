@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 /// A snapshot takes as much memory for each byte that it is read from.
 const MEMORY_PER_BYTE: u64 = 4;
+/// So much is read sooner than it is asked which of it is present.
+const READ_WHOLE_BYTES: u64 = 64 << 10;
 
 /// As much may be read of what belongs to another user: by default twice what a file of the default length holds.
 pub(crate) fn strangers_bytes() -> u64 {
@@ -51,6 +53,9 @@ impl ReadAt for File {
     }
 
     fn next_present(&self, range: Range<u64>) -> Option<Range<u64>> {
+        if range.end - range.start <= READ_WHOLE_BYTES {
+            return Some(range);
+        }
         let start = match seek(self, SeekFrom::Data(range.start)) {
             Ok(start) => start,
             // Nothing more before the end.

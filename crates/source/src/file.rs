@@ -185,6 +185,12 @@ pub fn open_file(path: &Path) -> Result<Recording, Failure> {
     {
         recording.begin_to_run(pid);
     }
+    // Its maps have whole paths without links.
+    if recording.running.is_some()
+        && let Ok(whole) = path.canonicalize()
+    {
+        recording.origin = whole.display().to_string();
+    }
     Ok(recording)
 }
 

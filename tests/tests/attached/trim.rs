@@ -70,6 +70,18 @@ fn nothing_to_return_stops_no_process() {
 }
 
 #[test]
+fn hardly_anything_to_return_stops_no_process() {
+    let scratch = Scratch::new();
+    // Too much to be read: that nothing is free as a whole page is known from a part of it.
+    let keeping = Keeping::plain(&scratch, &["scattered", "600"]);
+    let pid = keeping.pid().to_string();
+    let said = finish(ramson(&scratch).args(["trim", &pid]));
+    assert_eq!((said.status, said.text().as_str()), (1, ""), "{said:?}");
+    let why = "malloc has hardly a free page that a trim would return. \"ramson trim --force ";
+    assert!(said.remarks[0].contains(why), "{said:?}");
+}
+
+#[test]
 fn polling_thread_keeps_waiting_after_trim() {
     let scratch = Scratch::new();
     for how in ["poll", "ppoll", "select", "epoll", "semaphore", "condition"] {

@@ -1,10 +1,10 @@
 //! The `ramson` command as its users meet it: what passes through, what is refused and how, and that all outputs agree.
 
 use ramson_tests::servers::*;
-use ramson_tests::{library, preload, program_with, shared_library};
+use ramson_tests::{library, preload, program_with, shared_library, wait_until_ready};
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
@@ -615,5 +615,24 @@ fn help_and_usage_errors_are_clear() {
     ];
     for (arguments, part) in wrong {
         assert_refused(&say(&scratch, arguments), 2, part);
+    }
+}
+
+#[test]
+fn relative_path_finds_the_same_memory() {
+    let scratch = Scratch::new();
+    let mut run = ramson(&scratch);
+    run.args(["run", "--interval", "1", "-o", "held.ramson", "--", holds(), "6"]);
+    run.current_dir(scratch.path("")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut held = Running(run.spawn().unwrap());
+    wait_until_ready(&mut held.0);
+    symlink("held.ramson", scratch.path("link")).unwrap();
+    for name in ["held.ramson", "./link"] {
+        let mut report = ramson(&scratch);
+        report.args(["report", name, "--json"]).current_dir(scratch.path(""));
+        let json = Json::parse(&finish(&mut report).good().text());
+        let [own, files] =
+            ["ramson", "files"].map(|term| json.number(&format!("rss.terms.{term}.value")));
+        assert!(own > 300e3 && files == 0.0, "{name}: {json:?}");
     }
 }

@@ -117,6 +117,24 @@ fn summed(scratch: &Scratch) -> (Vec<PathBuf>, PathBuf) {
 }
 
 #[test]
+fn large_block_keeps_its_profile() {
+    let scratch = Scratch::new();
+    let mut command = ramson(&scratch);
+    command.env("RAMSON_PRUNE_SIZE", "off");
+    // 4 blocks of 300 kB; each of the others has more blocks, of 100 kB together.
+    command.args(["run", "--interval", "1", "--"]).arg(program("deaths.c")).arg("exit");
+    finish(&mut command);
+    run(&scratch, &["40", "1"], "off").good();
+    let directory = scratch.path("profiles");
+    let room = bytes_on_disk(&profiles_in(&directory)) / 2;
+    say(&scratch, &["list", "--prune", "--max-total", &room.to_string()]);
+    let left = read_all(&profiles_in(&directory));
+    assert!(left.iter().any(|it| it.header.processes > 1), "nothing was summed");
+    let largest = left.iter().filter(|it| it.header.exe.ends_with("/deaths"));
+    assert_eq!(largest.map(|it| it.header.processes).collect::<Vec<_>>(), [0]);
+}
+
+#[test]
 fn interrupted_sum_counts_once() {
     let scratch = Scratch::new();
     let (singles, sum) = summed(&scratch);
@@ -154,7 +172,7 @@ fn interrupted_sum_counts_once() {
 #[test]
 fn long_list_needs_few_syscalls() {
     const FILES: u64 = 1000;
-    const MOST_CALLS: u64 = 30;
+    const MOST_CALLS: u64 = 20;
     let scratch = Scratch::new();
     run(&scratch, &["1", "1"], "off").good();
     let [one, _] = profiles_in(&scratch.path("profiles")).try_into().unwrap();

@@ -13,7 +13,7 @@ Running processes come first, the largest RSS on top; then dead ones, the latest
 
 State: running, exited N, the signal that ended the process, replaced (by exec), or died if nothing more is known. If it died because memory ran out, the cause follows: OOM killer, or out of memory (an allocation had just failed). RSS: now, or as last seen. `ramson run` records cause and RSS for its program; for others they come from the kernel's log, if this user may read it.
 
-Pruning removes old profiles of this user's ended processes. If the rest exceeds the size limit, the newest and the largest stay, and the others become one sum for each command line. A file that was given a name with -o always stays. `ramson run` and `ramson history` prune while they run.
+Pruning removes old profiles of this user's ended processes. If the rest exceeds the size limit, the newest and the largest stay, and the others become one sum for each command line (one for an executable that has more than 32). A file that was given a name with -o always stays. `ramson run` and `ramson history` prune while they run.
   RAMSON_PRUNE_AGE=30d  RAMSON_PRUNE_SIZE=1G
 
 Examples:

@@ -9,10 +9,12 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Between two looks at the directory …
+/// Between two looks at the directory, …
 const LEAST_PAUSE: Duration = Duration::from_millis(250);
-/// … and so many times as long as the last look took.
+/// … so many times as long as the last look took, if that found the directory within its bounds, …
 const PAUSE_PER_LOOK: u32 = 3;
+/// … or this, if it did not: more may come at once.
+const SHORT_PAUSE: Duration = Duration::from_millis(50);
 /// Files grow, and processes end, without a change of the directory.
 const MOST_UNSEEN: Duration = Duration::from_secs(10);
 
@@ -48,8 +50,11 @@ impl Keeper {
                 }
                 seen_ns = changed_ns;
                 last = Instant::now();
-                summed += look(early);
-                pause = (last.elapsed() * PAUSE_PER_LOOK).max(LEAST_PAUSE);
+                let found = look(early);
+                summed += found;
+                let is_within = found == 0;
+                let long_pause = (last.elapsed() * PAUSE_PER_LOOK).max(LEAST_PAUSE);
+                pause = if is_within { long_pause } else { SHORT_PAUSE };
             }
             summed + look(bounds)
         };

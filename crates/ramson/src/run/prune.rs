@@ -1,15 +1,15 @@
 //! Keeps a directory of profiles within bounds. Profiles that are too old are removed. If the others take too much space, the newest and
-//! the largest stay, and the rest become one sum for each command line. Profiles of running processes and files that are no profiles of
+//! the largest stay, and the rest become one sum for each command line, or one for an executable that has many. Profiles of running processes and files that are no profiles of
 //! ours are never touched.
 
 use super::summing::{self, is_sum};
 use crate::flags::values::{DAY_NS, parse_age, parse_total};
 use crate::output::remark;
-use ramson_format::{DEFAULT_FILE_BYTES, Health, MAGIC, flags};
+use ramson_format::{DEFAULT_FILE_BYTES, MAGIC, flags};
 use ramson_paths::{Directory, Entry, RegularFile};
 use ramson_process::clock::unix_ns;
 use ramson_profile::format::format_bytes;
-use ramson_reader::Header;
+use ramson_reader::{Header, Snapshot};
 use ramson_source::places::open_directory;
 use ramson_source::{Sum, own_pids, runs_anywhere};
 use rustix::fs::{FlockOperation, flock};
@@ -31,6 +31,8 @@ const LEAST_AGE_NS: i128 = 60_000_000_000;
 const MOST_AT_ONCE: usize = 1 << 13;
 /// A sum is not larger than such a part of the whole room.
 const ROOMS: u64 = 16;
+/// If one executable has more command lines in a pass than this, its profiles become one sum: a compiler's are as many as its files.
+const MOST_COMMAND_LINES: usize = 32;
 
 /// Which profiles stay; the largest value is no bound.
 #[derive(Clone, Copy)]
@@ -153,15 +155,7 @@ struct Dead {
     entry: Entry,
     /// `None`: it cannot be read, or is too large to be summed.
     header: Option<Header>,
-}
-
-impl Dead {
-    /// Roughly the live bytes.
-    fn weight(&self) -> u64 {
-        let Some(Header { health, interval_bytes, .. }) = &self.header else { return 0 };
-        let live = health[Health::Samples as usize].saturating_sub(health[Health::Frees as usize]);
-        live.saturating_mul(*interval_bytes)
-    }
+    live_bytes: u64,
 }
 
 impl Pass {
@@ -193,7 +187,7 @@ impl Pass {
                 }
             }
         }
-        rest.sort_by_key(|dead| Reverse(dead.weight()));
+        rest.sort_by_key(|dead| Reverse(dead.live_bytes));
         let largest_end = (kept_bytes.min(total_bytes / 2) + total_bytes / 4).max(kept_bytes);
         rest.retain(|dead| {
             let end = kept_bytes + dead.entry.facts.allocated_bytes;
@@ -204,20 +198,29 @@ impl Pass {
         self.sum_up(rest, total_bytes);
     }
 
-    /// Adds each to the sum of its command line.
+    /// Adds each to the sum of its command line, or of its executable if that has too many of them.
     fn sum_up(&mut self, rest: Vec<Dead>, total_bytes: u64) {
-        let mut groups = BTreeMap::<u64, Vec<OsString>>::new();
-        for Dead { entry, header } in rest {
+        let mut executables = BTreeMap::<u64, BTreeMap<u64, Vec<OsString>>>::new();
+        for Dead { entry, header, .. } in rest {
             match header {
                 Some(header) => {
-                    groups.entry(key(&header, true)).or_default().push(entry.name);
+                    let of_executable = executables.entry(key(&header, false)).or_default();
+                    of_executable.entry(key(&header, true)).or_default().push(entry.name);
                 }
                 None => self.removed += u64::from(self.directory.remove(&entry.name).is_ok()),
             }
         }
-        for (key, names) in groups {
-            let sum = Sum::within(total_bytes / ROOMS);
-            self.summed += summing::sum(&self.directory, key, &names, sum);
+        for (executable, groups) in executables {
+            if groups.len() > MOST_COMMAND_LINES {
+                let names: Vec<OsString> = groups.into_values().flatten().collect();
+                let sum = Sum::of_executable_within(total_bytes / ROOMS);
+                self.summed += summing::sum(&self.directory, executable, &names, sum);
+                continue;
+            }
+            for (key, names) in groups {
+                let sum = Sum::within(total_bytes / ROOMS);
+                self.summed += summing::sum(&self.directory, key, &names, sum);
+            }
         }
     }
 
@@ -230,7 +233,7 @@ impl Pass {
         }
         let mut groups = BTreeMap::<u64, Vec<OsString>>::new();
         for entry in sums.into_iter().take(MOST_AT_ONCE) {
-            if let Some(Dead { header: Some(header), entry }) = self.dead(entry) {
+            if let Some(Dead { header: Some(header), entry, .. }) = self.dead(entry) {
                 groups.entry(key(&header, false)).or_default().push(entry.name);
             }
         }
@@ -278,8 +281,14 @@ impl Pass {
             |header: &Header| self.pids.contains(&header.pid) && runs_anywhere(header, &file);
         let is_dead = is_its && !header.as_ref().is_some_and(may_run);
         let header = header.filter(|_| facts.allocated_bytes <= DEFAULT_FILE_BYTES);
-        is_dead.then_some(Dead { entry, header })
+        is_dead.then(|| Dead { entry, header, live_bytes: live_bytes(&file) })
     }
+}
+
+/// 0 if that cannot be read.
+fn live_bytes(profile: &File) -> u64 {
+    let live = Snapshot::read_live(profile).map_or_else(|_| Vec::new(), |read| read.live);
+    live.iter().map(|sample| sample.size as f64 * sample.inverse_probability).sum::<f64>() as u64
 }
 
 /// Hash of the properties that the profiles of a sum share: the executable in its root directory, its arguments if

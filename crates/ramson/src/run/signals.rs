@@ -92,25 +92,30 @@ impl Group {
 
     fn has_got(&mut self, origin: &Origin) -> bool {
         // A terminal sends them to its whole foreground group.
-        if origin.cause == Cause::Kernel {
+        let is_terminals = origin.cause == Cause::Kernel;
+        if is_terminals || self.is_with_witness(origin.signal) {
+            self.last = (!is_terminals).then(|| (origin.signal, Instant::now()));
+            self.replace_witness();
             return true;
         }
+        // The next witness may have taken longer than that.
+        self.last.is_some_and(|(signal, at)| signal == origin.signal && at.elapsed() < TOGETHER)
+    }
+
+    fn is_with_witness(&self, signal: i32) -> bool {
         let Some(witness) = self.witness else { return false };
         // The one to the group may come second.
         thread::sleep(TOGETHER / 4);
-        let is_pending = pending(witness).is_some_and(|set| set >> (origin.signal - 1) & 1 == 1);
-        if is_pending {
-            self.last = Some((origin.signal, Instant::now()));
-            // It stays pending there, so the next one needs another witness.
+        pending(witness).is_some_and(|set| set >> (signal - 1) & 1 == 1)
+    }
+
+    /// A signal stays pending there, so the next one needs another witness.
+    fn replace_witness(&mut self) {
+        if let Some(witness) = self.witness {
             ramson_launch::send(witness, SIGKILL);
             let _ = ramson_launch::reap(witness);
             self.witness = ramson_launch::start_witness().ok();
         }
-        // The next witness may have taken longer than that.
-        is_pending
-            || self
-                .last
-                .is_some_and(|(signal, at)| signal == origin.signal && at.elapsed() < TOGETHER)
     }
 }
 
