@@ -88,7 +88,8 @@ impl Switch {
 #[derive(Args)]
 pub struct ScheduleFlags {
     /// Every TIME (ms, s, m, h or d), make the program and its children return their allocator's free
-    /// memory to the kernel, if there is enough of it. See "ramson trim"
+    /// memory to the kernel, if it is at least 4 MiB and 1/64 of RSS. Where only a trial tells and little comes back,
+    /// the time is doubled, up to 64 times TIME. See "ramson trim"
     #[arg(long, value_name = "TIME", value_parser = question::time)]
     pub trim_every: Option<u64>,
     /// Trim a process each time its profile shows that SIZE more was freed

@@ -143,8 +143,9 @@ fn no_leak(found: &Suspects) -> String {
             "no leak found, but samples were lost, and a leak may be among these".into()
         }
         Some(CannotTell::TooShort) if answer.is_running => format!(
-            "too early to tell: nothing is judged in the first {min_age} (--min-age){}",
-            more_time(answer.judged_in_ns, ". Ask again in ")
+            "too early to tell: nothing is judged in the first {min_age} (--min-age){}{}",
+            more_time(answer.judged_in_ns, ". Ask again in "),
+            few_samples(answer)
         ),
         Some(CannotTell::TooShort) => {
             format!("the recording is too short to tell: it needs {min_age} (--min-age)")
@@ -157,9 +158,10 @@ fn no_leak(found: &Suspects) -> String {
             )
         }
         Some(CannotTell::Undecided) if is_too_early(found) => format!(
-            "too early to tell: {} of live memory is in functions first seen less than {min_age} ago (--min-age){}",
+            "too early to tell: {} of live memory is in functions first seen less than {min_age} ago (--min-age){}{}",
             format_share(young_share(found)),
-            more_time(answer.judged_in_ns.filter(|_| answer.is_running), ". Ask again in ")
+            more_time(answer.judged_in_ns.filter(|_| answer.is_running), ". Ask again in "),
+            few_samples(answer)
         ),
         Some(CannotTell::Undecided) => {
             let time = answer.judged_in_ns.filter(|_| answer.is_running);
@@ -175,6 +177,12 @@ fn no_leak(found: &Suspects) -> String {
         }
         _ => "no leak found".into(),
     }
+}
+
+/// Why the wait is longer than the least age, if it is.
+fn few_samples(answer: &Answer) -> &'static str {
+    let is_longer = answer.judged_in_ns.is_some_and(|ns| ns > answer.min_age_ns);
+    if is_longer && answer.is_running { ": there are few samples" } else { "" }
 }
 
 /// Whether nearly all that is live was first seen less than `--min-age` ago, so that the findings say nothing.
