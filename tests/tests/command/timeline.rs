@@ -140,6 +140,7 @@ fn prometheus_reads_totals_and_history() {
         "ramson_live_samples",
         "ramson_allocated_bytes",
         "ramson_rss_term_bytes",
+        "ramson_sampled",
         "ramson_stack_live_bytes",
         "ramson_stack_live_half_width_bytes",
     ];
