@@ -17,17 +17,22 @@ const LEAST_GAIN: f64 = 6.9 + 2.0 * 4.16;
 pub(crate) enum Standstill {
     /// It lasts until now.
     Lasts,
-    /// It ended at this age.
+    /// It ended at this age. There is an older sample.
     EndedAt(u64),
 }
 
 impl Standstill {
     /// The youngest one, from the age `from_ns` on, which no sample is below; `ages` ascend.
     pub fn of(ages: &[u64], from_ns: u64) -> Option<Self> {
-        let part_ns = (ages.last()? - from_ns).div_ceil(PARTS as u64).max(1);
+        let span_ns = u128::from(ages.last()? - from_ns);
+        let parts = PARTS as u128;
+        // From here on the oldest sample is in the last part.
+        if span_ns < parts {
+            return None;
+        }
         let mut counts = [0; PARTS];
         for age_ns in ages {
-            counts[(((age_ns - from_ns) / part_ns) as usize).min(PARTS - 1)] += 1;
+            counts[(u128::from(age_ns - from_ns) * parts / (span_ns + 1)) as usize] += 1;
         }
         let mut rows = quiet_rows(&counts, QUIET_SHARE * ages.len() as f64 / PARTS as f64);
         let longest = rows.iter().map(Range::len).max()?;
@@ -39,7 +44,7 @@ impl Standstill {
         }
         Some(match youngest.start {
             0 => Self::Lasts,
-            part => Self::EndedAt(from_ns + part as u64 * part_ns),
+            part => Self::EndedAt(from_ns + (part as u128 * (span_ns + 1)).div_ceil(parts) as u64),
         })
     }
 }
@@ -63,4 +68,39 @@ fn gain(samples: usize, parts: usize, all: usize) -> f64 {
         _ => samples as f64 * (samples as f64 / parts as f64).ln(),
     };
     likelihood(samples, parts) + likelihood(all - samples, PARTS - parts) - likelihood(all, PARTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_standstill_cuts_something_off() {
+        let cases = [vec![7; 500], (0..500).map(|number| number / 9).collect(), {
+            let mut ages: Vec<u64> = (0..500).chain(20_000..20_500).collect();
+            ages.push(90_000);
+            ages
+        }];
+        for ages in cases {
+            for scale in [1, 2, 3, 1_000_003] {
+                let mut left: Vec<u64> = ages.iter().map(|age| age * scale).collect();
+                while let Some(Standstill::EndedAt(ended_ns)) = Standstill::of(&left, 0) {
+                    let before = left.len();
+                    left.retain(|&age_ns| age_ns < ended_ns);
+                    assert!(left.len() < before, "{ended_ns}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn standstill_ends_where_samples_begin() {
+        let ages: Vec<u64> = (0..500).chain(20_000..20_500).map(|age| age * 1000).collect();
+        let Some(Standstill::EndedAt(ended_ns)) = Standstill::of(&ages, 0) else { panic!() };
+        assert!((499_000..1_200_000).contains(&ended_ns), "{ended_ns}");
+        let lasts: Vec<u64> = (20_000..20_500).map(|age| age * 1000).collect();
+        assert_eq!(Standstill::of(&lasts, 0), Some(Standstill::Lasts));
+        let steady: Vec<u64> = (0..500).map(|age| age * 1000).collect();
+        assert_eq!(Standstill::of(&steady, 0), None);
+    }
 }
