@@ -337,10 +337,10 @@ fn ranges_in(area: &Area, ranges: &[ops::Range<u64>], known: &Known) -> u64 {
 fn add_statistics(explained: &mut Explained, statistics: &Statistics) {
     let mut add = |part, bytes: u64| explained.add(part, bytes as i64);
     let sum = |part: fn(&Arena) -> u64| statistics.sum(part);
-    let free_pages = sum(|arena| arena.free_page_bytes);
+    let scattered = sum(Arena::scattered_bytes);
     add(Part::Top, sum(|arena| arena.top.resident_bytes));
-    add(Part::FreePages, free_pages);
-    add(Part::FreeChunks, sum(|arena| arena.free.resident_bytes) - free_pages);
+    add(Part::FreePages, sum(|arena| arena.free.resident_bytes) - scattered);
+    add(Part::FreeChunks, scattered);
     add(Part::Fastbins, sum(|arena| arena.fastbins.bytes));
     add(Part::Tcaches, sum(|arena| arena.tcaches.resident_bytes));
     let metadata = sum(|arena| arena.metadata_bytes + arena.tcache_metadata_bytes);

@@ -96,6 +96,20 @@ fn malloc_settings_keep_survey_right() {
 }
 
 #[test]
+fn free_end_of_thread_heap_is_not_returned() {
+    for (threads, mib) in [(2, 60), (4, 240)] {
+        let mut heap = Heap::start_program(program("ends.c"), threads, (mib, 0), |_| {});
+        let walked = Figures::of(&heap.read(Effort::Exact));
+        let surveyed = Figures::of(&heap.read(Effort::Sample(PIECES)));
+        let returned = heap.trim();
+        let case = format!("{threads} threads: {returned} {surveyed:?} {walked:?}");
+        assert!((returned - walked.values[2]).abs() <= 0.5 * MIB, "{case}");
+        let most = (2.0 * surveyed.half_widths[2]).min(0.05 * returned) + 0.5 * MIB;
+        assert!((returned - surveyed.values[2]).abs() <= most, "{case}");
+    }
+}
+
+#[test]
 fn blocked_break_keeps_survey_right() {
     for seed in 5501..5504 {
         let program = program_with("heaps.c", "heaps", &["-Wno-deprecated-declarations"]);

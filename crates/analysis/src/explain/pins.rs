@@ -121,8 +121,7 @@ fn settled(
         }
     }
     // An estimate from few samples may exceed what is counted.
-    let scattered = |arena: &Arena| arena.free.resident_bytes - arena.free_page_bytes;
-    let arenas_bytes = statistics.sum(scattered);
+    let arenas_bytes = statistics.sum(Arena::scattered_bytes);
     let scale = (arenas_bytes as f64 / held.value).min(1.0);
     held = held.scaled(scale);
     for site in &mut sites {

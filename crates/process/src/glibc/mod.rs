@@ -18,6 +18,7 @@ mod statistics;
 mod strata;
 mod sums;
 mod survey;
+mod tails;
 mod walk;
 mod window;
 

@@ -33,21 +33,36 @@ pub struct Place<'a, M> {
     pub searches: &'a Cell<u64>,
     /// Free chunks that were found around pieces.
     pub found: &'a RefCell<Vec<(u64, u64)>>,
+    /// Ends of heaps that are free.
+    pub tails: &'a [(u64, u64)],
 }
 
 /// Reads a piece and adds up what it holds.
 pub fn look<M: Memory>(place: &Place<M>, piece: &Piece, buffer: &mut Vec<u8>) -> Sums {
-    let mut look = Look {
-        place,
-        piece,
-        window: Window::of(place.memory, piece, buffer),
-        sums: Sums::default(),
-        run: None,
-    };
+    let mut look = Look::new(place, piece, buffer);
     look.sums.resident = piece.segment.presence.resident_bytes(piece.start, piece.end) as f64;
     look.scan();
     look.end_run();
     look.sums
+}
+
+/// Run of free chunks that reaches the end of a piece.
+pub struct RunAtEnd {
+    pub start: u64,
+    /// The highest end of a chunk in the piece that may as well be the last of a tcache's list, and so in use; 0: there is none.
+    pub doubted_end: u64,
+}
+
+/// Reads a piece for the run that reaches its end.
+pub fn run_at_end<M: Memory>(
+    place: &Place<M>,
+    piece: &Piece,
+    buffer: &mut Vec<u8>,
+) -> Option<RunAtEnd> {
+    let mut look = Look::new(place, piece, buffer);
+    look.scan();
+    let run = look.run.filter(|run| run.1 >= piece.end)?;
+    Some(RunAtEnd { start: run.0, doubted_end: look.last_end.get() })
 }
 
 /// Kind of a chunk.
@@ -84,9 +99,17 @@ struct Look<'a, M> {
     sums: Sums,
     /// Free chunks and those of fastbins that touch.
     run: Option<(u64, u64)>,
+    /// The highest end of a chunk whose link leads nowhere.
+    last_end: Cell<u64>,
 }
 
-impl<M: Memory> Look<'_, M> {
+impl<'a, M: Memory> Look<'a, M> {
+    fn new(place: &'a Place<'a, M>, piece: &'a Piece<'a>, buffer: &'a mut Vec<u8>) -> Self {
+        let window = Window::of(place.memory, piece, buffer);
+        let last_end = Cell::default();
+        Self { place, piece, window, sums: Sums::default(), run: None, last_end }
+    }
+
     fn scan(&mut self) {
         let mut from = self.window.start_of_chunks;
         let mut boundary = self.first_known(from);
@@ -261,16 +284,22 @@ impl<M: Memory> Look<'_, M> {
         if is_one { Kind::Fastbin } else { Kind::InUse }
     }
 
-    /// Whether its first word is a link to another chunk of its size.
+    /// Whether its first word is a link to another chunk of its size, or, protected, to none.
     fn has_link(&self, at: u64, next: u64) -> bool {
         let Some(word) = self.window.word(at + 16) else { return false };
         let mask = if self.place.has_safe_linking { (at + 16) >> 12 } else { 0 };
         let link = word ^ mask;
+        // The last one of a list.
+        if link == 0 && mask != 0 {
+            self.last_end.set(self.last_end.get().max(next));
+            return true;
+        }
         let may_be =
             |segment: &Segment| link.is_multiple_of(chunk::ALIGNMENT) && has_head(segment, link);
+        // Blocks are mostly freed in the order of their addresses, or against it.
+        let head = || self.window.head(link).or_else(|| self.place.memory.heads(&[link])[0]);
         segment_at(self.place.segments, link).is_some_and(may_be)
-            && self.place.memory.heads(&[link])[0]
-                .is_some_and(|head| head[1] & !chunk::FLAGS == next - at)
+            && head().is_some_and(|head| head[1] & !chunk::FLAGS == next - at)
     }
 
     fn add(&mut self, start: u64, next: u64, kind: Kind) {
@@ -319,6 +348,7 @@ impl<M: Memory> Look<'_, M> {
             end = run.1;
         }
         let part = (self.piece.start, self.piece.end);
-        self.sums.run_pages += run_page_bytes(self.piece.segment, (start, end), part) as f64;
+        self.sums.run_pages +=
+            run_page_bytes(self.piece.segment, self.place.tails, (start, end), part) as f64;
     }
 }

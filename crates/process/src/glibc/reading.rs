@@ -230,7 +230,7 @@ impl<M: Memory> Reading<'_, M> {
             if chunk.is_free || is_kept {
                 self.statistics.map.add_free(presence, start, end);
                 if run.1 != start {
-                    arena.joined_page_bytes += run_page_bytes(segment, run, run);
+                    arena.joined_page_bytes += run_page_bytes(segment, &[], run, run);
                     run.0 = start;
                 }
                 run.1 = end;
@@ -243,7 +243,7 @@ impl<M: Memory> Reading<'_, M> {
                 self.tcaches.push(start);
             }
         });
-        arena.joined_page_bytes += run_page_bytes(segment, run, run);
+        arena.joined_page_bytes += run_page_bytes(segment, &[], run, run);
         arena.metadata_bytes += presence.resident_bytes(segment.start, segment.first_chunk);
         match (walked.is_whole, segment.top) {
             (true, Some(_)) => {

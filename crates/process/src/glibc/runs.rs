@@ -17,9 +17,16 @@ pub fn page_bytes(presence: &Presence, run: (u64, u64), part: (u64, u64)) -> u64
     if first < last { presence.resident_bytes(first, last) } else { 0 }
 }
 
-/// The same of a run. One that ends at the top becomes a part of it, and only the main arena's top is returned.
-pub fn run_page_bytes(segment: &Segment, run: (u64, u64), part: (u64, u64)) -> u64 {
-    let is_kept = segment.top == Some(run.1) && !segment.is_main;
+/// The same of a run. One that ends at the top, or lies in one of the `tails` of heaps, becomes a part of the top, and only the main arena's is
+/// returned.
+pub fn run_page_bytes(
+    segment: &Segment,
+    tails: &[(u64, u64)],
+    run: (u64, u64),
+    part: (u64, u64),
+) -> u64 {
+    let is_at_top = segment.top == Some(run.1) || !within(tails, run.0, run.1).is_empty();
+    let is_kept = is_at_top && !segment.is_main;
     if is_kept { 0 } else { page_bytes(&segment.presence, run, part) }
 }
 

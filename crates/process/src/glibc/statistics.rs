@@ -185,9 +185,17 @@ impl Arena {
 
     /// Returns the share (0 to 1) of the resident memory of the arena's chunks that is free but not in whole pages.
     pub fn fragmentation(&self) -> f64 {
-        let scattered = self.free.resident_bytes - self.free_page_bytes;
+        let scattered = self.scattered_bytes();
         let all = self.in_use.resident_bytes + self.free.resident_bytes;
         if all == 0 { 0.0 } else { scattered as f64 / all as f64 }
+    }
+
+    /// Returns the resident bytes of free chunks that share pages with blocks in use. Chunks that a trim joins with what is in fastbins to
+    /// whole pages do not.
+    pub fn scattered_bytes(&self) -> u64 {
+        let joined = self.joined_page_bytes.saturating_sub(self.free_page_bytes);
+        let from_free = joined.saturating_sub(self.fastbins.bytes);
+        self.free.resident_bytes.saturating_sub(self.free_page_bytes).saturating_sub(from_free)
     }
 
     /// Returns the bytes that `malloc_trim(0)` gives back. `malloc_trim` joins the fastbins' chunks first, and cuts the top of the main arena only.

@@ -89,7 +89,7 @@ impl Sum for Sums {
 }
 
 /// Returns the sums over the part of the piece that is known from the lists.
-pub fn known_sums(piece: &Piece, known: &Known) -> Sums {
+pub fn known_sums(piece: &Piece, known: &Known, tails: &[(u64, u64)]) -> Sums {
     let presence = &piece.segment.presence;
     let part = (piece.start, piece.end);
     let mut sums = Sums::default();
@@ -105,7 +105,7 @@ pub fn known_sums(piece: &Piece, known: &Known) -> Sums {
         sums.fastbin_chunks += f64::from(u8::from(start >= part.0));
     }
     for &run in within(&known.runs, part.0, part.1) {
-        sums.run_pages += run_page_bytes(piece.segment, run, part) as f64;
+        sums.run_pages += run_page_bytes(piece.segment, tails, run, part) as f64;
     }
     sums
 }

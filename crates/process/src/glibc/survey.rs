@@ -11,6 +11,7 @@ use super::runs::{run_page_bytes, within};
 use super::statistics::{Arena, Space, Spreads};
 use super::strata::{Draw, Spread};
 use super::sums::{Known, Piece, Sums, known_sums};
+use super::tails::{self, Tails};
 use crate::memory::Memory;
 use std::cell::{Cell, RefCell};
 
@@ -62,6 +63,7 @@ pub fn survey(
     map: &mut HeapMap,
 ) -> u64 {
     let pieces: Vec<Vec<Piece>> = subjects.iter().map(cut_all).collect();
+    let tails = tails(plan, subjects, &pieces);
     let mut strata = strata(&pieces);
     let all: usize = pieces.iter().map(Vec::len).sum();
     let most = plan.pieces.unwrap_or((all / MOST_SHARE).clamp(MOST_DRAWN.0, MOST_DRAWN.1));
@@ -71,9 +73,11 @@ pub fn survey(
         None => FIRST_DRAWN,
     };
     loop {
-        draw(plan, subjects, &mut strata, each);
+        draw(plan, subjects, &tails, &mut strata, each);
         let spreads: Spreads = (0..subjects.len())
-            .map(|subject| Estimate::of(subject, &strata, subjects[subject].known).spreads)
+            .map(|subject| {
+                Estimate::of(subject, &strata, subjects[subject].known, &tails[subject]).spreads
+            })
             .sum();
         let drawn: usize = strata.iter().map(|stratum| stratum.rests.len()).sum();
         if spreads.widest_half_width_95() <= enough || drawn >= most || drawn == all {
@@ -83,12 +87,42 @@ pub fn survey(
         each = (each * 2).min((most / strata.len().max(1)).max(each + 1));
     }
     for (index, (subject, arena)) in subjects.iter().zip(arenas).enumerate() {
-        add_known(subject, arena, map);
-        settle(subject, &Estimate::of(index, &strata, subject.known), arena);
+        add_known(subject, &tails[index].ends, arena, map);
+        let estimate = Estimate::of(index, &strata, subject.known, &tails[index]);
+        settle(subject, &estimate, arena);
     }
     paint(map, subjects, &strata);
     let drawn = strata.iter().flat_map(|stratum| stratum.pieces.iter().take(stratum.rests.len()));
     drawn.map(|piece| piece.segment.presence.resident_bytes(piece.start, piece.end)).sum()
+}
+
+impl<M> Plan<'_, M> {
+    fn place<'a>(
+        &'a self,
+        subject: &'a Subject,
+        tails: &'a [(u64, u64)],
+        searches: &'a Cell<u64>,
+        found: &'a RefCell<Vec<(u64, u64)>>,
+    ) -> Place<'a, M> {
+        let Self { memory, segments, has_safe_linking, .. } = *self;
+        let Subject { state, known, .. } = *subject;
+        Place { memory, state, segments, known, has_safe_linking, searches, found, tails }
+    }
+}
+
+/// The free ends of the heaps of each arena, where the lists do not tell them.
+fn tails(plan: &Plan<impl Memory>, subjects: &[Subject], pieces: &[Vec<Piece>]) -> Vec<Tails> {
+    let (searches, found) = (Cell::new(0), RefCell::new(Vec::new()));
+    let left = Cell::new(tails::MOST_READ_BYTES);
+    let of = |(subject, pieces): (&Subject, &Vec<Piece>)| {
+        let is_known = subject.known.is_whole && subject.known.has_all_fastbins;
+        if is_known {
+            return Tails::default();
+        }
+        let place = plan.place(subject, &[], &searches, &found);
+        tails::read(&place, subject.segments, pieces, &left)
+    };
+    subjects.iter().zip(pieces).map(of).collect()
 }
 
 fn cut_all<'a>(subject: &Subject<'a>) -> Vec<Piece<'a>> {
@@ -136,25 +170,24 @@ fn strata<'a>(pieces: &'a [Vec<Piece<'a>>]) -> Vec<Stratum<'a>> {
 }
 
 /// Reads of each stratum as many pieces as are missing from `each`.
-fn draw(plan: &Plan<impl Memory>, subjects: &[Subject], strata: &mut [Stratum], each: usize) {
+fn draw(
+    plan: &Plan<impl Memory>,
+    subjects: &[Subject],
+    tails: &[Tails],
+    strata: &mut [Stratum],
+    each: usize,
+) {
     let mut buffer = Vec::new();
     let found = RefCell::new(Vec::new());
     let searches = Cell::new(MOST_SEARCHED_BYTES);
     // From the last on: of the pieces in a large free chunk, the one nearest to its end finds it for all.
     for stratum in strata.iter_mut().rev() {
         let subject = &subjects[stratum.subject];
-        let place = Place {
-            memory: plan.memory,
-            state: subject.state,
-            segments: plan.segments,
-            known: subject.known,
-            has_safe_linking: plan.has_safe_linking,
-            searches: &searches,
-            found: &found,
-        };
+        let tails = &tails[stratum.subject].ends;
+        let place = plan.place(subject, tails, &searches, &found);
         for &piece in stratum.pieces.iter().take(each).skip(stratum.rests.len()) {
             let sums = look(&place, piece, &mut buffer);
-            stratum.rests.push(sums.without(&known_sums(piece, subject.known)));
+            stratum.rests.push(sums.without(&known_sums(piece, subject.known, tails)));
         }
     }
 }
@@ -166,7 +199,7 @@ struct Estimate {
 }
 
 impl Estimate {
-    fn of(subject: usize, strata: &[Stratum], known: &Known) -> Self {
+    fn of(subject: usize, strata: &[Stratum], known: &Known, tails: &Tails) -> Self {
         let strata: Vec<&Stratum> =
             strata.iter().filter(|stratum| stratum.subject == subject).collect();
         let drawn: Sums = strata.iter().flat_map(|stratum| &stratum.rests).copied().sum();
@@ -201,7 +234,9 @@ impl Estimate {
                 + unresolved,
             free: measure(|rest| rest.free_resident + rest.fastbins, is_known).max(kept)
                 + unresolved,
-            releasable: measure(|rest| rest.run_pages, is_known) + unresolved,
+            releasable: measure(|rest| rest.run_pages, is_known)
+                + unresolved
+                + Spread::of_count(tails.unknown_bytes as f64),
         };
         Self { rest, spreads }
     }
@@ -212,7 +247,7 @@ fn resident(piece: &&Piece) -> f64 {
 }
 
 /// Adds what needs no estimate.
-fn add_known(subject: &Subject, arena: &mut Arena, map: &mut HeapMap) {
+fn add_known(subject: &Subject, tails: &[(u64, u64)], arena: &mut Arena, map: &mut HeapMap) {
     let known = subject.known;
     for segment in subject.segments {
         let presence = &segment.presence;
@@ -231,7 +266,7 @@ fn add_known(subject: &Subject, arena: &mut Arena, map: &mut HeapMap) {
             map.add_free(presence, start, end);
         }
         for &run in within(&known.runs, segment.first_chunk, limit) {
-            arena.joined_page_bytes += run_page_bytes(segment, run, run);
+            arena.joined_page_bytes += run_page_bytes(segment, tails, run, run);
         }
     }
 }

@@ -198,8 +198,17 @@ pub fn name_and_place(name: &str, file: &str, line: u32, room: Option<usize>) ->
     }
 }
 
-/// `leaf:12 ← caller:34 ← …`: short names, at most so many.
+/// Frames of the library before the first one in the program's own language, if that is farther off than a line is long.
+const BEFORE_LANGUAGE: usize = 2;
+
+/// `leaf:12 ← caller:34 ← …`: short names, at most so many. Where a run time's language is called through many frames of a library, its
+/// first function is worth more than these: `xmlNewNode ← xmlParse ← … ← getfeed:12`.
 pub fn stack(frames: &[FrameName], most: usize) -> String {
+    let of_language = frames.iter().position(|frame| frame.language.is_some());
+    if let Some(far) = of_language.filter(|&far| far >= most) {
+        let before = stack(&frames[..far], BEFORE_LANGUAGE);
+        return format!("{before} ← {}", stack(&frames[far..], most - BEFORE_LANGUAGE));
+    }
     let mut names = fold_addresses(frames.iter().map(FrameName::short));
     if names.len() > most {
         names.truncate(most);
@@ -220,6 +229,23 @@ pub fn say_what_is_missing<'a>(defects: impl IntoIterator<Item = &'a SymbolDefec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ramson_profile::Language;
+
+    #[test]
+    fn far_function_of_a_language_is_shown() {
+        let frame = |name: &str, language| FrameName {
+            name: name.into(),
+            language,
+            ..FrameName::default()
+        };
+        let mut frames: Vec<FrameName> =
+            "abcdefgh".chars().map(|name| frame(&name.to_string(), None)).collect();
+        assert_eq!(stack(&frames, 6), "a ← b ← c ← d ← e ← f ← …");
+        frames.push(frame("getfeed", Some(Language::Python)));
+        frames.push(frame("main", Some(Language::Python)));
+        assert_eq!(stack(&frames, 6), "a ← b ← … ← getfeed ← main");
+        assert_eq!(stack(&frames, 9), "a ← b ← c ← d ← e ← f ← g ← h ← getfeed ← …");
+    }
 
     #[test]
     fn single_rest_is_no_plural() {

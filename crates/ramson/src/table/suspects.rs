@@ -1,6 +1,7 @@
 //! The suspects as text: the answer in one line, then each finding with its reason and evidence.
 
 use super::subject::Detail;
+use super::symbols_hint::NO_PYTHON_NAMES;
 use super::totals;
 use super::{
     blocks, columns, most, name_and_place, push_prose, push_rest, push_terms, stack, subject,
@@ -12,8 +13,9 @@ use ramson_profile::format::{
     format_amount, format_bytes, format_duration, format_estimate, format_local_time,
     format_objects, format_per_hour, format_share, format_wait,
 };
-use ramson_profile::{SampleUnit, short_name};
+use ramson_profile::{Language, SampleUnit, short_name};
 use std::fmt::Write;
+use std::path::Path;
 
 /// Callers shown of a stack.
 const MAX_CALLERS: usize = 6;
@@ -58,6 +60,7 @@ fn block(found: &Suspects, rows: usize, has_evidence: bool) -> String {
     }
     if !has_evidence {
         push_short(&mut out, found, rows);
+        push_python(&mut out, found);
         out.truncate(out.trim_end().len());
         return out + "\n";
     }
@@ -67,6 +70,16 @@ fn block(found: &Suspects, rows: usize, has_evidence: bool) -> String {
     push_rest(&mut out, found.suspects.len(), most(rows), " findings");
     out.truncate(out.trim_end().len());
     out + "\n"
+}
+
+/// How to have names of Python's functions, where a leak has only the interpreter's.
+fn push_python(out: &mut String, found: &Suspects) {
+    let Subject::Recording(summary) = &found.subject else { return };
+    let is_python = Language::of_program(Path::new(&summary.executable)) == Some(Language::Python);
+    let is_nameless = |suspect: &Suspect| suspect.frames.iter().all(|it| it.language.is_none());
+    if is_python && found.growing().next().is_some() && found.growing().all(is_nameless) {
+        push_prose(out, "", NO_PYTHON_NAMES);
+    }
 }
 
 fn detail(has_evidence: bool) -> Detail {

@@ -16,6 +16,8 @@ use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
+/// What gives names to Python's functions.
+pub const NO_PYTHON_NAMES: &str = "Python functions have no names: they take Python 3.12 or newer, started with \"ramson run --languages\"";
 /// Lists of each package's files, by its name.
 const PACKAGES: &str = "/var/lib/dpkg/info";
 
@@ -81,10 +83,7 @@ fn of_python(report: &Report) -> Option<String> {
         |function: &Function| Language::of(&function.system_name) == Some(Language::Python);
     let is_named = report.profile.functions.iter().any(is_its);
     let is_python = Language::of_program(Path::new(program(report).1)) == Some(Language::Python);
-    (is_python && !is_named).then(|| {
-        "Python functions have no names: they take Python 3.12 or newer, started with \"ramson run --languages\""
-            .into()
-    })
+    (is_python && !is_named).then(|| NO_PYTHON_NAMES.into())
 }
 
 /// Whether the paths are this machine's: those of a program in a container may be other files.

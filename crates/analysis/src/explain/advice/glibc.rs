@@ -36,7 +36,8 @@ pub(super) const WAITING: &str = "it saves nothing if the threads needed their m
 
 fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
     let bytes = statistics.sum(Arena::releasable_bytes);
-    let chunks = finding.part_estimate(Part::FreePages);
+    let pages = statistics.sum(|arena| arena.free_page_bytes);
+    let chunks = Estimate { value: pages as f64, ..finding.part_estimate(Part::FreePages) };
     let joined = |arena: &Arena| arena.joined_page_bytes.saturating_sub(arena.free_page_bytes);
     let small = Estimate::exact(statistics.sum(joined) as f64);
     let end = Estimate::exact((bytes as f64 - chunks.value - small.value).max(0.0));
