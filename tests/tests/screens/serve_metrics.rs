@@ -140,9 +140,11 @@ fn frequent_scrapes_cost_little() {
     assert!(pauses <= elapsed, "{took:?} in {elapsed} s");
 }
 
-/// Allocates all the time.
+/// Allocates all the time. Before it is ready it has been sampled.
 const BUSY: &str = "
 import time
+kept = [bytes(1000) for _ in range(10000)]
+print('ready', flush=True)
 while True:
     bytes(1 << 20)
     time.sleep(0.001)
@@ -153,9 +155,9 @@ fn end_of_sampling_shows_in_metrics() {
     let scratch = Scratch::new();
     let mut command = ramson(&scratch);
     command.args(["run", "--interval", "64K", "--", "/usr/bin/python3", "-c", BUSY]);
-    let _running = Running::start(&mut command, &scratch.path("python.log"), || {
-        !profiles(&scratch).is_empty()
-    });
+    let log = scratch.path("python.log");
+    let is_ready = || fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"));
+    let _running = Running::start(&mut command, &log, is_ready);
     let pid = pid_of_only(&scratch);
     let serving = Serving::start(&scratch, &[&pid]);
     let is_sampled = || {
