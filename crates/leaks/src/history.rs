@@ -200,6 +200,13 @@ impl StackHistory {
         };
     }
 
+    /// As it was so long ago, as far as it is still known.
+    pub(crate) fn before(&self, ago_ns: u64) -> Self {
+        let live = self.live.iter().filter(|block| self.age_ns(block) >= ago_ns);
+        let now_ns = self.now_ns.saturating_sub(ago_ns);
+        Self { now_ns, live: live.copied().collect(), measured: None, ..*self }
+    }
+
     /// The same history on a clock that is ahead by this much.
     pub fn shift(&mut self, by_ns: u64) {
         self.start_ns += by_ns;

@@ -12,6 +12,8 @@ const LEAST_GAIN: f64 = 6.9;
 const LEAST_RATIO: f64 = 2.0;
 /// The rate after the change is known from so many samples.
 const LEAST_AFTER: usize = 10;
+/// So many samples may lie between the end of growth and what looks like it.
+const STRAY: usize = 2;
 /// With fewer samples nobody can say that more come.
 const LEAST_GROWING: usize = 3;
 /// It has stopped if nothing came for so many times the longest pause before. A steady leak of n samples pauses so long with a
@@ -44,18 +46,10 @@ impl Lasting {
         settled_ns: Option<u64>,
     ) -> Option<Self> {
         let ages = &ages[..ages.partition_point(|&age_ns| age_ns <= horizon_ns)];
-        let mut freed: u64 = lifetimes.iter().sum();
-        let hardly_freed = |bucket: &usize| {
-            let from_ns = bucket_start_ns(*bucket);
-            let kept = ages.len() - ages.partition_point(|&age_ns| age_ns < from_ns);
-            let is_it = freed as f64 <= FREED_BY_A_LEAK * kept as f64;
-            freed -= lifetimes[*bucket];
-            is_it || settled_ns.is_some_and(|settled_ns| from_ns >= settled_ns)
-        };
-        let from_ns = bucket_start_ns((0..LIFETIME_BUCKETS).find(hardly_freed)?);
+        let from_ns = lasting_from(ages, lifetimes, settled_ns)?;
         let mut ages = &ages[ages.partition_point(|&age_ns| age_ns < from_ns)..];
         let mut standstill = Standstill::of(ages, from_ns);
-        while let Some(Standstill::EndedAt(ended_ns)) = standstill {
+        while let Some(ended_ns) = standstill.and_then(|it| it.ended_ns) {
             ages = &ages[..ages.partition_point(|&age_ns| age_ns < ended_ns)];
             standstill = Standstill::of(ages, from_ns);
         }
@@ -91,6 +85,34 @@ impl Lasting {
         let waits = times.take_while(|&times| times < MOST_TIMES);
         waits.map(|times| (observed_ns as f64 * (times - 1.0)) as u64).find(is_judged)
     }
+}
+
+/// The age from which hardly anything is freed.
+fn lasting_from(
+    ages: &[u64],
+    lifetimes: &[u64; LIFETIME_BUCKETS],
+    settled_ns: Option<u64>,
+) -> Option<u64> {
+    let mut freed: u64 = lifetimes.iter().sum();
+    let hardly_freed = |bucket: &usize| {
+        let from_ns = bucket_start_ns(*bucket);
+        let kept = ages.len() - ages.partition_point(|&age_ns| age_ns < from_ns);
+        let is_it = freed as f64 <= FREED_BY_A_LEAK * kept as f64;
+        freed -= lifetimes[*bucket];
+        is_it || settled_ns.is_some_and(|settled_ns| from_ns >= settled_ns)
+    };
+    Some(bucket_start_ns((0..LIFETIME_BUCKETS).find(hardly_freed)?))
+}
+
+/// Ages at which growth may have ended: that of the youngest sample that lasts, and that with which the last standstill began.
+pub(crate) fn ends_of_growth(history: &StackHistory) -> Vec<u64> {
+    let ages = history.ascending_ages();
+    let Some(from_ns) = lasting_from(&ages, &history.lifetimes, None) else { return Vec::new() };
+    let ages = &ages[ages.partition_point(|&age_ns| age_ns < from_ns)..];
+    let began = Standstill::of(ages, from_ns)
+        .map_or(ages.len(), |it| ages.partition_point(|&age_ns| age_ns < it.began_ns));
+    // A stray sample may have come right after the end.
+    ages.first().into_iter().chain(ages[began..].iter().take(STRAY + 1)).copied().collect()
 }
 
 /// The place of the sample with which the rate changed: those before it are younger. `ages` ascend from `from_ns` on. Samples come at random

@@ -214,3 +214,27 @@ fn waves_are_one_rate() {
         }
     }
 }
+
+#[test]
+fn paused_leak_is_remembered_as_long_as_it_grew() {
+    let truth = GROWS * INTERVAL * 3600.0;
+    let rests = |course: &[(u64, f64)], now_s| {
+        let judged = (0..50).map(|seed| judge(&phases(course, now_s, seed), &SETTINGS).paused);
+        judged.flatten().collect::<Vec<_>>()
+    };
+    for rest in [1e-9, 0.05] {
+        for rested_s in (10..280).step_by(10) {
+            let paused = rests(&[(300, GROWS), (300, rest)], 300 + rested_s);
+            let is_right = |it: &&crate::Paused| {
+                let growth = it.growth.interval();
+                it.ago_ns <= (rested_s + 10) * SECOND && growth.0 < truth && growth.1 > truth * 0.9
+            };
+            let right = paused.iter().filter(is_right).count();
+            assert!(right >= 40, "{rest} {rested_s}: {right} {:?}", paused.first());
+        }
+        assert_eq!(rests(&[(300, GROWS), (600, rest)], 700), [], "{rest}");
+    }
+    // A table that was built within the least age was no leak suspect; nor is a leak that goes on paused.
+    assert_eq!(rests(&[(40, 50.0), (300, 1e-9)], 70), []);
+    assert_eq!(rests(&[(300, GROWS)], 290), []);
+}

@@ -14,11 +14,11 @@ const LEAST_GAIN: f64 = 6.9 + 2.0 * 4.16;
 
 /// A time without growth.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Standstill {
-    /// It lasts until now.
-    Lasts,
-    /// It ended at this age. There is an older sample.
-    EndedAt(u64),
+pub(crate) struct Standstill {
+    /// The age at which it began.
+    pub began_ns: u64,
+    /// The age at which it ended: there is an older sample; `None`: it lasts until now.
+    pub ended_ns: Option<u64>,
 }
 
 impl Standstill {
@@ -42,10 +42,9 @@ impl Standstill {
         if gain(samples, youngest.len(), ages.len()) < LEAST_GAIN {
             return None;
         }
-        Some(match youngest.start {
-            0 => Self::Lasts,
-            part => Self::EndedAt(from_ns + (part as u128 * (span_ns + 1)).div_ceil(parts) as u64),
-        })
+        let age_ns = |part: usize| from_ns + (part as u128 * (span_ns + 1)).div_ceil(parts) as u64;
+        let ended_ns = (youngest.start > 0).then(|| age_ns(youngest.start));
+        Some(Self { began_ns: age_ns(youngest.end), ended_ns })
     }
 }
 
@@ -84,7 +83,7 @@ mod tests {
         for ages in cases {
             for scale in [1, 2, 3, 1_000_003] {
                 let mut left: Vec<u64> = ages.iter().map(|age| age * scale).collect();
-                while let Some(Standstill::EndedAt(ended_ns)) = Standstill::of(&left, 0) {
+                while let Some(ended_ns) = Standstill::of(&left, 0).and_then(|it| it.ended_ns) {
                     let before = left.len();
                     left.retain(|&age_ns| age_ns < ended_ns);
                     assert!(left.len() < before, "{ended_ns}");
@@ -96,10 +95,11 @@ mod tests {
     #[test]
     fn standstill_ends_where_samples_begin() {
         let ages: Vec<u64> = (0..500).chain(20_000..20_500).map(|age| age * 1000).collect();
-        let Some(Standstill::EndedAt(ended_ns)) = Standstill::of(&ages, 0) else { panic!() };
-        assert!((499_000..1_200_000).contains(&ended_ns), "{ended_ns}");
+        let found = Standstill::of(&ages, 0).unwrap();
+        assert!((499_000..1_200_000).contains(&found.ended_ns.unwrap()), "{found:?}");
+        assert!((19_000_000..=20_000_000).contains(&found.began_ns), "{found:?}");
         let lasts: Vec<u64> = (20_000..20_500).map(|age| age * 1000).collect();
-        assert_eq!(Standstill::of(&lasts, 0), Some(Standstill::Lasts));
+        assert_eq!(Standstill::of(&lasts, 0).unwrap().ended_ns, None);
         let steady: Vec<u64> = (0..500).map(|age| age * 1000).collect();
         assert_eq!(Standstill::of(&steady, 0), None);
     }

@@ -4,6 +4,7 @@ use crate::bursts::LEAST_SAMPLES;
 use crate::growth::Growth;
 use crate::history::{Ages, StackHistory};
 use crate::lasting::Lasting;
+use crate::paused::Paused;
 use crate::persistence::Persistence;
 use crate::survival::Survival;
 use ramson_profile::format::{format_bytes, format_duration};
@@ -71,6 +72,8 @@ pub struct Finding {
     pub growth: Option<Growth>,
     /// For a leak suspect, how long it has been growing like this at least, in ns: its growth per hour is that of this time.
     pub growing_for_ns: Option<u64>,
+    /// For a stack that was a leak suspect until some time ago; null if it is one, or if the pause is longer than it had grown.
+    pub paused: Option<Paused>,
     /// For a stack that cannot be judged yet, ns until a leak would show at the rate so far; null if it does not grow, or that cannot be told.
     pub judged_in_ns: Option<u64>,
 }
@@ -127,6 +130,7 @@ pub fn judge(history: &StackHistory, settings: &Settings) -> Finding {
         survival: Survival::of(history),
         growth,
         growing_for_ns,
+        paused: (verdict != Verdict::Growing).then(|| Paused::of(history, settings)).flatten(),
         persistence,
         judged_in_ns,
     }

@@ -21,6 +21,8 @@ pub enum CannotTell {
     SamplesLost,
     /// The recording is not older than `--min-age`.
     TooShort,
+    /// Functions that hold 1% of live memory or more were leak suspects until a short time ago.
+    Paused,
     /// All that is live grows, though no function does by itself.
     TotalGrows,
     /// Functions that hold 1% of live memory or more cannot be judged yet.
@@ -99,7 +101,9 @@ impl Answer {
             cannot_tell: None,
         };
         let samples = suspects.iter().map(|it| it.finding.samples).sum();
-        Self { cannot_tell: answer.cannot_tell(samples, &with), ..answer }
+        let paused = suspects.iter().filter(|it| it.finding.paused.is_some());
+        let has_paused = paused.fold(0.0, |share, it| share + it.share) >= SMALL_SHARE;
+        Self { cannot_tell: answer.cannot_tell(samples, has_paused, &with), ..answer }
     }
 
     /// The growth of a process in a row of a table.
@@ -108,12 +112,18 @@ impl Answer {
         RowGrowth::of(self.totals.live_per_hour, suspects, self.cannot_tell.is_some())
     }
 
-    fn cannot_tell(&self, samples: u64, with: &Circumstances) -> Option<CannotTell> {
+    fn cannot_tell(
+        &self,
+        samples: u64,
+        has_paused: bool,
+        with: &Circumstances,
+    ) -> Option<CannotTell> {
         match self.limit {
             _ if self.leak_suspects > 0 => None,
             _ if !with.is_live_known => Some(CannotTell::LiveNotKnown),
             _ if with.is_part => Some(CannotTell::SamplesLost),
             None => Some(CannotTell::TooShort),
+            Some(_) if has_paused => Some(CannotTell::Paused),
             Some(_) if self.totals.live_per_hour.is_some() => Some(CannotTell::TotalGrows),
             Some(_) if self.undecided_share >= SMALL_SHARE => Some(CannotTell::Undecided),
             Some(limit) => {

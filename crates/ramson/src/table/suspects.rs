@@ -120,11 +120,31 @@ fn answer_of(found: &Suspects) -> String {
             let place = if is_most { "most of it in" } else { "the fastest in" };
             format!("{count} leak suspects: {rate} together, {place} {}", name(first))
         }
+        // It grew faster than any limit would be.
+        _ if answer.cannot_tell == Some(CannotTell::Paused) => paused(found),
         _ => match limit(answer) {
             Some(limit) => format!("{}; {limit}{}", no_leak(found), raised(found)),
             None => no_leak(found),
         },
     }
+}
+
+/// The largest that was a leak suspect until a short time ago.
+fn paused(found: &Suspects) -> String {
+    let paused = |suspect: &&Suspect| suspect.finding.paused.is_some();
+    let largest = found.suspects.iter().find(paused);
+    let Some((suspect, paused)) = largest.and_then(|it| Some((it, it.finding.paused?))) else {
+        return no_leak(found);
+    };
+    let now_ns = suspect.first_seen_unix_ns + suspect.first_seen_ns;
+    let until_ns = now_ns.saturating_sub(paused.ago_ns);
+    format!(
+        "too early to tell whether a leak goes on: {} grew by {} until {} ({} ago)",
+        short_name(&suspect.function.name),
+        format_per_hour(paused.growth.per_hour),
+        format_local_time(until_ns),
+        format_duration(paused.ago_ns)
+    )
 }
 
 /// How to find smaller leaks, if the overhead target keeps them from being found.
