@@ -147,7 +147,7 @@ export class Place {
   /** Profiles of programs that were made here; other tests run at the same time. */
   async profiles() {
     const { profiles } = await this.json("list");
-    return profiles.filter((entry) => entry.command[0].startsWith(this.directory));
+    return profiles.filter((entry) => entry.command[0]?.startsWith(this.directory));
   }
 
   /** The process ID of the program that was started last under that name. */
