@@ -12,7 +12,7 @@ const LEAST_GAIN: f64 = 6.9;
 const LEAST_RATIO: f64 = 2.0;
 /// The rate after the change is known from so many samples.
 const LEAST_AFTER: usize = 10;
-/// So many samples may lie between the end of growth and what looks like it.
+/// Most stray samples that are passed over between the end of growth and the standstill after it.
 const STRAY: usize = 2;
 /// With fewer samples nobody can say that more come.
 const LEAST_GROWING: usize = 3;

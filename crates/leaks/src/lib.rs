@@ -3,8 +3,9 @@
 //!
 //! `history` is what is known of one stack, `bursts` what of it came in one go, `survival` how long its memory lives, `persistence`
 //! whether what grew old is ever freed, `lasting` since when what lasts has come, `standstill` a time in which nothing came, `growth`
-//! how fast it becomes more, `paused` whether a leak has paused, `verdict` what follows, `limit` which leak would not show yet, `paths` which call paths of a function
-//! leak together, `slope` how fast a figure of the whole process grows, `suppressions` which stacks the reader knows already.
+//! how fast it becomes more, `paused` whether a leak has paused, `verdict` what follows, `limit` which leak would not show yet, `paths`
+//! which call paths of a function leak together, `slope` how fast a figure of the whole process grows, `suppressions` which stacks the
+//! reader knows already.
 #![forbid(unsafe_code)]
 
 mod bursts;

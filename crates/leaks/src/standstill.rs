@@ -7,7 +7,7 @@ use std::ops::Range;
 const PARTS: usize = 64;
 /// A part is quiet if it has less than this share of the mean.
 const QUIET_SHARE: f64 = 0.25;
-/// So many rows of quiet parts, none of them twice as long as another, are waves.
+/// Rows of quiet parts, none of them twice as long as another, are waves if there are this many.
 const LEAST_WAVES: usize = 3;
 /// Least logarithm of the likelihood ratio of two rates and one: ln 1,000, for each of the pairs of parts with which it may begin and end.
 const LEAST_GAIN: f64 = 6.9 + 2.0 * 4.16;

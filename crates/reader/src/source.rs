@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// A snapshot takes as much memory for each byte that it is read from.
 const MEMORY_PER_BYTE: u64 = 4;
-/// So much is read sooner than it is asked which of it is present.
+/// Ranges up to this length are read whole: to ask which parts are present takes longer.
 const READ_WHOLE_BYTES: u64 = 64 << 10;
 
 /// As much may be read of what belongs to another user: by default twice what a file of the default length holds.

@@ -52,13 +52,14 @@ pub fn read<'a, M: Memory>(
     tails
 }
 
-/// Where the run begins that ends here, by the lists.
+/// Returns the start of the run that ends at `end`, by the lists of free chunks.
 fn run_below(known: &Known, end: u64) -> Option<u64> {
     let run = within(&known.runs, end - 1, end).first()?;
     (run.1 >= end && run.0 < end).then_some(run.0)
 }
 
-/// Where what is free up to here begins, or the piece.
+/// Returns the run that ends at `end`, as far down as the start of the piece that `end` is in; `None`: the chunk before `end` is in use, or no
+/// more may be read.
 fn run_in_piece<M: Memory>(
     place: &Place<M>,
     pieces: &[Piece],

@@ -1,6 +1,6 @@
 //! Keeps a directory of profiles within bounds. Profiles that are too old are removed. If the others take too much space, the newest and
-//! the largest stay, and the rest become one sum for each command line, or one for an executable that has many. Profiles of running processes and files that are no profiles of
-//! ours are never touched.
+//! the largest stay, and the rest become one sum for each command line, or one for an executable that has many. Profiles of running
+//! processes and files that are no profiles of ours are never touched.
 
 use super::summing::{self, is_sum};
 use crate::flags::values::{DAY_NS, parse_age, parse_total};

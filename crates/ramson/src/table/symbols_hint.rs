@@ -16,7 +16,7 @@ use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-/// What gives names to Python's functions.
+/// Advice on how to get names of Python's functions.
 pub const NO_PYTHON_NAMES: &str = "Python functions have no names: they take Python 3.12 or newer, started with \"ramson run --languages\"";
 /// Lists of each package's files, by its name.
 const PACKAGES: &str = "/var/lib/dpkg/info";
