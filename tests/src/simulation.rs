@@ -140,7 +140,7 @@ impl World {
             now_ns: self.now_ns,
             lifetimes: record.lifetimes,
             live,
-            measured: None,
+            ..StackHistory::default()
         })
     }
 }

@@ -114,7 +114,7 @@ impl Search {
         let urls = variable("DEBUGINFOD_URLS").unwrap_or_default();
         let urls: Vec<String> = urls.split_whitespace().map(str::to_owned).collect();
         if self.debuginfod && urls.is_empty() {
-            let next = "Set DEBUGINFOD_URLS to their addresses, separated by spaces";
+            let next = "Set DEBUGINFOD_URLS to their addresses, separated by spaces (Debian's: https://debuginfod.debian.net)";
             return Err(Failure::usage(format!("--debuginfod: no servers are configured. {next}")));
         }
         let folder = places::fetched_debug_files();

@@ -25,8 +25,10 @@ impl StackHistory {
         let usual = young[young.len() / 2];
         let last = counts.iter().rposition(|&count| count > BURST_TIMES * usual)?;
         let first_ns = self.first_ns + part_ns * (last as u64 + 1);
-        let since = self.live.iter().filter(|block| block.time_ns >= first_ns);
-        let since = Self { first_ns, live: since.copied().collect(), ..*self };
+        let since = self.changed(&|it| Self {
+            first_ns: first_ns.max(it.first_ns),
+            ..it.with(|block| block.time_ns >= first_ns)
+        });
         (usual > 0 && since.live.len() >= LEAST_SAMPLES).then_some(since)
     }
 }

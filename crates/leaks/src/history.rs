@@ -4,6 +4,7 @@ use ramson_format::{LIFETIME_BUCKETS, LIFETIME_SHIFT, lifetime_bucket};
 use ramson_profile::{Estimate, SampleUnit};
 use serde::Serialize;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// A sample that is live.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,6 +41,8 @@ pub struct StackHistory {
     pub live: Vec<LiveBlock>,
     /// From an earlier snapshot, if there is one.
     pub measured: Option<MeasuredChange>,
+    /// If it was joined from several processes: what each of them has of it, by its number, on the same clock.
+    pub processes: BTreeMap<usize, StackHistory>,
 }
 
 /// How old the live bytes are.
@@ -198,13 +201,40 @@ impl StackHistory {
             }),
             (one, other) => one.or(other),
         };
+        for (&number, part) in &other.processes {
+            self.processes
+                .entry(number)
+                .and_modify(|known| known.join(part))
+                .or_insert_with(|| part.clone());
+        }
+    }
+
+    /// The same as what the process of this number has of several processes' history.
+    pub fn of_process(mut self, number: usize) -> Self {
+        self.processes = BTreeMap::from([(number, self.clone())]);
+        self
+    }
+
+    /// The same with what `change` makes of it and of each process's part.
+    pub(crate) fn changed(&self, change: &dyn Fn(&Self) -> Self) -> Self {
+        let parts = self.processes.iter().map(|(&number, part)| (number, change(part)));
+        Self { processes: parts.collect(), ..change(self) }
+    }
+
+    /// With these live blocks only, without its processes.
+    pub(crate) fn with(&self, is_wanted: impl Fn(&LiveBlock) -> bool) -> Self {
+        let live = self.live.iter().copied().filter(is_wanted).collect();
+        Self { live, processes: BTreeMap::new(), ..*self }
     }
 
     /// As it was so long ago, as far as it is still known.
     pub(crate) fn before(&self, ago_ns: u64) -> Self {
-        let live = self.live.iter().filter(|block| self.age_ns(block) >= ago_ns);
         let now_ns = self.now_ns.saturating_sub(ago_ns);
-        Self { now_ns, live: live.copied().collect(), measured: None, ..*self }
+        self.changed(&|it| Self {
+            now_ns,
+            measured: None,
+            ..it.with(|block| it.age_ns(block) >= ago_ns)
+        })
     }
 
     /// The same history on a clock that is ahead by this much.
@@ -213,6 +243,7 @@ impl StackHistory {
         self.first_ns = self.first_ns.saturating_add(by_ns);
         self.now_ns += by_ns;
         self.live.iter_mut().for_each(|block| block.time_ns += by_ns);
+        self.processes.values_mut().for_each(|part| part.shift(by_ns));
     }
 }
 

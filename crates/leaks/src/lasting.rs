@@ -32,6 +32,8 @@ pub(crate) struct Lasting {
     pub to_ns: u64,
     /// Samples of ages in between.
     count: usize,
+    /// Whether nothing has come for some time, and that is no chance.
+    pub stands_still: bool,
     /// Whether the last pause is one like those before.
     pub goes_on: bool,
 }
@@ -56,8 +58,9 @@ impl Lasting {
         let count =
             change(ages, from_ns, settled_ns.unwrap_or(0)).unwrap_or(ages.len().checked_sub(1)?);
         let since_ns: Vec<u64> = ages[..=count].iter().map(|age_ns| age_ns - from_ns).collect();
-        let goes_on = count + 1 >= LEAST_GROWING && standstill.is_none() && !has_stopped(&since_ns);
-        Some(Self { from_ns, to_ns: ages[count], count, goes_on })
+        let stands_still = standstill.is_some();
+        let goes_on = count + 1 >= LEAST_GROWING && !stands_still && !has_stopped(&since_ns);
+        Some(Self { from_ns, to_ns: ages[count], count, stands_still, goes_on })
     }
 
     /// Looks at all that was observed of a stack.

@@ -22,7 +22,7 @@ impl Paused {
         ends_of_growth(history).into_iter().find_map(|ago_ns| {
             let then = history.before(ago_ns);
             let seen = Persistence::of(&then, settings.min_age_ns)?;
-            let growth = Growth::of_kept(&then, &seen, settings.stacks)?;
+            let growth = Growth::of_kept(&then, &seen, settings)?;
             (seen.shows_growth() && ago_ns <= seen.began_ns).then_some(Self { ago_ns, growth })
         })
     }

@@ -11,6 +11,7 @@ use crate::lasting::Lasting;
 use ramson_format::lifetime_bucket;
 use serde::Serialize;
 use statrs::distribution::{Beta, ContinuousCDF, DiscreteCDF, Poisson};
+use std::ops::Range;
 
 /// A cache must not pass for a leak when it has been full for this part of the time that it took to fill …
 const FULL_PART: f64 = 0.1;
@@ -142,6 +143,11 @@ impl Persistence {
     /// The evidence of a leak: it is kept, and becomes more steadily.
     pub fn shows_growth(&self) -> bool {
         self.is_steady && self.is_kept()
+    }
+
+    /// Ages of what shows how fast it grows.
+    pub fn growth_window(&self) -> Range<u64> {
+        self.lasting_ns..self.began_ns
     }
 
     /// Whether a leak would show in time, if it goes on like this.

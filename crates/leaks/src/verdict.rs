@@ -139,7 +139,7 @@ pub fn judge(history: &StackHistory, settings: &Settings) -> Finding {
 impl Evidence {
     fn of(history: &StackHistory, settings: &Settings) -> Self {
         let persistence = Persistence::of(history, settings.min_age_ns);
-        let growth = persistence.and_then(|seen| Growth::of(history, &seen, settings.stacks));
+        let growth = persistence.and_then(|seen| Growth::of(history, &seen, settings));
         let (verdict, reason) = match &persistence {
             None => too_young(history, settings),
             Some(seen) => conclusion(history, seen, growth.as_ref(), settings),
@@ -310,7 +310,7 @@ fn is_contradiction(
     seen: &Persistence,
     settings: &Settings,
 ) -> bool {
-    let promised = Growth::of_kept(history, seen, settings.stacks);
+    let promised = Growth::of_kept(history, seen, settings);
     growth.is_measured
         && promised.is_some_and(|promised| growth.interval().1 < promised.interval().0 / 2.0)
 }

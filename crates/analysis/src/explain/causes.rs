@@ -219,6 +219,8 @@ fn of_glibc(finding: &Finding, statistics: &Statistics, free: f64) -> String {
         )
     } else if is_most(Part::Top) {
         "most of it is at the ends of threads' heaps, which malloc_trim does not shorten".into()
+    } else if is_most(Part::Fastbins) && releasable.value < NEXT_TO_NOTHING * free {
+        "it is in small blocks, beside live ones".into()
     } else if is_most(Part::Fastbins) {
         "it is in small blocks, which malloc merges only during a trim".into()
     } else {

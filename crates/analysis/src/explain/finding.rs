@@ -19,6 +19,8 @@ use ramson_profile::Estimate;
 pub struct Finding {
     /// The process.
     pub pid: u32,
+    /// How commands in advice name it: by its ID, or as one of several by their sources.
+    pub object: String,
     /// The name of its first thread.
     pub name: String,
     /// Its resident memory, in terms and parts.

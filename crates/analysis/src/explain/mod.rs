@@ -36,6 +36,7 @@ use ramson_reader::{Snapshot, object_name};
 use ramson_source::{Failure, Target, Targets, find_targets, gone, malloc_info};
 use serde::Serialize;
 use std::cmp::Reverse;
+use std::mem;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -150,6 +151,7 @@ fn look_at(
     }
     let mut finding = Finding {
         pid: target.pid,
+        object: target.pid.to_string(),
         name: target.name.clone(),
         rss,
         details: reading.details,
@@ -245,7 +247,7 @@ fn group_growth(pid: u32) -> Option<Slope> {
 pub struct Findings {
     /// The sum of each term; shared pages count in each process, but for `pss`.
     pub rss: Option<Rss>,
-    /// Advice that saves memory, the largest saving first; changes of the code come last.
+    /// Advice for any of them, the largest saving first; changes of the code come last.
     pub advice: Vec<Placed>,
     /// Those that could not be looked at.
     pub refused: Vec<Refusal>,
@@ -253,16 +255,23 @@ pub struct Findings {
     pub processes: Vec<Each<Finding>>,
 }
 
-/// An advice about one of the processes.
+/// An advice about some of the processes.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Placed {
-    /// The process.
+    /// For these, those with the most private memory first.
+    pub processes: Vec<Place>,
+    /// With what it saves in all of them, and the evidence of the first.
+    #[serde(flatten)]
+    pub advice: Advice,
+}
+
+/// A process.
+#[derive(Clone, Serialize, schemars::JsonSchema)]
+pub struct Place {
+    /// Its ID.
     pub pid: u32,
     /// The name of its first thread.
     pub name: String,
-    /// Advice for this process.
-    #[serde(flatten)]
-    pub advice: Advice,
 }
 
 /// A process that could not be looked at.
@@ -301,18 +310,44 @@ fn examine_all(targets: &Targets, question: &Question) -> Result<Findings, Failu
         return Err(failure);
     }
     processes.sort_by(|a, b| a.row.order(&b.row));
+    let advice = placed(&mut processes, &question.sources);
     let rss: Vec<&Rss> = processes.iter().map(|each| &each.answer.rss).collect();
-    Ok(Findings { rss: Rss::sum(&rss), advice: placed(&processes), refused, processes })
+    Ok(Findings { rss: Rss::sum(&rss), advice, refused, processes })
 }
 
-/// Each process has its own trim and settings, so the savings are of each.
-fn placed(processes: &[Each<Finding>]) -> Vec<Placed> {
-    let of_each = processes.iter().flat_map(|each| {
-        let Finding { pid, name, advice, .. } = &each.answer;
-        let saving = advice.iter().filter(|advice| advice.saving.is_some());
-        saving.map(|advice| Placed { pid: *pid, name: name.clone(), advice: advice.clone() })
-    });
-    let mut all: Vec<Placed> = of_each.collect();
+impl Placed {
+    fn add(&mut self, place: Place, own: &Advice, for_all: &Advice) {
+        self.processes.push(place);
+        self.advice.action.clone_from(&for_all.action);
+        self.advice.saving = self.advice.saving.zip(own.saving).map(|(sum, own)| sum.and(own));
+    }
+}
+
+/// Advice that is the same for several processes is one, whose command names them as the user did.
+fn placed(processes: &mut [Each<Finding>], sources: &[String]) -> Vec<Placed> {
+    let mut all: Vec<(Placed, Advice)> = Vec::new();
+    for finding in processes.iter_mut().map(|each| &mut each.answer) {
+        let own = mem::replace(&mut finding.object, sources.join(" "));
+        let for_all = advice::advice(finding);
+        finding.object = own;
+        for (advice, for_all) in finding.advice.iter().zip(for_all) {
+            if advice.needs == Needs::Nothing {
+                continue;
+            }
+            let place = Place { pid: finding.pid, name: finding.name.clone() };
+            let is_same = |it: &&mut (Placed, Advice)| {
+                it.1.cause == for_all.cause && it.1.action == for_all.action
+            };
+            match all.iter_mut().find(is_same) {
+                Some((known, _)) => known.add(place, advice, &for_all),
+                None => {
+                    let placed = Placed { processes: vec![place], advice: advice.clone() };
+                    all.push((placed, for_all));
+                }
+            }
+        }
+    }
+    let mut all: Vec<Placed> = all.into_iter().map(|(placed, _)| placed).collect();
     let bytes = |placed: &Placed| placed.advice.saving.map(|saving| saving.bytes);
     all.sort_by_key(|placed| (placed.advice.needs == Needs::Code, Reverse(bytes(placed))));
     all

@@ -37,6 +37,7 @@ fn allocators(name: &str, kind: AllocatorKind) -> Allocators {
 fn finding(leaks: Option<Leaks>, limit: Option<Limit>) -> Finding {
     let mut finding = Finding {
         pid: 42,
+        object: "42".into(),
         name: "server".into(),
         rss: of_areas(100, 20, 80),
         details: Details::default(),
@@ -79,6 +80,39 @@ fn leaks(undecided: f64, growing: &[&str]) -> Leaks {
         limit: DetectionLimit::of(600_000_000_000, 512 << 10, [], 60_000_000_000),
         totals: Totals::default(),
     }
+}
+
+#[test]
+fn same_advice_for_processes_is_one() {
+    let limit = || Limit {
+        limit_bytes: 1000 << 20,
+        used_bytes: 970 << 20,
+        group: "/app".into(),
+        ..Limit::default()
+    };
+    let with = |pid: u32, leaks| {
+        let mut answer = Finding { pid, object: pid.to_string(), ..finding(leaks, Some(limit())) };
+        answer.advice = advice::advice(&answer);
+        Each { row: Row::default(), answer }
+    };
+    let growing = || Some(leaks(0.0, &["cache"]));
+    let mut all = [with(42, growing()), with(43, growing()), with(44, None)];
+    let found = placed(&mut all, &["tree:41".into()]);
+    let of = |cause, needs| {
+        let is_it = |it: &&Placed| it.advice.cause == cause && it.advice.needs == needs;
+        let it = found.iter().find(is_it).unwrap();
+        let pids: Vec<u32> = it.processes.iter().map(|place| place.pid).collect();
+        (pids, it.advice.clone())
+    };
+    let (pids, restart) = of("growing", Needs::Restart);
+    assert_eq!(pids, [42, 43]);
+    assert!(restart.action.ends_with("ramson leaks tree:41"), "{}", restart.action);
+    let alone = all[0].answer.advice.iter().find(|it| it.cause == "growing").unwrap();
+    assert!(alone.action.ends_with("ramson leaks 42"), "{}", alone.action);
+    assert_eq!(restart.saving.unwrap().bytes, 2 * alone.saving.unwrap().bytes);
+    let (pids, leaks) = of("leaks", Needs::Command);
+    assert_eq!(pids, [44]);
+    assert!(leaks.action.contains("ramson leaks 44"), "{}", leaks.action);
 }
 
 /// The suspects leak 12 MiB/h, and all that is live grows by 90 MiB/h: the queue of the server grows, too.

@@ -5,6 +5,7 @@ use super::groups::Below;
 use super::recompiled;
 use super::stacks::NamedStack;
 use super::suspect::{Function, Key, LineShare, Suspect, functions, key};
+use crate::question::MIN_AGE_NS;
 use ramson_leaks::{Finding, Growth, Judged, Settings, StackHistory, Verdict, judge_paths};
 use ramson_profile::{Estimate, FrameName, SampleUnit};
 use std::collections::btree_map::Entry;
@@ -101,9 +102,10 @@ pub fn growth_parts(judged: &[Suspect], stacks: &[NamedStack]) -> Vec<Estimate> 
     let by_key: HashMap<&Key, &Finding> = growing
         .flat_map(|suspect| suspect.keys.iter().map(move |key| (key, &suspect.finding)))
         .collect();
+    let settings = Settings { min_age_ns: MIN_AGE_NS, stacks: judged.len() };
     let part = |stack: &NamedStack| {
         let seen = by_key.get(&key(stack))?.persistence.as_ref()?;
-        Growth::of_kept(&stack.history, seen, judged.len())
+        Growth::of_kept(&stack.history, seen, &settings)
     };
     stacks
         .iter()

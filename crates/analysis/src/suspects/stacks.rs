@@ -11,8 +11,8 @@ use ramson_profile::{
     Calibration, Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUnit, StackSample,
 };
 use ramson_reader::Snapshot;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::mem;
 
 /// A stack with live samples.
@@ -60,6 +60,7 @@ pub fn stacks(
                 change: changes.get(&number).copied().unwrap_or_default(),
                 window_ns,
             }),
+            processes: BTreeMap::new(),
         };
         match found.entry(table.stack(sample).collect()) {
             Entry::Occupied(mut known) => known.get_mut().history.join(&history),
@@ -109,13 +110,13 @@ fn live_blocks(snapshot: &Snapshot) -> Vec<Vec<LiveBlock>> {
     live
 }
 
-/// The stacks of several processes, each with its moment, as if one process had them all: their moments fall together, so
-/// that ages stay.
+/// The stacks of several processes, each with its moment, judged as if one process had them all: their moments fall together, so
+/// that ages stay. How fast they grow is the sum of what each process grows by.
 pub fn together(all: Vec<(u64, Vec<NamedStack>)>) -> Vec<NamedStack> {
     let now_ns = all.iter().map(|(now_ns, _)| *now_ns).max().unwrap_or(0);
     let is_several = all.len() > 1;
     let mut found: HashMap<Vec<FrameName>, NamedStack> = HashMap::new();
-    for (own_now_ns, stacks) in all {
+    for (number, (own_now_ns, stacks)) in all.into_iter().enumerate() {
         for mut stack in stacks {
             stack.history.shift(now_ns - own_now_ns);
             if is_several {
@@ -125,6 +126,7 @@ pub fn together(all: Vec<(u64, Vec<NamedStack>)>) -> Vec<NamedStack> {
                 if let Some(measured) = &mut stack.history.measured {
                     measured.change = measured.change.settled();
                 }
+                stack.history = stack.history.of_process(number);
             }
             match found.entry(stack.frames.clone()) {
                 Entry::Vacant(place) => drop(place.insert(stack)),

@@ -3,11 +3,11 @@
 use super::explain::Shown;
 use super::subject::{growth_column, growth_of, push_growth_legend, really_used};
 use super::{Table, blocks, command, explain, pins, push_prose, push_terms, size};
-use ramson_analysis::explain::Findings;
+use ramson_analysis::explain::{Findings, Placed};
 use ramson_analysis::members::RowGrowth;
 use ramson_analysis::rss::Rss;
 use ramson_process::{Part, Term};
-use ramson_profile::format::format_bytes;
+use ramson_profile::format::{format_bytes, format_relative_error};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -36,8 +36,11 @@ fn push_advice(out: &mut String, findings: &Findings) {
         return;
     }
     let shown = findings.advice.iter().take(MOST_ADVICE);
-    let place = |pid: u32, name: &str| format!("{name} (pid {pid}): ");
-    let shown = shown.map(|placed| (place(placed.pid, &placed.name), &placed.advice));
+    let place = |placed: &Placed| match placed.processes.as_slice() {
+        [only] => format!("{} (pid {}): ", only.name, only.pid),
+        several => format!("in {} processes: ", several.len()),
+    };
+    let shown = shown.map(|placed| (place(placed), &placed.advice));
     pins::push_advice(out, shown, false);
     if findings.advice.len() > MOST_ADVICE {
         let _ = writeln!(out, "({} more; --json has all)", findings.advice.len() - MOST_ADVICE);
@@ -124,18 +127,27 @@ fn push_table(out: &mut String, findings: &Findings) {
     let shown: Vec<(Term, &str)> =
         COLUMNS.into_iter().filter(|&(term, _)| sum.term(term).value != 0.0).collect();
     let head = |&(term, name): &(Term, &str)| match term {
-        Term::Live | Term::Free => format!("|{name}:>10"),
+        Term::Live => format!("|{name}:>10|±:>8@90"),
+        Term::Free => format!("|{name}:>10"),
         _ => format!("|{name}:>10@90"),
     };
     let heads: String = shown.iter().map(head).collect();
     let growth = growth_column(findings.processes.iter().map(|each| &each.row));
     let cells = |first: String, rss: &Rss, grows: String, last: String| {
-        let values: Vec<f64> = shown.iter().map(|&(term, _)| rss.term(term).value).collect();
-        let rest = rss.bytes as f64 - values.iter().sum::<f64>();
-        let own = [rss.private as f64, rss.bytes as f64];
-        let bytes = own.into_iter().chain(values).chain([rest]).map(format_bytes);
-        let grows = (!growth.is_empty()).then_some(grows);
-        [first].into_iter().chain(bytes).chain(grows).chain([last]).collect::<Vec<_>>()
+        let mut row = vec![first, size(rss.private), size(rss.bytes)];
+        let mut rest = rss.bytes as f64;
+        for &(term, _) in &shown {
+            let bytes = rss.term(term);
+            rest -= bytes.value;
+            row.push(format_bytes(bytes.value));
+            if term == Term::Live {
+                row.push(format_relative_error(bytes));
+            }
+        }
+        row.push(format_bytes(rest));
+        row.extend((!growth.is_empty()).then_some(grows));
+        row.push(last);
+        row
     };
     out.push('\n');
     push_terms(out, "", &sum.line(), 2);

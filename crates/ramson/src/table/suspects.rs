@@ -13,7 +13,7 @@ use ramson_profile::format::{
     format_amount, format_bytes, format_duration, format_estimate, format_local_time,
     format_objects, format_per_hour, format_share, format_wait,
 };
-use ramson_profile::{Language, SampleUnit, short_name};
+use ramson_profile::{Estimate, Language, SampleUnit, short_name};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -334,12 +334,13 @@ fn growing(suspect: &Suspect) -> String {
     if let Some(growth) = &finding.growth {
         let _ = write!(out, "growing by {}", format_per_hour(growth.per_hour));
         if growth.is_measured {
-            let _ = write!(out, " over the last {}", format_duration(growth.window_ns));
+            let _ = write!(out, " over the last {};", format_duration(growth.window_ns));
         }
     }
     if let Some((since, ns)) = suspect.growing_since_unix_ns.zip(finding.growing_for_ns) {
         let (since, ago) = (format_local_time(since), format_duration(ns));
-        let _ = write!(out, " since {since} ({ago} ago) or earlier");
+        let growing = if out.ends_with(';') { " growing" } else { "" };
+        let _ = write!(out, "{growing} since {since} ({ago} ago) or earlier");
     }
     let live = format_estimate(finding.inuse_space, SampleUnit::Bytes);
     format!("{out}; live {live}, {} of all", format_share(suspect.share))
@@ -376,13 +377,23 @@ fn push_suspect(out: &mut String, rank: usize, suspect: &Suspect, is_running: bo
     out.push('\n');
 }
 
+/// `5,600 objects (±12%)`, `7 objects`.
+fn objects(count: Estimate) -> String {
+    let text = format_estimate(count, SampleUnit::Objects);
+    let plural = if text == "1" { "" } else { "s" };
+    match text.split_once(" (") {
+        Some((number, error)) => format!("{number} objects ({error}"),
+        None => format!("{text} object{plural}"),
+    }
+}
+
 fn live(suspect: &Suspect) -> String {
     let finding = &suspect.finding;
     let mut out = format!(
         "live {}, {} of all, {}, {}",
         format_estimate(finding.inuse_space, SampleUnit::Bytes),
         format_share(suspect.share),
-        counted(finding.inuse_objects.value, "object"),
+        objects(finding.inuse_objects),
         counted(finding.samples as f64, "sample"),
     );
     if let Some(growth) = &finding.growth {

@@ -31,6 +31,7 @@ pub fn push(out: &mut String, report: &Report, rows: usize) -> bool {
         _ => false,
     };
     let of_defect = || missing(report).1.into_iter().find(hides_first).map(|it| line(report, it));
+    let of_defect = || of_defect().map(|line| of_server(report).unwrap_or(line));
     let line = of_python(report).or_else(of_defect);
     line.iter().for_each(|line| push_prose(out, "", line));
     line.is_some()
@@ -53,7 +54,7 @@ pub fn say(report: &Report, rows: usize) {
         return;
     }
     if let Some(defect) = missing(report).1.into_iter().find(is_worth_it) {
-        hint(&line(report, defect));
+        hint(&of_server(report).unwrap_or_else(|| line(report, defect)));
     }
 }
 
@@ -75,6 +76,12 @@ fn would_name(report: &Report, path: &str, frame: &str) -> bool {
 
 fn line(report: &Report, defect: &SymbolDefect) -> String {
     defect.line(defect.binary().filter(|_| is_here(report)).and_then(debug_package).as_deref())
+}
+
+/// Why a debuginfod server gave no names, if one was asked in vain.
+fn of_server(report: &Report) -> Option<String> {
+    let is_it = |defect: &&SymbolDefect| matches!(defect, SymbolDefect::ServerFailed { .. });
+    missing(report).1.into_iter().find(is_it).map(|failed| line(report, failed))
 }
 
 /// What gives names to Python's functions, where none has one: its interpreter's own frames have names, or are not missed.
@@ -125,6 +132,8 @@ pub fn debug_package(path: &str) -> Option<String> {
     let package = list.file_stem()?.to_str()?.split(':').next()?;
     Some(match package {
         "libc6" => "libc6-dbg".into(),
-        _ => format!("{package}-dbgsym"),
+        _ => {
+            format!("{package}-dbgsym (Debian has it in the archive debian-debug, Ubuntu in ddebs)")
+        }
     })
 }

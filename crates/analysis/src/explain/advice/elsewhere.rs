@@ -78,7 +78,10 @@ fn mapped(finding: &Finding, elsewhere: u64) -> (Needs, String) {
         );
     }
     if extents > elsewhere || is_recorded && extents > 0 {
-        (Needs::Command, format!("see what mapped it: ramson report {} --kind mmap", finding.pid))
+        (
+            Needs::Command,
+            format!("see what mapped it: ramson report {} --kind mmap", finding.object),
+        )
     } else if is_recorded {
         (Needs::Command, UNRECORDED.into())
     } else {
@@ -120,10 +123,10 @@ pub fn main_part(finding: &Finding) -> Option<Advice> {
     let rss_bytes = finding.rss.bytes;
     let sum = |parts: &[Part]| -> u64 { parts.iter().map(|&part| finding.part(part)).sum() };
     let recorded = |command: &str| {
-        let command = command.replace("PID", &finding.pid.to_string());
+        let command = command.replace("PID", &finding.object);
         match finding.live {
             Some(_) => format!("ramson {command}"),
-            None => format!("ramson attach {}, later ramson {command}", finding.pid),
+            None => format!("ramson attach {}, later ramson {command}", finding.object),
         }
     };
     let elsewhere = if finding.statistics.is_ok() { sum(&[Part::Anonymous]) } else { 0 };

@@ -54,7 +54,7 @@ fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
         needs: Needs::Command,
         action: format!(
             "trim now: ramson trim {}; to repeat it, start the program with ramson run --trim-every 30s, or call malloc_trim(0) in it",
-            finding.pid
+            finding.object
         ),
         evidence: places.join(", "),
         risk: FAULTS,
@@ -167,12 +167,12 @@ fn scattered(finding: &Finding, statistics: &Statistics) -> Vec<Advice> {
     let other = Advice {
         cause: "other_allocator",
         needs: Needs::Restart,
-        action: "restart it when you can: that packs the live blocks again, for a time; or try an allocator that keeps sizes apart, and measure \
-                 both: LD_PRELOAD=libjemalloc.so.2 MALLOC_CONF=background_thread:true,dirty_decay_ms:1000"
+        action: "restart it when you can: that packs the live blocks again, for a time. An allocator that keeps sizes apart may do so for good, or take \
+                 more memory; measure it: LD_PRELOAD=libjemalloc.so.2 MALLOC_CONF=background_thread:true,dirty_decay_ms:1000"
             .into(),
         evidence: evidence.clone(),
         risk: "another allocator helps if small blocks are left between larger ones that were freed. If blocks of one \
-         size are left between freed ones of that size, it may take more memory",
+         size are left between freed ones of that size, it may take more memory. Of two real servers, one needed little less with it, and one more",
         saving: Saving::at_most(bytes),
     };
     let pool = first_site(finding).map(|(first, pinned)| {

@@ -49,11 +49,11 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
         ),
         None => ("plan a restart".into(), another_gib(rate)),
     };
-    let pid = finding.pid;
+    let object = &finding.object;
     all.push(Advice {
         cause: "growing",
         needs: Needs::Restart,
-        action: format!("{when}; until then, watch it: ramson leaks {pid}"),
+        action: format!("{when}; until then, watch it: ramson leaks {object}"),
         evidence: format!("{what} by {}: {evidence}", format_per_hour(rate)),
         risk: "the restart returns the memory, and the growth starts over",
         saving: Saving::at_most(leaks.live()),
@@ -64,7 +64,7 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
         needs: Needs::Code,
         action: format!("free what {} allocates, or bound it", site(&first.frames)),
         evidence: format!(
-            "ramson leaks {pid} shows the evidence, of {} stacks that were judged",
+            "ramson leaks {object} shows the evidence, of {} stacks that were judged",
             leaks.stacks
         ),
         risk: "requires a code change",

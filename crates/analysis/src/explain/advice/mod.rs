@@ -76,7 +76,7 @@ fn later(finding: &Finding, least: u64) -> Advice {
     Advice {
         cause: "leaks",
         needs: Needs::Command,
-        action: format!("check later whether it grows: ramson leaks {}", finding.pid),
+        action: format!("check later whether it grows: ramson leaks {}", finding.object),
         ..nothing(least)
     }
 }

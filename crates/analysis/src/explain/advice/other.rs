@@ -52,7 +52,7 @@ fn question(finding: &Finding) -> Option<Advice> {
         needs: Needs::Command,
         action: format!(
             "ask {allocator} how much of it is {what}: ramson explain --ask {}",
-            finding.pid
+            finding.object
         ),
         evidence: format!("only {allocator} knows how much of what it holds is free"),
         risk: "one waiting thread is stopped, for up to 25 ms as measured on heaps of up to 1 GiB",
@@ -70,7 +70,7 @@ fn of_figures(
     let unused = finding.part_estimate(pages);
     let scattered = finding.part_estimate(chunks);
     let setting = setting.map(|setting| Advice {
-        action: format!("trim now: ramson trim {}; for good, {}", finding.pid, setting.action),
+        action: format!("trim now: ramson trim {}; for good, {}", finding.object, setting.action),
         evidence: format!(
             "{} in free whole pages, by the allocator's own figures",
             measured(unused)
@@ -115,7 +115,7 @@ fn of_figures(
 
 /// Advises how to learn more about memory of which nothing is known: "nothing to do" would be wrong.
 fn unknown(finding: &Finding, missing: &Missing, undivided: u64) -> Advice {
-    let Finding { pid, allocators, live, .. } = finding;
+    let Finding { pid, object, allocators, live, .. } = finding;
     let why = match missing {
         Missing::Denied { why, .. } => why.clone(),
         _ => missing.to_string(),
@@ -129,9 +129,9 @@ fn unknown(finding: &Finding, missing: &Missing, undivided: u64) -> Advice {
             let ask = |variable| format!("It prints its statistics at its exit with {variable}");
             reporting.map_or_else(|| "Ask the program itself".into(), ask)
         }
-        _ if live.is_some() => format!("See what is live: ramson report {pid}"),
+        _ if live.is_some() => format!("See what is live: ramson report {object}"),
         _ if allocators.glibc.is_none() || allocators.is_32_bit => "Ask the program itself".into(),
-        _ => format!("See what is live: ramson attach {pid}, later ramson report {pid}"),
+        _ => format!("See what is live: ramson attach {object}, later ramson report {object}"),
     };
     Advice {
         cause: "unknown",

@@ -46,6 +46,16 @@ pub struct Advice {
 }
 
 impl Saving {
+    /// Bytes saved in two processes.
+    pub fn and(self, other: Self) -> Self {
+        let half_widths = self.half_width_95.zip(other.half_width_95);
+        Self {
+            bytes: self.bytes + other.bytes,
+            half_width_95: half_widths.map(|(one, other)| (one as f64).hypot(other as f64) as u64),
+            is_at_most: self.is_at_most || other.is_at_most,
+        }
+    }
+
     /// Bytes that are returned for certain, within that.
     pub(super) fn expected(bytes: u64, half_width_95: f64) -> Option<Self> {
         let half_width_95 = Some(half_width_95.round() as u64);
