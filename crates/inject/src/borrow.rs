@@ -130,7 +130,7 @@ impl Process {
         directory: &str,
         call: &Call,
     ) -> Result<(Option<i32>, bool), Problem> {
-        let Candidate { tid, runs, .. } = candidate;
+        let Candidate { tid, runs, may_be_parent } = candidate;
         let status = threads::text(format!("{directory}/status"));
         let status = status.map_err(|_| unfit(tid, "it ended"))?;
         let signal = threads::harmless_signal(&status);
@@ -141,7 +141,10 @@ impl Process {
         if !runs && threads::waits_for_more(self.pid, tid) {
             return Err(unfit(tid, "it waits for more than one byte, and may have part of it"));
         }
-        // It may have started one since it was chosen.
+        // It may have started a child since it was chosen. In this order: a thread that waits is not starting one, which no list would have yet.
+        if !runs && !may_be_parent && threads::may_start_child(self.pid, tid) {
+            return Err(unfit(tid, "it no longer waits"));
+        }
         check_children(self.pid, candidate)?;
         Ok((signal, is_filtered))
     }

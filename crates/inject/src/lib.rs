@@ -33,6 +33,7 @@ pub use problem::{Problem, Seccomp};
 pub use standstill::{Patch, Standstill, write_code};
 pub use trace::{share_memory, will_end_soon};
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use threads::Candidate;
 
@@ -142,11 +143,18 @@ pub fn call(
     let mut pause = FIRST_PAUSE;
     let mut look = 0;
     let mut stuck = Vec::new();
+    // Once it runs, one that has had children may be starting the next.
+    let mut parents = HashSet::new();
     loop {
         let elapsed = begin.elapsed();
         let may_be_parent = elapsed >= CHILDLESS_FIRST && look >= CHILDLESS_LOOKS;
-        let candidates = |all: Vec<i32>, runs| {
-            let is_fit = move |tid: &i32| may_be_parent || !threads::is_told_of_children(pid, *tid);
+        let mut candidates = |all: Vec<i32>, runs| {
+            let is_fit = |tid: &i32| {
+                if !may_be_parent && threads::is_told_of_children(pid, *tid) {
+                    parents.insert(*tid);
+                }
+                may_be_parent || !parents.contains(tid)
+            };
             let chosen = threads::chosen(all, pid as i32, MOST_ATTEMPTS, is_fit);
             chosen.into_iter().map(move |tid| Candidate { tid, runs, may_be_parent })
         };

@@ -67,7 +67,7 @@ const PATIENT: [&str; 4] = ["socket:[", "/dev/pts/", "/dev/tty", "/dev/console"]
 
 /// Whether a thread waits to read from what returns nothing before there is more than one byte. With part of that a stop would have it return.
 pub fn waits_for_more(pid: u32, tid: i32) -> bool {
-    let call = text(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
+    let call = call_of(pid, tid);
     let Some((_, READ)) = parse(&call) else { return false };
     let word = call.split_whitespace().nth(1).unwrap_or_default();
     let descriptor = u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap_or(0);
@@ -97,9 +97,14 @@ pub fn waiting(pid: u32, with_locks: bool) -> Vec<i32> {
 
 /// The first `most` of `all` that are fit, and after them the first thread of the process, if it is fit: all others may have stacks that are
 /// too small for a call.
-pub fn chosen(all: Vec<i32>, first: i32, most: usize, is_fit: impl Fn(&i32) -> bool) -> Vec<i32> {
+pub fn chosen(
+    all: Vec<i32>,
+    first: i32,
+    most: usize,
+    mut is_fit: impl FnMut(&i32) -> bool,
+) -> Vec<i32> {
     let is_there = all.contains(&first);
-    let mut chosen: Vec<i32> = all.into_iter().filter(&is_fit).take(most).collect();
+    let mut chosen: Vec<i32> = all.into_iter().filter(&mut is_fit).take(most).collect();
     if is_there && !chosen.contains(&first) && is_fit(&first) {
         chosen.push(first);
     }
@@ -107,10 +112,22 @@ pub fn chosen(all: Vec<i32>, first: i32, most: usize, is_fit: impl Fn(&i32) -> b
 }
 
 /// Whether the end of a child would be told to this thread, while others may wait. As long as it is traced, the kernel does not drop a SIGCHLD that
-/// the program ignores, but wakes one of the others for it, whose `epoll_wait` then says EINTR. False where the kernel has no list of children.
+/// the program ignores, but wakes one of the others for it, whose `epoll_wait` then says EINTR. Where the kernel has no list of children, this knows
+/// only of a thread that waits for one. A child that is being started is in no list yet.
 pub fn is_told_of_children(pid: u32, tid: i32) -> bool {
-    let children = text(format!("/proc/{pid}/task/{tid}/children"));
-    children.is_ok_and(|children| !children.is_empty()) && !is_alone(pid)
+    let waits = matches!(parse(&call_of(pid, tid)), Some((libc::SYS_wait4 | libc::SYS_waitid, _)));
+    let children = || text(format!("/proc/{pid}/task/{tid}/children")).unwrap_or_default();
+    (waits || !children().is_empty()) && !is_alone(pid)
+}
+
+/// Whether a thread that waited may be starting a child by now, while others may wait.
+pub fn may_start_child(pid: u32, tid: i32) -> bool {
+    parse(&call_of(pid, tid)).is_none() && !is_alone(pid)
+}
+
+/// What the kernel says of a thread's system call.
+fn call_of(pid: u32, tid: i32) -> String {
+    text(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default()
 }
 
 /// Whether a process has one thread.
@@ -165,7 +182,7 @@ pub fn rank(number: i64, arguments: &[u64]) -> Option<u32> {
 /// Whether a thread must not be stopped where it waits while its filters are not known: the kernel begins such a wait again as
 /// restart_syscall, for which a filter may kill, and does so by itself if the tracer dies.
 pub fn is_begun_again_by_number(pid: u32, tid: i32) -> bool {
-    let call = text(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
+    let call = call_of(pid, tid);
     let words: Vec<&str> = call.split_whitespace().collect();
     let argument = |index: usize| words.get(1 + index).copied().unwrap_or("0x0");
     match words.first().and_then(|number| number.parse::<i64>().ok()) {
@@ -321,6 +338,30 @@ mod tests {
         }
     }
 
+    fn own_tid() -> i32 {
+        let own = fs::read_link("/proc/thread-self").unwrap();
+        own.file_name().unwrap().to_str().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn waiting_for_child_is_told_of_children() {
+        use std::process::{Command, Stdio};
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let input = child.stdin.take();
+        let (told, tid) = std::sync::mpsc::channel();
+        // Another thread's child, which is not in its list.
+        let waiter = std::thread::spawn(move || {
+            told.send(own_tid()).unwrap();
+            child.wait().unwrap();
+        });
+        let (own, tid) = (std::process::id(), tid.recv().unwrap());
+        while may_start_child(own, tid) || !is_told_of_children(own, tid) {
+            std::thread::yield_now();
+        }
+        drop(input);
+        waiter.join().unwrap();
+    }
+
     #[test]
     fn multi_byte_reads_are_known() {
         use std::io::{Read, Write};
@@ -332,8 +373,7 @@ mod tests {
         let descriptor = near.as_raw_fd();
         let (told, tid) = std::sync::mpsc::channel();
         let reader = std::thread::spawn(move || {
-            let own = fs::read_link("/proc/thread-self").unwrap();
-            told.send(own.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap();
+            told.send(own_tid()).unwrap();
             assert_eq!(near.read(&mut [0; 12]).unwrap(), 12);
             let _ = near.read(&mut [0; 12]);
         });
