@@ -76,7 +76,7 @@ fn complete(range: Range<u64>, is_over: bool, flags: Option<u32>, call: &Call) {
     let thread = arch::thread();
     parked(thread, || {
         if let Some(recorder) = process::recorder_for_sample(thread) {
-            recorder.record_extent(thread, range, flags, caller);
+            recorder.record_extent(thread, range, flags, &caller);
             process::settle(recorder);
         }
     });

@@ -14,7 +14,7 @@ use crate::sampler::{self, BUSY, PARKED};
 use crate::{attach, counter, families, inside, loads, resolve, sys, walk};
 use core::ffi::CStr;
 use ramson_format::control::LOOK_BYTES_PAUSED;
-use ramson_format::{PRELOADED_FAMILY, live_key};
+use ramson_format::{PRELOADED_FAMILY, address_of, live_key};
 
 /// Called by the hooks' stubs: finds the real functions.
 pub extern "C" fn bind_all() {
@@ -67,8 +67,8 @@ pub fn found((address, object): (usize, &'static LinkMap)) -> Found {
     }
 }
 
-/// The countdown has borrowed for an allocation of `size`: sets the next one. Returns the bits of 1/p if the allocation
-/// is a sample, else 0. `entry` is the stack pointer at the hook's entry.
+/// The countdown has borrowed for an allocation of `size`: sets the next one. Returns the interval that the used-up one was drawn with
+/// if the allocation is a sample, else 0. `entry` is the stack pointer at the hook's entry.
 pub extern "C" fn rearm(size: u64, entry: u64) -> u64 {
     let thread = arch::thread();
     if process::config().is_none() {
@@ -109,10 +109,7 @@ pub extern "C" fn rearm(size: u64, entry: u64) -> u64 {
     let drawn_with = thread.interval_bytes.get();
     let next = draw(thread, interval);
     put(thread, next, interval);
-    if size == 0 {
-        return 0;
-    }
-    sampler::inverse_probability(size, drawn_with).to_bits()
+    if size == 0 { 0 } else { drawn_with }
 }
 
 fn draw(thread: &Thread, interval: Interval) -> u64 {
@@ -175,61 +172,59 @@ impl Block {
 pub extern "C" fn record(
     address: u64,
     size: u64,
-    inverse_probability_bits: u64,
+    drawn_with: u64,
     entry: u64,
     frame_pointer: u64,
 ) -> u64 {
     let block = Block { address, family: PRELOADED_FAMILY };
-    record_block(block, size, inverse_probability_bits, entry, frame_pointer);
+    record_block(block, size, drawn_with, entry, frame_pointer);
     address
 }
 
 /// The same of any family.
 #[inline(always)]
-pub fn record_block(
-    block: Block,
-    size: u64,
-    inverse_probability_bits: u64,
-    entry: u64,
-    frame_pointer: u64,
-) {
+pub fn record_block(block: Block, size: u64, drawn_with: u64, entry: u64, frame_pointer: u64) {
     let thread = arch::thread();
     let caller = walk::Caller::at_hook(entry, frame_pointer);
     // An allocator that calls the one that it gets its memory from: its own caller has been counted.
     if families::is_in_hooked(caller.lookup_address.0) {
         return;
     }
-    let Block { address, .. } = block;
-    if address == 0 {
+    if block.address == 0 {
         parked(thread, || {
             if let Some(recorder) = process::recorder_for_sample(thread) {
                 process::move_out(recorder, false);
-                recorder.record_failure(thread, size, caller);
+                recorder.record_failure(thread, size, &caller);
             }
         });
     } else if size <= isize::MAX as u64 {
-        parked(thread, || {
-            let inverse_probability = f64::from_bits(inverse_probability_bits);
-            if loads::are_new() {
-                attach::follow();
-            }
-            if let Some(recorder) = process::recorder_for_sample(thread) {
-                recorder.record(thread, block.key(), size, inverse_probability, caller);
-                process::settle(recorder);
-                if families::count() != 0 {
-                    recorder.tell_allocators();
-                }
-            }
-        });
-        probes::alloc(address, size, f64::from_bits(inverse_probability_bits) * size as f64);
+        let (key, caller) = (block.key(), &caller);
+        parked(thread, move || take_sample(thread, key, size, drawn_with, caller));
     }
+}
+
+// One copy for all hooks, and what it needs is in registers.
+#[inline(never)]
+fn take_sample(thread: &Thread, key: u64, size: u64, drawn_with: u64, caller: &walk::Caller) {
+    if loads::are_new() {
+        attach::follow();
+    }
+    let inverse_probability = sampler::inverse_probability(size, drawn_with);
+    if let Some(recorder) = process::recorder_for_sample(thread) {
+        recorder.record(thread, key, size, inverse_probability, caller);
+        process::settle(recorder);
+        if families::count() != 0 {
+            recorder.tell_allocators();
+        }
+    }
+    probes::alloc(address_of(key), size, inverse_probability * size as f64);
 }
 
 /// The same for posix_memalign, which returns 0 and stores the address at `result`.
 pub extern "C" fn record_posix_memalign(
     status: u64,
     size: u64,
-    inverse_probability_bits: u64,
+    drawn_with: u64,
     entry: u64,
     frame_pointer: u64,
     result: *const u64,
@@ -241,7 +236,7 @@ pub extern "C" fn record_posix_memalign(
         ENOMEM => 0,
         _ => return status,
     };
-    record(address, size, inverse_probability_bits, entry, frame_pointer);
+    record(address, size, drawn_with, entry, frame_pointer);
     status
 }
 
@@ -267,7 +262,7 @@ pub extern "C" fn complete_free(claim: Claim, address: u64, entry: u64, frame_po
     }
     // A handler that interrupted a walk must not begin another: a thread has room for one.
     let caller = (!is_busy(thread, entry)).then(|| walk::Caller::at_hook(entry, frame_pointer));
-    parked(thread, || recorder.complete_free(thread, claim, address, caller));
+    parked(thread, || recorder.complete_free(thread, claim, address, caller.as_ref()));
 }
 
 /// realloc of a block that may be a sample.
@@ -280,7 +275,7 @@ pub extern "C" fn realloc_due(call: &Call) -> u64 {
     reallocate(call, rearm(call.arguments[1], call.entry()))
 }
 
-fn reallocate(call: &Call, inverse_probability_bits: u64) -> u64 {
+fn reallocate(call: &Call, drawn_with: u64) -> u64 {
     let [address, size, ..] = call.arguments;
     let block = Block { address, family: PRELOADED_FAMILY };
     let claim = claim_for_realloc(block);
@@ -288,10 +283,10 @@ fn reallocate(call: &Call, inverse_probability_bits: u64) -> u64 {
     if let Some(claim) = claim {
         settle_realloc(claim, block, [result, size], call.entry(), call.frame_pointer);
     }
-    if inverse_probability_bits == 0 {
+    if drawn_with == 0 {
         return result;
     }
-    record(result, size, inverse_probability_bits, call.entry(), call.frame_pointer)
+    record(result, size, drawn_with, call.entry(), call.frame_pointer)
 }
 
 /// Takes the record of a block that is about to be reallocated: afterwards another thread may own the address.
@@ -332,7 +327,7 @@ pub extern "C" fn before_abort(entry: u64, frame_pointer: u64) {
         let caller = walk::Caller::at_hook(entry, frame_pointer);
         parked(thread, || {
             process::move_out(recorder, false);
-            recorder.record_abort(thread, caller);
+            recorder.record_abort(thread, &caller);
         });
     }
 }

@@ -28,7 +28,7 @@ pub extern "C" fn before(call: &mut Call) {
         Work::Free(_) | Work::Mark => 0,
     };
     // Before anything parks the countdown, which would forget that it has borrowed.
-    let inverse_probability_bits = if is_due { hooks::rearm(size, entry) } else { 0 };
+    let drawn_with = if is_due { hooks::rearm(size, entry) } else { 0 };
     let claimed = match work {
         Work::Free(block) => {
             let block = Block { address: call.argument(block), family: hook.family };
@@ -43,13 +43,13 @@ pub extern "C" fn before(call: &mut Call) {
         }
         _ => None,
     };
-    call.is_followed = (inverse_probability_bits != 0 || claimed.is_some()) as u64;
+    call.is_followed = (drawn_with != 0 || claimed.is_some()) as u64;
     let (claim, address) = claimed.map_or((0, 0), |(claim, block)| (claim.bits(), block.address));
     let result_at = call.argument(0);
     call.kept = [
         core::ptr::from_ref(hook) as u64,
         size,
-        inverse_probability_bits,
+        drawn_with,
         claim,
         if claim == 0 { result_at } else { address },
     ];
@@ -57,7 +57,7 @@ pub extern "C" fn before(call: &mut Call) {
 
 /// The function has returned.
 pub extern "C" fn after(call: &mut Call) {
-    let [hook, size, inverse_probability_bits, claim, address] = call.kept;
+    let [hook, size, drawn_with, claim, address] = call.kept;
     // SAFETY: `before` has put the address of a hook there, and hooks stay.
     let hook = unsafe { &*(hook as *const Hook) };
     let result = call.rax;
@@ -72,8 +72,8 @@ pub extern "C" fn after(call: &mut Call) {
         let block = Block { address, family: hook.family };
         hooks::settle_realloc(claim, block, [result, size], entry, frame_pointer);
     }
-    if inverse_probability_bits != 0 {
+    if drawn_with != 0 {
         let block = Block { address: returned, family: hook.family };
-        hooks::record_block(block, size, inverse_probability_bits, entry, frame_pointer);
+        hooks::record_block(block, size, drawn_with, entry, frame_pointer);
     }
 }

@@ -48,9 +48,11 @@ pub fn take() -> Option<Orders> {
 /// Those in force; `None` if none were given.
 #[inline]
 pub fn in_force() -> Option<Orders> {
-    if IN_FORCE[ORDER_WORDS - 1].load(Acquire) == 0 {
-        return None;
-    }
+    if IN_FORCE[ORDER_WORDS - 1].load(Acquire) == 0 { None } else { read() }
+}
+
+#[inline(never)]
+fn read() -> Option<Orders> {
     Orders::of_words(&IN_FORCE.each_ref().map(|word| word.load(Relaxed)))
 }
 

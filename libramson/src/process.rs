@@ -133,6 +133,7 @@ pub fn take_config(request: &Request, directory: &[u8]) -> bool {
 }
 
 /// How this thread is to go on.
+#[inline]
 pub fn pace() -> Pace {
     let Some(interval_bytes) = config().and_then(|config| config.interval_bytes) else {
         return Pace::Off;

@@ -68,7 +68,7 @@ impl Taken {
 
 impl Recorder {
     /// Records a mapping. `flags` as in `LiveSample::flags`.
-    pub fn record_extent(&self, thread: &Thread, range: Range<u64>, flags: u32, caller: Caller) {
+    pub fn record_extent(&self, thread: &Thread, range: Range<u64>, flags: u32, caller: &Caller) {
         let profile = self.profile();
         let measurement = Measurement::begin(&profile.file, Path::Extent, Health::Extents);
         let now_ns = self.now_ns();

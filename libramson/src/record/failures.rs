@@ -13,7 +13,7 @@ const PROBE_BYTES: usize = 1 << 20;
 
 impl Recorder {
     /// Notes that abort(3) was called if no memory is to be had: the lack of memory was then probably the cause.
-    pub fn record_abort(&self, thread: &Thread, caller: Caller) {
+    pub fn record_abort(&self, thread: &Thread, caller: &Caller) {
         let is_ours = sys::process_id() == self.pid.load(Relaxed);
         if is_ours && sys::is_refused_memory(PROBE_BYTES) {
             self.note(|header| &header.abort, thread, PROBE_BYTES as u64, caller);
@@ -23,11 +23,11 @@ impl Recorder {
     // Hazard, never seen: a program catches std::bad_alloc of a small allocation and dies of something else within 5 s. Only a failed
     // sample, and an abort without memory, are noted, so the lack of memory is not reported as the cause.
     /// An allocation of `size` failed, which was to be a sample.
-    pub fn record_failure(&self, thread: &Thread, size: u64, caller: Caller) {
+    pub fn record_failure(&self, thread: &Thread, size: u64, caller: &Caller) {
         self.note(|header| &header.failure, thread, size, caller);
     }
 
-    fn note(&self, place: fn(&Header) -> &Failure, thread: &Thread, size: u64, caller: Caller) {
+    fn note(&self, place: fn(&Header) -> &Failure, thread: &Thread, size: u64, caller: &Caller) {
         let begin_cycles = counter::cycles();
         let profile = self.profile();
         let failure = place(profile.file.header());

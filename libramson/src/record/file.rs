@@ -164,7 +164,7 @@ impl ProfileFile {
         if first.checked_add(count as u64)? > self.committed(kind) {
             return None;
         }
-        let offset = self.plan(kind).offset + first * kind.entry_bytes();
+        let offset = self.offset(kind) + first * kind.entry_bytes();
         let start = (self.base.load(Relaxed) + offset) as *const T;
         // SAFETY: below `committed` the space is allocated and inside the mapping, which stays (see `header`); entries are atomics, valid as zeroes.
         Some(unsafe { core::slice::from_raw_parts(start, count) })
@@ -229,16 +229,19 @@ impl ProfileFile {
     }
 
     #[inline]
+    fn offset(&self, kind: RegionKind) -> u64 {
+        self.regions[kind as usize].offset.load(Relaxed)
+    }
+
     fn plan(&self, kind: RegionKind) -> RegionPlan {
-        let Place { offset, capacity } = &self.regions[kind as usize];
-        RegionPlan { offset: offset.load(Relaxed), capacity: capacity.load(Relaxed) }
+        RegionPlan { offset: self.offset(kind), capacity: self.capacity(kind) }
     }
 
     /// Copies `length` bytes into the strings region and returns their offset there.
     pub fn add_string(&self, length: usize, bytes: impl Iterator<Item = u8>) -> Option<u32> {
         let used = &self.header().string_bytes;
         let first = self.reserve(RegionKind::Strings, used, length as u64)?;
-        let offset = self.plan(RegionKind::Strings).offset + first;
+        let offset = self.offset(RegionKind::Strings) + first;
         let start = (self.base.load(Relaxed) + offset) as *mut u8;
         for (index, byte) in bytes.take(length).enumerate() {
             // SAFETY: the range below `committed` was just reserved for us alone.

@@ -126,21 +126,23 @@ impl Measurement {
     /// Counts what it cost, for each slow path that it stands for.
     #[inline]
     pub fn end(self, file: &ProfileFile) {
-        if self.stands_for != 0 {
-            self.count(file, counter::cycles().wrapping_sub(self.begin_cycles));
+        let Self { path, begin_cycles, stands_for, stacks, .. } = self;
+        if stands_for != 0 {
+            count(file, path, begin_cycles, stands_for, stacks);
         }
     }
+}
 
-    #[cold]
-    fn count(self, file: &ProfileFile, cycles: u64) {
-        let is_new = stacks_of(file, self.path) != self.stacks;
-        let cost = if is_new {
-            cycles.min(MOST_NEW_CYCLES)
-        } else {
-            file.meters.paths[self.path as usize].take(cycles)
-        };
-        file.count(Health::SlowCycles, self.stands_for * (cost + file.besides_cycles(self.path)));
-    }
+/// Counts a slow path that began at `begin_cycles`, when there were so many stacks. Not a method: a `Measurement` would be kept in memory.
+#[cold]
+fn count(file: &ProfileFile, path: Path, begin_cycles: u64, stands_for: u64, stacks: u32) {
+    let cycles = counter::cycles().wrapping_sub(begin_cycles);
+    let cost = if stacks_of(file, path) != stacks {
+        cycles.min(MOST_NEW_CYCLES)
+    } else {
+        file.meters.paths[path as usize].take(cycles)
+    };
+    file.count(Health::SlowCycles, stands_for * (cost + file.besides_cycles(path)));
 }
 
 /// Stacks that there are, as far as this path could add one.

@@ -169,7 +169,7 @@ impl Recorder {
         key: u64,
         size: u64,
         inverse_probability: f64,
-        caller: Caller,
+        caller: &Caller,
     ) {
         let profile = self.profile();
         let measurement = Measurement::begin(&profile.file, Path::Sample, Health::Samples);
@@ -238,7 +238,7 @@ impl Recorder {
         profile: &Profile,
         thread: &Thread,
         kind: Kind,
-        caller: Caller,
+        caller: &Caller,
         now_ns: u64,
     ) -> u32 {
         let flags = kind.stack_flags();
@@ -264,12 +264,12 @@ impl Recorder {
         &self,
         profile: &Profile,
         thread: &Thread,
-        caller: Caller,
+        caller: &Caller,
         flags: u32,
         holder: Holder,
         now_ns: u64,
     ) -> Option<FoundStack> {
-        if walk::is_short_of_stack(thread, &caller) {
+        if walk::is_short_of_stack(thread, caller) {
             return None;
         }
         let scratch = self.scratches.take(thread)?;
@@ -278,10 +278,10 @@ impl Recorder {
         let known_low = thread.stack_low.get();
         let pid = self.pid.load(Relaxed);
         let main_high = self.main_stack_high.load(Relaxed);
-        let view = walk::view_of(thread, &caller, pid, main_high, copy);
-        let walked = WALKER.walk(caller, &view, frames, profile);
+        let view = walk::view_of(thread, caller, pid, main_high, copy);
+        let walked = WALKER.walk(*caller, &view, frames, profile);
         if thread.stack_low.get() != known_low {
-            WALKER.confirm_stack(thread, caller, &view, known_low, main_high);
+            WALKER.confirm_stack(thread, *caller, &view, known_low, main_high);
         }
         profile.count(Health::RulesCompiled, walked.rules_compiled);
         // After the walk: whoever met an object first, its mapping counts from an epoch before. It stays while we are in it.
@@ -314,7 +314,7 @@ impl Recorder {
         thread: &Thread,
         claim: Claim,
         address: u64,
-        caller: Option<Caller>,
+        caller: Option<&Caller>,
     ) {
         let profile = self.profile_of(claim);
         let measurement = Measurement::begin(&profile.file, Path::Free, Health::Frees);
@@ -341,6 +341,7 @@ impl Recorder {
     }
 
     /// Takes the claimed sample out of the live table, now.
+    #[inline(always)]
     fn take_out(&self, profile: &Profile, claim: Claim, address: u64) -> (live::Sample, u64) {
         let sample = self.sample(profile, claim);
         let now_ns = self.now_ns();

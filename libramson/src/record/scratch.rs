@@ -49,8 +49,16 @@ pub struct Scratch<'a> {
 impl Scratches {
     /// A free scratch, or one that this very thread never gave back: a thread walks once at a time, so it left that walk by
     /// siglongjmp, or was an earlier thread in the same place that was cancelled in it.
+    #[inline]
     pub fn take(&self, thread: &Thread) -> Option<Scratch<'_>> {
         let last = thread.scratch.get() as usize;
+        let again = self.block(last / BLOCK).and_then(|block| block.take_one(thread, last % BLOCK));
+        again.or_else(|| self.find(thread, last))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find(&self, thread: &Thread, last: usize) -> Option<Scratch<'_>> {
         let first_block = last / BLOCK;
         (0..BLOCKS).find_map(|step| {
             let number = (first_block + step) % BLOCKS;
@@ -65,6 +73,7 @@ impl Scratches {
     }
 
     /// The block of this number; made if there is none. `None`: there is no memory for it.
+    #[inline]
     fn block(&self, number: usize) -> Option<&Block> {
         let Some(place) = number.checked_sub(1).and_then(|further| self.further.get(further))
         else {
@@ -91,18 +100,23 @@ fn make_block(place: &atomic::AtomicU64) -> Option<u64> {
 
 impl Block {
     fn take(&self, thread: &Thread, number: usize, last: usize) -> Option<Scratch<'_>> {
-        let own = core::ptr::from_ref(thread) as u64;
         (0..BLOCK).map(|step| (last + step) % BLOCK).find_map(|index| {
-            let owner = self.owners.get(index)?;
-            let now = owner.load(Relaxed);
-            // Acquire pairs with the release in `give_back`.
-            let is_ours =
-                now == own || now == 0 && owner.compare_exchange(0, own, Acquire, Relaxed).is_ok();
-            is_ours.then(|| {
-                thread.scratch.set((number * BLOCK + index) as u32);
-                Scratch { owner, room: self.rooms.get().cast::<Room>().wrapping_add(index) }
-            })
+            let taken = self.take_one(thread, index)?;
+            thread.scratch.set((number * BLOCK + index) as u32);
+            Some(taken)
         })
+    }
+
+    #[inline]
+    fn take_one(&self, thread: &Thread, index: usize) -> Option<Scratch<'_>> {
+        let own = core::ptr::from_ref(thread) as u64;
+        let owner = self.owners.get(index)?;
+        let now = owner.load(Relaxed);
+        // Acquire pairs with the release in `give_back`.
+        let is_ours =
+            now == own || now == 0 && owner.compare_exchange(0, own, Acquire, Relaxed).is_ok();
+        let room = self.rooms.get().cast::<Room>().wrapping_add(index);
+        is_ours.then_some(Scratch { owner, room })
     }
 }
 

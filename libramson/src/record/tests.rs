@@ -84,7 +84,7 @@ impl Recording {
             stack_pointer: (&raw const on_this_stack) as u64,
             frame_pointer: 0,
         };
-        self.recorder.record(arch::thread(), address, size, 2.0, caller);
+        self.recorder.record(arch::thread(), address, size, 2.0, &caller);
     }
 
     /// Slots that hold an address, which must be whole records.

@@ -63,8 +63,9 @@ pub fn walk(
 ) -> (usize, End) {
     // Kept in registers: as a struct they would go through memory, and loads would wait for narrower stores.
     let Caller { mut lookup_address, mut stack_pointer, mut frame_pointer } = caller;
-    for (index, frame) in frames.iter_mut().enumerate() {
-        *frame = lookup_address;
+    #[expect(clippy::needless_range_loop, reason = "an iterator takes one more register")]
+    for index in 0..MAX_DEPTH {
+        frames[index] = lookup_address;
         let rule = rule_for(lookup_address);
         let registers = Caller { lookup_address, stack_pointer, frame_pointer };
         match step(rule, registers, memory) {

@@ -38,7 +38,7 @@ impl ProfileFile {
     fn has_its_pages(&self) -> bool {
         let end = |kind: RegionKind| match self.committed(kind) {
             0 => 0,
-            committed => self.plan(kind).offset + committed * kind.entry_bytes(),
+            committed => self.offset(kind) + committed * kind.entry_bytes(),
         };
         let used_bytes = REGION_KINDS.into_iter().map(end).max().unwrap_or(0);
         let first = self.base.load(Relaxed);

@@ -52,7 +52,7 @@ fn extents_cost_samples_nothing() {
     };
     let range = BLOCK + (1 << 30)..BLOCK + (1 << 30) + (2 << 20);
     (0..100).for_each(|_| {
-        recording.recorder.record_extent(arch::thread(), range.clone(), 0, caller);
+        recording.recorder.record_extent(arch::thread(), range.clone(), 0, &caller);
     });
     assert!(recording.health(Health::SlowCycles) > before.0);
     assert_eq!(recording.file().mean_cycles(Path::Sample), before.1);

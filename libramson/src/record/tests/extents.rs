@@ -20,7 +20,7 @@ impl Recording {
         let stack_pointer = (&raw const on_this_stack) as u64;
         let caller =
             Caller { lookup_address: LookupAddress(0x1000), stack_pointer, frame_pointer: 0 };
-        self.recorder.record_extent(arch::thread(), range.clone(), 0, caller);
+        self.recorder.record_extent(arch::thread(), range.clone(), 0, &caller);
     }
 
     pub fn unmap(&self, range: &Range<u64>) {

@@ -44,7 +44,7 @@ fn free(recording: &Recording, address: u64, frame: Option<u64>) {
         frame_pointer: 0,
     });
     let claim = recording.recorder.claim(address).expect("a live sample");
-    recording.recorder.complete_free(arch::thread(), claim, address, caller);
+    recording.recorder.complete_free(arch::thread(), claim, address, caller.as_ref());
 }
 
 #[test]

@@ -63,7 +63,7 @@ impl Recording {
         thread.stack_high.set(stack_pointer + 8);
         let caller =
             Caller { lookup_address: LookupAddress(frame), stack_pointer, frame_pointer: 0 };
-        self.recorder.record(&thread, address, SIZE, 2.0, caller);
+        self.recorder.record(&thread, address, SIZE, 2.0, &caller);
     }
 
     fn free(&self, address: u64) -> bool {

@@ -137,7 +137,7 @@ fn extent_moves_with_both_ends() {
         stack_pointer: (&raw const on_this_stack) as u64,
         frame_pointer: 0,
     };
-    recorder.record_extent(arch::thread(), start..start + 8 * MIB, 0, caller);
+    recorder.record_extent(arch::thread(), start..start + 8 * MIB, 0, &caller);
     let range = start + 6 * MIB..start + 8 * MIB;
     let taken = recorder.take(&range);
     recording.move_out();
@@ -182,7 +182,7 @@ fn file_begins_with_nursery() {
     recorder.record_failure(
         arch::thread(),
         1 << 40,
-        Caller {
+        &Caller {
             lookup_address: LookupAddress(0x2000),
             stack_pointer: (&raw const recording) as u64,
             frame_pointer: 0,
