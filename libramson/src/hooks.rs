@@ -13,6 +13,7 @@ use crate::resolve::LinkMap;
 use crate::sampler::{self, BUSY, PARKED};
 use crate::{attach, counter, families, inside, loads, resolve, sys, walk};
 use core::ffi::CStr;
+use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 use ramson_format::control::LOOK_BYTES_PAUSED;
 use ramson_format::{PRELOADED_FAMILY, address_of, live_key};
 
@@ -203,13 +204,28 @@ pub fn record_block(block: Block, size: u64, drawn_with: u64, entry: u64, frame_
     }
 }
 
+/// 1/p of a sample. Samples of one thread are often of one size.
+fn weigh(thread: &Thread, size: u64, drawn_with: u64) -> f64 {
+    let [known_size, known_interval, weight] = &thread.weighed;
+    if (known_size.get(), known_interval.get()) != (size, drawn_with) {
+        // A handler may leave for good in between: then it is of no size.
+        known_size.set(0);
+        compiler_fence(SeqCst);
+        weight.set(sampler::inverse_probability(size, drawn_with).to_bits());
+        known_interval.set(drawn_with);
+        compiler_fence(SeqCst);
+        known_size.set(size);
+    }
+    f64::from_bits(weight.get())
+}
+
 // One copy for all hooks, and what it needs is in registers.
 #[inline(never)]
 fn take_sample(thread: &Thread, key: u64, size: u64, drawn_with: u64, caller: &walk::Caller) {
     if loads::are_new() {
         attach::follow();
     }
-    let inverse_probability = sampler::inverse_probability(size, drawn_with);
+    let inverse_probability = weigh(thread, size, drawn_with);
     if let Some(recorder) = process::recorder_for_sample(thread) {
         recorder.record(thread, key, size, inverse_probability, caller);
         process::settle(recorder);

@@ -33,4 +33,6 @@ pub struct Thread {
     pub beyond: Cell<u64>,
     /// See `counter::is_readable`.
     pub asked: Cell<u64>,
+    /// Size of the thread's latest sample, the interval that its countdown was drawn with, and 1/p of it.
+    pub weighed: [Cell<u64>; 3],
 }
