@@ -36,6 +36,12 @@ pub fn are_new() -> bool {
     CONTROL.orders[last].load(Acquire) != IN_FORCE[last].load(Acquire)
 }
 
+/// Whether there ever were orders.
+#[inline]
+pub fn are_given() -> bool {
+    are_new() || IN_FORCE[ORDER_WORDS - 1].load(Acquire) != 0
+}
+
 /// Takes what is there, if it is whole: of one that is being written, the next look takes more.
 #[cold]
 pub fn take() -> Option<Orders> {
@@ -48,11 +54,9 @@ pub fn take() -> Option<Orders> {
 /// Those in force; `None` if none were given.
 #[inline]
 pub fn in_force() -> Option<Orders> {
-    if IN_FORCE[ORDER_WORDS - 1].load(Acquire) == 0 { None } else { read() }
-}
-
-#[inline(never)]
-fn read() -> Option<Orders> {
+    if IN_FORCE[ORDER_WORDS - 1].load(Acquire) == 0 {
+        return None;
+    }
     Orders::of_words(&IN_FORCE.each_ref().map(|word| word.load(Relaxed)))
 }
 

@@ -142,19 +142,26 @@ pub fn pace() -> Pace {
     if state == OFF {
         return Pace::Off;
     }
+    let configured_bytes = match orders::are_given() {
+        false => Some(interval_bytes),
+        true => ordered_interval(state, interval_bytes),
+    };
+    let Some(configured_bytes) = configured_bytes else { return Pace::Paused };
+    let governed_bytes = if state == RECORDING { PER_PROCESS.recorder.interval_bytes() } else { 0 };
+    Pace::Sampling(Interval { configured_bytes, bytes: governed_bytes.max(configured_bytes) })
+}
+
+/// The interval by orders, after taking new ones; `interval_bytes` if none hold. `None`: no samples are taken by them.
+#[inline(never)]
+fn ordered_interval(state: u32, interval_bytes: u64) -> Option<u64> {
     if orders::are_new()
         && let Some(orders) = orders::take()
         && state == RECORDING
     {
         PER_PROCESS.recorder.obey(&orders);
     }
-    let orders = orders::in_force();
-    if orders.is_some_and(|orders| orders::is_over(&orders, &PER_PROCESS.recorder)) {
-        return Pace::Paused;
-    }
-    let configured_bytes = orders.map_or(interval_bytes, |orders| orders.interval_bytes);
-    let governed_bytes = if state == RECORDING { PER_PROCESS.recorder.interval_bytes() } else { 0 };
-    Pace::Sampling(Interval { configured_bytes, bytes: governed_bytes.max(configured_bytes) })
+    let Some(orders) = orders::in_force() else { return Some(interval_bytes) };
+    (!orders::is_over(&orders, &PER_PROCESS.recorder)).then_some(orders.interval_bytes)
 }
 
 /// Gives a thread its random state.
