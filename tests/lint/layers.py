@@ -24,8 +24,9 @@ MAY_IMPORT = {
     "follow": "apart paths process reader source",
     "analysis": "follow format paths reader profile history leaks symbols process source",
     "control": "format apart paths reader profile process source inject",
+    "fleet": "analysis follow format process profile reader source",
     "serve": "analysis control encode follow format process profile source",
-    "ramson": "follow format apart paths reader profile import history leaks symbols process source analysis control encode inject launch serve",
+    "ramson": "fleet follow format apart paths reader profile import history leaks symbols process source analysis control encode inject launch serve",
 }
 # Names that must not occur in these crates, in addition.
 TERMINAL = ["ratatui", "crossterm", "clap", "e?print!", "e?println!", "stdout", "stderr"]

@@ -1,6 +1,7 @@
 //! The `ramson` command: start a program under the profiler, and read what profiles say.
 #![forbid(unsafe_code)]
 
+mod agent;
 mod answers;
 mod attach;
 mod check;
@@ -115,7 +116,14 @@ fn help_of(words: &[OsString]) -> String {
 
 /// Whether a command looks again and again.
 fn goes_on(command: &Command) -> bool {
-    matches!(command, Command::Top(_) | Command::History(_) | Command::Serve(_) | Command::Mcp(_))
+    matches!(
+        command,
+        Command::Top(_)
+            | Command::History(_)
+            | Command::Agent(_)
+            | Command::Serve(_)
+            | Command::Mcp(_)
+    )
 }
 
 /// Whether a command looks at no process. `run` says itself what it lacks, with a status of its own.
@@ -137,6 +145,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Leaks(flags) => leaks::leaks(&flags),
         Command::Diff(flags) => diff::diff(&flags),
         Command::Mark(flags) => mark::mark(&flags).map(|()| 0),
+        Command::Agent(flags) => agent::agent(&flags).map(|()| 0),
         Command::History(flags) => history::history(&flags).map(|()| 0),
         Command::Timeline(flags) => timeline::timeline(&flags).map(|()| 0),
         Command::Explain(flags) => explain::explain(&flags).map(|()| 0),

@@ -1,6 +1,7 @@
 //! Output of the commands: text and files.
 
 mod after_death;
+mod agent;
 mod check;
 mod command;
 mod explain;

@@ -18,7 +18,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Look", &["report", "top", "leaks", "explain", "list"]),
     ("Compare", &["mark", "diff", "history", "timeline"]),
     ("Act", &["trim"]),
-    ("Share", &["serve", "export", "symbolize", "mcp"]),
+    ("Share", &["serve", "agent", "export", "symbolize", "mcp"]),
 ];
 /// Flags that `-h` leaves out.
 const RARE: [&str; 27] = [

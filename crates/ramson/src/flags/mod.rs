@@ -1,5 +1,6 @@
 //! The one definition of commands and flags; help, man page and completions come from it.
 
+mod agent;
 mod candidates;
 mod command;
 mod diff;
@@ -19,6 +20,7 @@ mod topics;
 pub mod values;
 mod words;
 
+pub use agent::AgentFlags;
 pub use command::{command, line_of};
 pub use diff::DiffFlags;
 pub use export::{ExportFlags, ExportView, Format, SymbolizeFlags};
@@ -102,6 +104,8 @@ pub enum Command {
     Trim(TrimFlags),
     /// Serve a web page, pprof endpoints and JSON over HTTP
     Serve(ServeFlags),
+    /// Send what changes in this host's processes to ClickHouse
+    Agent(AgentFlags),
     /// Answer agents over the Model Context Protocol (stdio)
     Mcp(McpFlags),
     /// Write a profile in another format

@@ -1,0 +1,17 @@
+//! The fleet: what an agent finds in the processes of its host, minute by minute, as rows of a database.
+#![forbid(unsafe_code)]
+
+mod agent;
+mod changes;
+mod clickhouse;
+mod config;
+mod labels;
+mod layout;
+mod queue;
+mod sizes;
+
+pub use agent::{Agent, JsonLines, Keep, Rows, hash, send};
+pub use clickhouse::ClickHouse;
+pub use config::Config;
+pub use layout::SCHEMA_VERSION;
+pub use queue::Queue;

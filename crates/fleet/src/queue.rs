@@ -1,0 +1,221 @@
+//! What waits to be sent, on disk: batches in the order in which they were made, each with the state of its processes as of then. A batch and
+//! its states are one file, so that rows are neither lost nor made twice when the agent is killed. If too much waits, the oldest go.
+
+use crate::layout::Table;
+use borsh::{BorshDeserialize, BorshSerialize};
+use rustix::fs::syncfs;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// Rows that are sent together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Batch {
+    /// By tables.
+    pub tables: Vec<Table>,
+    /// What is counted of each process then; `None`: it has ended.
+    pub states: Vec<(u64, Option<Vec<u8>>)>,
+}
+
+/// The queue of one agent.
+pub struct Queue {
+    batches: PathBuf,
+    states: PathBuf,
+    most_bytes: u64,
+    next: u64,
+    /// Number and bytes of those that wait.
+    waiting: BTreeMap<u64, u64>,
+    /// Rows that were dropped since it was opened.
+    pub dropped_rows: u64,
+    /// Tells this agent's batches from those of others, as long as its folder is kept.
+    pub id: String,
+    _lock: File,
+}
+
+impl Queue {
+    /// Opens the queue in a folder, which is made if it is not there, and which no other agent may use meanwhile.
+    pub fn open(folder: &Path, most_bytes: u64, new_id: &str) -> io::Result<Self> {
+        let [batches, states] = ["batches", "states"].map(|name| folder.join(name));
+        for path in [&batches, &states] {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        }
+        let lock = File::create(folder.join("lock"))?;
+        if lock.try_lock().is_err() {
+            return Err(io::Error::other("another agent uses it"));
+        }
+        let named = folder.join("id");
+        let id = match fs::read_to_string(&named) {
+            Ok(id) => id,
+            Err(_) => {
+                put(&named, new_id.as_bytes())?;
+                new_id.into()
+            }
+        };
+        let mut waiting = BTreeMap::new();
+        for entry in fs::read_dir(&batches)?.flatten() {
+            let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            match number {
+                Some(number) => drop(waiting.insert(number, entry.metadata()?.len())),
+                // It was being written.
+                None => fs::remove_file(entry.path())?,
+            }
+        }
+        let last = fs::read_to_string(folder.join("states/last")).ok();
+        let last = last.and_then(|last| last.parse().ok()).max(waiting.keys().max().copied());
+        let next = last.map_or(1, |last: u64| last + 1);
+        let mut queue =
+            Self { batches, states, most_bytes, next, waiting, dropped_rows: 0, id, _lock: lock };
+        // States are written after their batch.
+        if let Some((&latest, _)) = queue.waiting.last_key_value() {
+            let batch = queue.read(latest)?;
+            queue.keep_states(latest, &batch)?;
+        }
+        Ok(queue)
+    }
+
+    /// Adds a batch, and drops the oldest if too much waits.
+    pub fn put(&mut self, batch: &Batch) -> io::Result<()> {
+        let bytes = borsh::to_vec(batch)?;
+        let number = self.next;
+        let path = self.path(number);
+        put(&path, &bytes)?;
+        File::open(path)?.sync_all()?;
+        self.next += 1;
+        self.waiting.insert(number, bytes.len() as u64);
+        self.keep_states(number, batch)?;
+        while self.waiting.values().sum::<u64>() > self.most_bytes && self.waiting.len() > 1 {
+            let Some((number, _)) =
+                self.waiting.first_key_value().map(|(&number, &bytes)| (number, bytes))
+            else {
+                break;
+            };
+            self.dropped_rows +=
+                self.read(number)?.tables.iter().map(|table| table.rows).sum::<u64>();
+            self.remove(number)?;
+        }
+        Ok(())
+    }
+
+    /// The oldest batch, with a number that no other batch of this agent has.
+    pub fn first(&self) -> io::Result<Option<(u64, Batch)>> {
+        let Some(&number) = self.waiting.keys().next() else { return Ok(None) };
+        self.read(number).map(|batch| Some((number, batch)))
+    }
+
+    /// It was sent.
+    pub fn remove(&mut self, number: u64) -> io::Result<()> {
+        fs::remove_file(self.path(number))?;
+        self.waiting.remove(&number);
+        Ok(())
+    }
+
+    /// How many batches wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// What is counted of a process.
+    pub fn state(&self, process: u64) -> Option<Vec<u8>> {
+        fs::read(self.state_path(process)).ok()
+    }
+
+    /// All processes of which something is counted.
+    pub fn processes(&self) -> Vec<u64> {
+        let names = fs::read_dir(&self.states).into_iter().flatten().flatten();
+        names
+            .filter_map(|entry| u64::from_str_radix(entry.file_name().to_str()?, 16).ok())
+            .collect()
+    }
+
+    fn keep_states(&mut self, number: u64, batch: &Batch) -> io::Result<()> {
+        for (process, state) in &batch.states {
+            let path = self.state_path(*process);
+            match state {
+                Some(state) => put(&path, state)?,
+                None => drop(fs::remove_file(path)),
+            }
+        }
+        put(&self.states.join("last"), number.to_string().as_bytes())?;
+        // Before the batch goes, which has them, too.
+        Ok(syncfs(File::open(&self.states)?)?)
+    }
+
+    fn read(&self, number: u64) -> io::Result<Batch> {
+        borsh::from_slice(&fs::read(self.path(number))?)
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.batches.join(number.to_string())
+    }
+
+    fn state_path(&self, process: u64) -> PathBuf {
+        self.states.join(format!("{process:016x}"))
+    }
+}
+
+/// Whole or not at all.
+fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let part = PathBuf::from(format!("{}.part", path.display()));
+    fs::write(&part, bytes)?;
+    fs::rename(part, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(rows: u64, state: &str) -> Batch {
+        let table = Table { name: "heap".into(), columns: "n".into(), rows, bytes: vec![7; 1000] };
+        Batch { tables: vec![table], states: vec![(42, Some(state.into()))] }
+    }
+
+    #[test]
+    fn batches_and_states_outlive_the_agent() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut queue = Queue::open(folder.path(), 1 << 20, "one").unwrap();
+        assert!(Queue::open(folder.path(), 1 << 20, "two").is_err());
+        queue.put(&batch(3, "a")).unwrap();
+        queue.put(&batch(4, "b")).unwrap();
+        drop(queue);
+        // Killed after the batch was written, and before its state was.
+        put(&folder.path().join("batches/3"), &borsh::to_vec(&batch(5, "c")).unwrap()).unwrap();
+        fs::write(folder.path().join("batches/4.part"), "half").unwrap();
+        let mut queue = Queue::open(folder.path(), 1 << 20, "two").unwrap();
+        assert_eq!(
+            (&*queue.id, queue.waiting(), queue.state(42).unwrap()),
+            ("one", 3, b"c".to_vec())
+        );
+        assert_eq!(queue.processes(), [42]);
+        for expected in [(1, 3), (2, 4), (3, 5)] {
+            let (number, batch) = queue.first().unwrap().unwrap();
+            assert_eq!((number, batch.tables[0].rows), expected);
+            queue.remove(number).unwrap();
+        }
+        drop(queue);
+        // Numbers are not used again.
+        let mut queue = Queue::open(folder.path(), 1 << 20, "two").unwrap();
+        queue.put(&Batch { states: vec![(42, None)], ..batch(1, "") }).unwrap();
+        assert_eq!((queue.first().unwrap().unwrap().0, queue.state(42)), (4, None));
+    }
+
+    #[test]
+    fn full_queue_drops_the_oldest() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut queue = Queue::open(folder.path(), 2500, "one").unwrap();
+        let dropped = [1, 2, 3, 4].map(|rows| {
+            queue.put(&batch(rows, "a")).unwrap();
+            queue.dropped_rows
+        });
+        assert_eq!(dropped, [0, 0, 1, 1 + 2]);
+        assert_eq!(queue.first().unwrap().unwrap().0, 3);
+        // One that is larger than all that may wait is sent all the same.
+        let large = Batch {
+            tables: vec![Table { bytes: vec![0; 9000], ..batch(9, "a").tables.remove(0) }],
+            states: vec![],
+        };
+        queue.put(&large).unwrap();
+        assert_eq!((queue.dropped_rows, queue.waiting()), (1 + 2 + 3 + 4, 1));
+    }
+}

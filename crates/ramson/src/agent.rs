@@ -1,0 +1,138 @@
+//! `ramson agent`: sends what changes in the processes of this host to a database, once a minute.
+
+use crate::flags::AgentFlags;
+use crate::output::{print_raw, remark};
+use ramson_fleet::{Agent, ClickHouse, Config, JsonLines, Queue, SCHEMA_VERSION, hash, send};
+use ramson_process::clock::unix_ns;
+use ramson_source::Failure;
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub fn agent(flags: &AgentFlags) -> Result<(), Failure> {
+    let config = Config::read(&flags.config).map_err(Failure::usage)?;
+    let server = ClickHouse::new(config.clickhouse.clone()).map_err(Failure::usage)?;
+    if flags.check {
+        server.check().map_err(Failure::failed)?;
+        let url = &config.clickhouse.url;
+        let line =
+            format!("{}: ok. {url}: tables of version {SCHEMA_VERSION}\n", flags.config.display());
+        return print_raw(line.as_bytes());
+    }
+    if flags.dry_run {
+        let mut rows = JsonLines::default();
+        Agent::begin(&config).round(&mut rows)?.iter().for_each(remark);
+        return print_raw(rows.0.as_bytes());
+    }
+    let mut session = Session::begin(config, server)?;
+    if flags.once {
+        session.round()?;
+        return session.send().map_err(Failure::failed);
+    }
+    let orders = orders()?;
+    loop {
+        let began = Instant::now();
+        session.round()?;
+        session.send_or_wait();
+        match session.wait(&orders, began) {
+            Some(SIGHUP) => session.reload(&flags.config),
+            Some(_) => return Ok(()),
+            None => {}
+        }
+    }
+}
+
+/// The signals that tell it something.
+fn orders() -> Result<Receiver<i32>, Failure> {
+    let failed = |error| Failure::failed(format!("signals: {error}. Try again"));
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(failed)?;
+    let (sender, orders) = channel();
+    thread::spawn(move || signals.forever().try_for_each(|signal| sender.send(signal)));
+    Ok(orders)
+}
+
+struct Session {
+    config: Config,
+    server: ClickHouse,
+    queue: Queue,
+    agent: Agent,
+    /// Why nothing can be sent, as said last.
+    refusal: String,
+}
+
+impl Session {
+    fn begin(config: Config, server: ClickHouse) -> Result<Self, Failure> {
+        let id = format!("{:016x}", hash([config.host.as_bytes(), &unix_ns().to_be_bytes()]));
+        let queue = Queue::open(&config.state, config.queue_bytes, &id).map_err(|error| {
+            let place = config.state.display();
+            Failure::failed(format!(
+                "{place}: {error}. Set another folder as state in the configuration"
+            ))
+        })?;
+        let agent = Agent::begin(&config);
+        Ok(Self { config, server, queue, agent, refusal: String::new() })
+    }
+
+    /// Looks, and puts what has changed into the queue.
+    fn round(&mut self) -> Result<(), Failure> {
+        let place = self.config.state.display();
+        let dropped = self.queue.dropped_rows;
+        // What is counted must not go on from what was not kept.
+        let unreadable = self.agent.round(&mut self.queue).map_err(|error| {
+            Failure::failed(format!("{place}: {error}. Make room there, and start the agent again"))
+        })?;
+        unreadable.iter().for_each(remark);
+        match self.queue.dropped_rows - dropped {
+            0 => {}
+            dropped => remark(format_args!(
+                "{place}: full (queue_bytes): {dropped} rows that waited for the server were dropped"
+            )),
+        }
+        Ok(())
+    }
+
+    fn send(&mut self) -> Result<(), String> {
+        send(&mut self.queue, &self.server).map(drop)
+    }
+
+    /// Says when the server cannot be reached any more, and when it can again.
+    fn send_or_wait(&mut self) {
+        let refusal = self.send().err().unwrap_or_default();
+        if refusal == self.refusal {
+            return;
+        }
+        match &*refusal {
+            "" => remark(format_args!("{}: all that waited was sent", self.config.clickhouse.url)),
+            reason => remark(format_args!(
+                "{reason}. {} batches wait in {}",
+                self.queue.waiting(),
+                self.config.state.display()
+            )),
+        }
+        self.refusal = refusal;
+    }
+
+    /// Until the next round is due or an order comes, which is returned.
+    fn wait(&self, orders: &Receiver<i32>, began: Instant) -> Option<i32> {
+        let every = Duration::from_secs(self.config.every_seconds);
+        orders.recv_timeout(every.saturating_sub(began.elapsed())).ok()
+    }
+
+    /// The folder and the name of the host stay until it is started again.
+    fn reload(&mut self, path: &Path) {
+        let config = Config::read(path);
+        let read =
+            config.and_then(|config| Ok((ClickHouse::new(config.clickhouse.clone())?, config)));
+        match read {
+            Ok((server, config)) => {
+                remark(format_args!("{}: read again", path.display()));
+                self.server = server;
+                self.config = Config { state: self.config.state.clone(), ..config };
+            }
+            Err(finding) => remark(format_args!("{finding}. The agent goes on as before")),
+        }
+    }
+}
