@@ -87,6 +87,7 @@ impl Fleet {
     fn agent(&self) -> Running {
         let mut command = ramson(&self.scratch);
         command.args(["agent", "--config"]).arg(self.config());
+        // It is killed at any moment, also while it begins.
         Running::start(&mut command, &self.scratch.path("agent.log"), || true)
     }
 

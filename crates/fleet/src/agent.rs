@@ -46,12 +46,12 @@ pub struct Agent {
     search: Search,
     found: Vec<Recording>,
     processes: BTreeMap<u64, Process>,
-    /// What the server has been told.
+    /// Stacks and frames that the server has been told.
     stacks: HashSet<u64>,
     frames: HashSet<u64>,
 }
 
-/// What has been found since the last round.
+/// Rows that were found since they were kept last.
 #[derive(Default)]
 pub struct Rows {
     heap: Vec<HeapRow>,
@@ -62,11 +62,11 @@ pub struct Rows {
     states: Vec<(u64, Option<Vec<u8>>)>,
 }
 
-/// Where rows go, and what is counted of processes so far.
+/// Takes rows, and has the states of processes.
 pub trait Keep {
     /// Keeps rows with the states of their processes.
     fn keep(&mut self, rows: Rows) -> io::Result<()>;
-    /// What is counted of a process.
+    /// State of a process; `None`: it is not known.
     fn state(&self, process: u64) -> Option<Vec<u8>>;
     /// All processes of which something is counted.
     fn processes(&self) -> Vec<u64>;
@@ -111,7 +111,7 @@ struct Process {
     row: ProcessRow,
     /// It began to be recorded after us: all that it did is counted.
     is_new: bool,
-    /// Of the last reading: samples, frees, mappings, and the day; nothing has changed if these are the same.
+    /// Samples, frees and mappings at the last reading, and its day; nothing has changed if these are the same.
     seen: Option<([u64; 3], u64)>,
     /// It runs another program now.
     is_replaced: bool,
@@ -121,7 +121,7 @@ struct Process {
     survey: Pace,
 }
 
-/// What is known of a process over restarts of the agent.
+/// Facts about a process that outlive the agent.
 #[derive(Clone, Default, BorshSerialize, BorshDeserialize)]
 struct State {
     row: ProcessRow,

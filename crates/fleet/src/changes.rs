@@ -27,6 +27,10 @@ pub mod age {
     pub const ENDED: u8 = 66;
 }
 
+/// Short-lived samples of a process that are counted at one look; the others are at later ones. A forged profile may claim any number.
+const MOST_SHORT_LIVED: u64 = 1 << 18;
+/// The sizes of these samples have no larger sum.
+const MOST_SUM: f64 = (1_u64 << 60) as f64;
 const NS_PER_MINUTE: u64 = 60_000_000_000;
 
 /// Number of a stack in one process, the same at each look.
@@ -161,8 +165,12 @@ impl Counted {
         for (place, block) in self.live.iter().filter(|(place, _)| !after.contains_key(place)) {
             changed.entry(block.stack).or_default().gone.push((place.1, *block));
         }
-        let window =
-            Window { from_ns: self.monotonic_ns, look, interval: now.header.interval_bytes };
+        let mut window = Window {
+            from_ns: self.monotonic_ns,
+            look,
+            interval: now.header.interval_bytes,
+            short_lived_left: MOST_SHORT_LIVED,
+        };
         for stack in heap(now) {
             let key = key(stack);
             let changed = changed.remove(&key).unwrap_or_default();
@@ -172,7 +180,7 @@ impl Counted {
                 }
                 entry => entry.or_default(),
             };
-            sums.count(stack, key, changed, &window, &mut counts);
+            sums.count(stack, key, changed, &mut window, &mut counts);
         }
         self.live = after;
         self.monotonic_ns = look.monotonic_ns;
@@ -211,6 +219,8 @@ struct Window {
     look: Look,
     /// In force at the second look.
     interval: u64,
+    /// Short-lived samples that may still be counted at it.
+    short_lived_left: u64,
 }
 
 impl Sums {
@@ -221,7 +231,7 @@ impl Sums {
         stack: &Stack,
         key: StackKey,
         changed: Changed,
-        window: &Window,
+        window: &mut Window,
         counts: &mut Counts,
     ) {
         let to_ns = window.look.monotonic_ns;
@@ -238,7 +248,7 @@ impl Sums {
             freed.push((lifetime_bucket(least_ns)..=lifetime_bucket(most_ns), block));
         }
         let longest = lifetime_bucket(to_ns.saturating_sub(window.from_ns));
-        for (size, count) in self.take_short_lived(stack, window.interval) {
+        for (size, count) in self.take_short_lived(stack, window) {
             let block = Block { stack: key, size, interval: window.interval, ..Block::default() };
             for _ in 0..count {
                 block.count(counts, minute, age::ALLOCATED);
@@ -255,21 +265,25 @@ impl Sums {
     }
 
     /// Takes the samples that were allocated and freed since the latest look, by sizes that have their sums.
-    fn take_short_lived(&mut self, stack: &Stack, interval: u64) -> Sizes {
+    fn take_short_lived(&mut self, stack: &Stack, window: &mut Window) -> Sizes {
         let allocated = stack.sampled_alloc_objects.saturating_sub(self.allocated);
-        let both = allocated.min(stack.sampled_freed_objects.saturating_sub(self.freed));
+        let both = allocated
+            .min(stack.sampled_freed_objects.saturating_sub(self.freed))
+            .min(window.short_lived_left);
         if both == 0 {
             return Sizes::new();
         }
         // The counters of what is not freed yet, or not found yet, are a part of the difference.
         let share = both as f64 / allocated as f64;
         let bytes = stack.sampled_alloc_bytes.saturating_sub(self.bytes) as f64 * share;
+        let bytes = bytes.min(MOST_SUM);
         let objects = (stack.alloc_objects - self.objects) * share;
+        window.short_lived_left -= both;
         self.allocated += both;
         self.freed += both;
         self.bytes += bytes.round() as u64;
         self.objects += objects;
-        with_sums(both, bytes.round() as u64, objects, interval)
+        with_sums(both, bytes.round() as u64, objects, window.interval)
     }
 }
 

@@ -187,3 +187,17 @@ fn counters_ahead_of_live_samples_are_counted_later() {
         all.iter().filter(|(group, _)| group.age == age::ALLOCATED).map(|(_, n)| n).sum();
     assert_eq!(allocated, process.allocated.values().sum::<u64>());
 }
+
+#[test]
+fn forged_counters_are_counted_in_parts() {
+    let mut process = Process::new(3);
+    for stack in &mut process.snapshot.stacks {
+        (stack.sampled_alloc_objects, stack.sampled_freed_objects) = (u64::MAX, u64::MAX);
+        (stack.sampled_alloc_bytes, stack.alloc_objects) = (u64::MAX, f64::NAN);
+        stack.lifetimes = [u64::MAX; LIFETIME_BUCKETS];
+    }
+    let counts = Counted::default().changes(&process.snapshot, process.look());
+    let allocated = counts.iter().filter(|(group, _)| group.age == age::ALLOCATED);
+    assert_eq!(allocated.map(|(_, n)| n).sum::<u64>(), MOST_SHORT_LIVED);
+    assert!(live_of(&counts).is_empty());
+}
