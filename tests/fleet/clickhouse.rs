@@ -118,15 +118,18 @@ fn start(scratch: &Scratch, port: u16) -> (Child, u16) {
     command.arg("--config-file").arg(config).arg("--path").arg(place.join("data"));
     command.args([
         "--query",
-        "SYSTEM START LISTEN QUERIES ALL; SELECT count() FROM file('-', 'LineAsString')",
+        "SYSTEM START LISTEN HTTP; SELECT count() FROM file('-', 'LineAsString')",
     ]);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = command.spawn().unwrap();
+    let mut child = command.spawn().unwrap();
     let listens = || {
         let log = fs::read_to_string(&log).unwrap_or_default();
         let (_, rest) = log.split_once("Listening for http://127.0.0.1:")?;
         rest.split_once('\n')?.0.trim().parse().ok()
     };
-    wait_until("ClickHouse listens", || listens().is_some());
+    wait_until("ClickHouse listens", || {
+        assert!(child.try_wait().unwrap().is_none(), "ClickHouse ended; {} says why", log.display());
+        listens().is_some()
+    });
     (child, listens().unwrap())
 }

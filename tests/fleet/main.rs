@@ -137,7 +137,7 @@ impl Fleet {
 fn fleet_has_what_reports_have() {
     let fleet = Fleet::new();
     let agent = fleet.agent();
-    let program = fleet.program();
+    let _program = fleet.program();
     wait_until("samples are in the database", || {
         fleet.number("sumIf(n, age > 1) FROM heap WHERE") > 500.0
     });

@@ -304,7 +304,7 @@ impl Drop for Running {
 
 /// Waits until `is_so`.
 #[track_caller]
-pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < MOST_TIME, "in vain: {what}");
