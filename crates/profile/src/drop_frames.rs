@@ -4,6 +4,7 @@
 use crate::merge::merge_equal_samples;
 use crate::model::{Mapping, Profile};
 use regex::Regex;
+use std::sync::LazyLock;
 
 /// Full-match regexp, without anchors, over function names cut at their parameter list. Valid for pprof's `drop_frames` as it is.
 pub const DROP_FRAMES: &str = concat!(
@@ -39,7 +40,8 @@ const ALLOCATOR_LIBRARIES: [&str; 3] = ["libjemalloc.so", "libtcmalloc", "libmim
 /// In a location with inlined frames the matching line and those inlined into it go; this holds in every stack with
 /// that location.
 pub fn drop_allocator_frames(profile: &mut Profile) {
-    let allocator = Regex::new(&format!("^({DROP_FRAMES})$")).expect("a constant regexp");
+    static ALLOCATOR: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(&format!("^({DROP_FRAMES})$")).expect("a constant regexp"));
     let is_library = |mapping: &Mapping| {
         ALLOCATOR_LIBRARIES.iter().any(|library| mapping.basename().starts_with(library))
     };
@@ -51,7 +53,7 @@ pub fn drop_allocator_frames(profile: &mut Profile) {
             location.lines.is_empty() && mapping.is_some_and(is_library)
         })
         .collect();
-    drop(profile, |name| allocator.is_match(name), nameless);
+    drop(profile, |name| ALLOCATOR.is_match(name), nameless);
 }
 
 /// The same for the functions that a foreign profile wants dropped; names are given without their parameter list.

@@ -151,7 +151,9 @@ impl Numbers {
 
     /// Brings the counters of `stacks` up to date, and adds the stacks that are new. How many entries are not whole.
     fn update(&mut self, stacks: &mut Vec<Stack>, entries: &Region, frames: &Region) -> u64 {
-        stacks.reserve_exact((entries.count() as usize).saturating_sub(stacks.len()));
+        let new = (entries.count() as usize).saturating_sub(stacks.len());
+        stacks.reserve_exact(new);
+        self.known.reserve(new, |&index| self.hasher.hash_one(identity(&stacks[index])));
         let mut counted = Vec::new();
         let mut bad = entries.absent;
         for (number, bytes) in entries.entries() {
