@@ -128,7 +128,11 @@ fn start(scratch: &Scratch, port: u16) -> (Child, u16) {
         rest.split_once('\n')?.0.trim().parse().ok()
     };
     wait_until("ClickHouse listens", || {
-        assert!(child.try_wait().unwrap().is_none(), "ClickHouse ended; {} says why", log.display());
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "ClickHouse ended; {} says why",
+            log.display()
+        );
         listens().is_some()
     });
     (child, listens().unwrap())

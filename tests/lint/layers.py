@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "reader": "format apart", "profile": "format", "import": "apart profile", "encode": "profile", "leaks": "format profile",
     "history": "format apart paths reader profile",
     "source": "format apart paths reader profile import history symbols process",
-    "follow": "apart paths process reader source",
+    "follow": "format apart paths process reader source",
     "analysis": "follow format paths reader profile history leaks symbols process source",
     "control": "format apart paths reader profile process source inject",
     "fleet": "analysis follow format process profile reader source",

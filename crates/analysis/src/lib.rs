@@ -22,6 +22,7 @@ pub mod explain;
 mod extents;
 pub mod flame;
 pub mod frees;
+pub mod hash;
 pub mod inside;
 pub mod interval;
 pub mod listing;

@@ -9,10 +9,7 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_format::{Kind, LIFETIME_BUCKETS, lifetime_bucket, stack_hash};
 use ramson_reader::{LiveSample, Snapshot, Stack};
 use std::cmp::Reverse;
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
-use std::io::{self, Read, Write};
-use std::mem;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 /// What a count is of, in the column `age`.
@@ -64,41 +61,39 @@ pub struct Look {
 }
 
 /// What is counted of a process so far: at first nothing, of one that is known from its start.
-#[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counted {
     /// Of the latest look; 0: there was none.
     monotonic_ns: u64,
     /// The same moment; nanoseconds since 1970.
     unix_ns: u64,
-    stacks: HashMap<StackKey, Sums>,
+    /// Ascending.
+    stacks: Vec<(StackKey, Sums)>,
+    /// Frees by stacks and lifetimes, ascending: most stacks have few.
+    lifetimes: Vec<((StackKey, u8), u64)>,
     /// By address and time: an address is used again only after its block was freed.
     live: HashMap<(u64, u64), Block>,
 }
 
+/// How what is counted changes at a look. To apply it twice in a row does the same as once.
+#[derive(Debug, Default, BorshSerialize, BorshDeserialize)]
+pub struct Step {
+    monotonic_ns: u64,
+    unix_ns: u64,
+    /// Those that are not as before.
+    stacks: Vec<(StackKey, Sums)>,
+    lifetimes: Vec<((StackKey, u8), u64)>,
+    born: Vec<((u64, u64), Block)>,
+    gone: HashSet<(u64, u64)>,
+}
+
 /// Counters of a stack, as far as they are counted.
-#[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 struct Sums {
     allocated: u64,
     bytes: u64,
     objects: f64,
     freed: u64,
-    #[borsh(serialize_with = "write_sparse", deserialize_with = "read_sparse")]
-    lifetimes: [u64; LIFETIME_BUCKETS],
-}
-
-/// Most stacks have few lifetimes.
-fn write_sparse(lifetimes: &[u64; LIFETIME_BUCKETS], out: &mut impl Write) -> io::Result<()> {
-    let known = lifetimes.iter().zip(0_u8..).filter(|(count, _)| **count > 0);
-    let known: Vec<(u8, u64)> = known.map(|(&count, bucket)| (bucket, count)).collect();
-    known.serialize(out)
-}
-
-fn read_sparse(from: &mut impl Read) -> io::Result<[u64; LIFETIME_BUCKETS]> {
-    let mut lifetimes = [0; LIFETIME_BUCKETS];
-    for (bucket, count) in Vec::<(u8, u64)>::deserialize_reader(from)? {
-        *lifetimes.get_mut(usize::from(bucket)).ok_or(io::ErrorKind::InvalidData)? = count;
-    }
-    Ok(lifetimes)
 }
 
 /// A live sample.
@@ -110,28 +105,84 @@ struct Block {
     inverse_probability: f64,
 }
 
-/// The key of a stack.
-pub fn key(stack: &Stack) -> StackKey {
+fn key(stack: &Stack) -> StackKey {
     stack_hash(stack.kind(), stack.epoch, stack.frames.iter().copied())
+}
+
+/// A snapshot with the keys of its stacks.
+pub struct Keyed<'a> {
+    snapshot: &'a Snapshot,
+    /// Of all stacks.
+    keys: Vec<StackKey>,
+    /// Indices of the heap's stacks that have samples, by their keys.
+    of_heap: Vec<usize>,
+}
+
+impl<'a> Keyed<'a> {
+    /// Finds the keys.
+    pub fn of(snapshot: &'a Snapshot) -> Self {
+        let keys: Vec<StackKey> = snapshot.stacks.iter().map(key).collect();
+        let mut is_live = vec![false; keys.len()];
+        snapshot.live.iter().for_each(|sample| is_live[sample.stack] = true);
+        let has_samples = |&index: &usize| {
+            let stack = &snapshot.stacks[index];
+            stack.kind() == Kind::Heap && (stack.sampled_alloc_objects > 0 || is_live[index])
+        };
+        let mut of_heap: Vec<usize> = (0..keys.len()).filter(has_samples).collect();
+        of_heap.sort_unstable_by_key(|&index| keys[index]);
+        // A stack that is forged to have another one's key is not counted.
+        of_heap.dedup_by_key(|index| keys[*index]);
+        Self { snapshot, keys, of_heap }
+    }
+
+    /// The heap's stacks that have samples and whose keys are not among these, which ascend.
+    pub fn others_than(&self, known: impl Iterator<Item = StackKey>) -> Vec<(StackKey, &'a Stack)> {
+        let mut known = known.peekable();
+        let all = self.of_heap.iter().map(|&index| (self.keys[index], index));
+        let is_other = |&(key, _): &(StackKey, usize)| {
+            while known.next_if(|&known| known < key).is_some() {}
+            known.peek() != Some(&key)
+        };
+        all.filter(is_other).map(|(key, index)| (key, &self.snapshot.stacks[index])).collect()
+    }
 }
 
 impl Counted {
     /// Takes a process up that has been recorded for some time: what is live is its state, and what it has freed is not counted.
-    pub fn taken_up(now: &Snapshot, look: Look) -> (Self, Counts) {
+    pub fn taken_up(now: &Keyed, look: Look) -> (Step, Counts) {
         let Look { monotonic_ns, unix_ns } = look;
-        let mut counted = Self { monotonic_ns, unix_ns, ..Self::default() };
-        counted.live = live(now);
-        for stack in heap(now) {
-            *counted.stacks.entry(key(stack)).or_default() = Sums {
+        let mut counted = Self { monotonic_ns, unix_ns, live: live(now), ..Self::default() };
+        let sums = |&index: &usize| {
+            let stack = &now.snapshot.stacks[index];
+            let sums = Sums {
                 allocated: stack.sampled_alloc_objects,
                 bytes: stack.sampled_alloc_bytes,
-                objects: stack.alloc_objects,
+                objects: number(stack.alloc_objects),
                 freed: stack.sampled_freed_objects,
-                lifetimes: stack.lifetimes,
             };
-        }
+            (now.keys[index], sums)
+        };
+        counted.stacks = now.of_heap.iter().map(sums).collect();
+        let lifetimes = |&index: &usize| some(now.keys[index], &now.snapshot.stacks[index]);
+        counted.lifetimes = now.of_heap.iter().flat_map(lifetimes).collect();
         let state = counted.state(minute(look.unix_ns));
-        (counted, state)
+        (counted.whole(), state)
+    }
+
+    /// The step from nothing.
+    pub fn whole(self) -> Step {
+        let Self { monotonic_ns, unix_ns, stacks, lifetimes, live } = self;
+        let born = live.into_iter().collect();
+        Step { monotonic_ns, unix_ns, stacks, lifetimes, born, gone: HashSet::new() }
+    }
+
+    /// Goes on by a step.
+    pub fn apply(&mut self, step: Step) {
+        (self.monotonic_ns, self.unix_ns) = (step.monotonic_ns, step.unix_ns);
+        put(&mut self.stacks, step.stacks);
+        put(&mut self.lifetimes, step.lifetimes);
+        self.live.retain(|place, _| !step.gone.contains(place));
+        self.live.extend(step.born);
     }
 
     /// When it was looked at last.
@@ -147,7 +198,9 @@ impl Counted {
     }
 
     /// Counts what has changed since the latest look. A new day begins with the state.
-    pub fn changes(&mut self, now: &Snapshot, look: Look) -> Counts {
+    pub fn changes(&self, now: &Keyed, look: Look) -> (Step, Counts) {
+        let Look { monotonic_ns, unix_ns } = look;
+        let mut step = Step { monotonic_ns, unix_ns, ..Step::default() };
         let mut counts = Counts::new();
         let midnight = (day(look.unix_ns) * 24 * 60) as u32;
         if self.monotonic_ns > 0 && day(look.unix_ns) > day(self.unix_ns) {
@@ -161,31 +214,46 @@ impl Counted {
             // The state of a day does not have what was allocated between the last look before it and its beginning.
             block.count(&mut counts, minute(allocated_ns).max(midnight), age::ALLOCATED);
             changed.entry(block.stack).or_default().born.push(*block);
+            step.born.push((*place, *block));
         }
         for (place, block) in self.live.iter().filter(|(place, _)| !after.contains_key(place)) {
             changed.entry(block.stack).or_default().gone.push((place.1, *block));
+            step.gone.insert(*place);
         }
         let mut window = Window {
             from_ns: self.monotonic_ns,
             look,
-            interval: now.header.interval_bytes,
+            interval: now.snapshot.header.interval_bytes,
             short_lived_left: MOST_SHORT_LIVED,
         };
-        for stack in heap(now) {
-            let key = key(stack);
+        let none = Sums::default();
+        let mut known = self.stacks.iter().peekable();
+        for &index in &now.of_heap {
+            let (key, stack) = (now.keys[index], &now.snapshot.stacks[index]);
+            while known.next_if(|(known, _)| *known < key).is_some() {}
+            let sums = known.next_if(|(known, _)| *known == key).map_or(&none, |(_, sums)| sums);
             let changed = changed.remove(&key).unwrap_or_default();
-            let sums = match self.stacks.entry(key) {
-                Entry::Vacant(_) if changed.is_nothing() && stack.sampled_alloc_objects == 0 => {
-                    continue;
-                }
-                entry => entry.or_default(),
-            };
-            sums.count(stack, key, changed, &mut window, &mut counts);
+            if !changed.is_nothing() || !sums.has_all_of(stack) {
+                let mut sums = *sums;
+                let frees = self.new_frees(key, stack);
+                sums.count(stack, key, changed, &frees, &mut window, &mut counts);
+                step.stacks.push((key, sums));
+                step.lifetimes.extend(some(key, stack));
+            }
         }
-        self.live = after;
-        self.monotonic_ns = look.monotonic_ns;
-        self.unix_ns = look.unix_ns;
-        counts
+        (step, counts)
+    }
+
+    /// Frees of a stack by lifetime that are not counted yet.
+    fn new_frees(&self, key: StackKey, stack: &Stack) -> [u64; LIFETIME_BUCKETS] {
+        let from = self.lifetimes.partition_point(|((of, _), _)| *of < key);
+        let counted = self.lifetimes[from..].iter().take_while(|((of, _), _)| *of == key);
+        let mut new = stack.lifetimes;
+        for ((_, bucket), counted) in counted {
+            let new = new.get_mut(usize::from(*bucket));
+            new.into_iter().for_each(|new| *new = new.saturating_sub(*counted));
+        }
+        new
     }
 
     /// Counts what is live as ended, with its age.
@@ -224,6 +292,11 @@ struct Window {
 }
 
 impl Sums {
+    /// Whether nothing of the stack is left to count.
+    fn has_all_of(&self, stack: &Stack) -> bool {
+        (self.allocated, self.freed) == (stack.sampled_alloc_objects, stack.sampled_freed_objects)
+    }
+
     /// Counts what the stack has freed, and what it has allocated and freed within the window. Counters that are ahead of what was
     /// found live, since the process runs while they are read, are counted at a later look.
     fn count(
@@ -231,6 +304,7 @@ impl Sums {
         stack: &Stack,
         key: StackKey,
         changed: Changed,
+        frees: &[u64; LIFETIME_BUCKETS],
         window: &mut Window,
         counts: &mut Counts,
     ) {
@@ -239,7 +313,8 @@ impl Sums {
         let born = changed.born.len() as u64;
         self.allocated += born;
         self.bytes += changed.born.iter().map(|block| block.size).sum::<u64>();
-        self.objects += changed.born.iter().map(|block| block.inverse_probability).sum::<f64>();
+        let born_objects = changed.born.iter().map(|block| block.inverse_probability).sum::<f64>();
+        self.objects = number(self.objects + born_objects);
         self.freed += changed.gone.len() as u64;
         let mut freed = Vec::new();
         for (allocated_ns, block) in changed.gone {
@@ -255,10 +330,8 @@ impl Sums {
                 freed.push((0..=longest, block));
             }
         }
-        let lifetimes = stack.lifetimes.iter().zip(&mut self.lifetimes);
-        let new = lifetimes.map(|(&now, counted)| now.saturating_sub(mem::replace(counted, now)));
         let ranges: Vec<_> = freed.iter().map(|(range, _)| range.clone()).collect();
-        let buckets = assigned(&ranges, &new.collect::<Vec<u64>>());
+        let buckets = assigned(&ranges, frees);
         for ((_, block), bucket) in freed.into_iter().zip(buckets) {
             block.count(counts, minute, age::FREED + bucket as u8);
         }
@@ -277,12 +350,12 @@ impl Sums {
         let share = both as f64 / allocated as f64;
         let bytes = stack.sampled_alloc_bytes.saturating_sub(self.bytes) as f64 * share;
         let bytes = bytes.min(MOST_SUM);
-        let objects = (stack.alloc_objects - self.objects) * share;
+        let objects = number((stack.alloc_objects - self.objects) * share);
         window.short_lived_left -= both;
         self.allocated += both;
         self.freed += both;
         self.bytes += bytes.round() as u64;
-        self.objects += objects;
+        self.objects = number(self.objects + objects);
         with_sums(both, bytes.round() as u64, objects, window.interval)
     }
 }
@@ -325,19 +398,40 @@ fn day(unix_ns: u64) -> u64 {
     unix_ns / NS_PER_MINUTE / (24 * 60)
 }
 
-fn heap(snapshot: &Snapshot) -> impl Iterator<Item = &Stack> {
-    snapshot.stacks.iter().filter(|stack| stack.kind() == Kind::Heap)
+/// A forged profile may have what is none.
+fn number(value: f64) -> f64 {
+    if value.is_nan() { 0.0 } else { value }
+}
+
+/// The lifetimes of which a stack has some.
+fn some(key: StackKey, stack: &Stack) -> impl Iterator<Item = ((StackKey, u8), u64)> {
+    let some = stack.lifetimes.iter().zip(0_u8..).filter(|(count, _)| **count > 0);
+    some.map(move |(&count, bucket)| ((key, bucket), count))
+}
+
+/// Puts values into a map that is kept as a list, which ascends, and so do they.
+pub fn put<K: Ord, V>(map: &mut Vec<(K, V)>, values: Vec<(K, V)>) {
+    let known = map.len();
+    for (key, value) in values {
+        match map[..known].binary_search_by(|(known, _)| known.cmp(&key)) {
+            Ok(at) => map[at].1 = value,
+            Err(_) => map.push((key, value)),
+        }
+    }
+    if map.len() > known {
+        map.sort_by(|(one, _), (other, _)| one.cmp(other));
+    }
 }
 
 /// The live samples by address and time.
-fn live(snapshot: &Snapshot) -> HashMap<(u64, u64), Block> {
-    let keys: Vec<StackKey> = snapshot.stacks.iter().map(key).collect();
+fn live(keyed: &Keyed) -> HashMap<(u64, u64), Block> {
+    let snapshot = keyed.snapshot;
     let now = snapshot.header.interval_bytes;
     let block = |sample: &LiveSample| Block {
-        stack: keys[sample.stack],
+        stack: keyed.keys[sample.stack],
         size: sample.size,
         interval: interval(sample, now),
-        inverse_probability: sample.inverse_probability,
+        inverse_probability: number(sample.inverse_probability),
     };
     snapshot
         .live

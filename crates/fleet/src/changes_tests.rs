@@ -19,6 +19,19 @@ struct Process {
     allocated: HashMap<StackKey, u64>,
 }
 
+impl Counted {
+    /// Counts what has changed. A step is applied twice where its batch was kept, and the agent was killed.
+    fn look(&mut self, now: &Snapshot, look: Look) -> Counts {
+        let (step, counts) = self.changes(&Keyed::of(now), look);
+        let bytes = borsh::to_vec(&step).unwrap();
+        self.apply(step);
+        let once = self.clone();
+        self.apply(borsh::from_slice(&bytes).unwrap());
+        assert_eq!(*self, once);
+        counts
+    }
+}
+
 impl Process {
     fn new(stacks: u64) -> Self {
         let stack = |number| Stack {
@@ -92,7 +105,7 @@ impl Process {
 
     fn live(&self) -> BTreeMap<(StackKey, u64, u64), i64> {
         let mut live = BTreeMap::new();
-        for block in super::live(&self.snapshot).values() {
+        for block in super::live(&Keyed::of(&self.snapshot)).values() {
             *live.entry((block.stack, block.size, block.interval)).or_default() += 1;
         }
         live
@@ -126,7 +139,7 @@ fn counts_tell_what_is_live_and_what_was_freed() {
             process.snapshot.header.interval_bytes = INTERVAL / 8;
         }
         process.run(minute * 60 * SECOND);
-        add(&mut all, counted.changes(&process.snapshot, process.look()));
+        add(&mut all, counted.look(&process.snapshot, process.look()));
         assert_eq!(live_of(&all), process.live(), "minute {minute}");
     }
     let of = |stack: StackKey, is_it: &dyn Fn(u8) -> bool| -> u64 {
@@ -158,14 +171,18 @@ fn counts_tell_what_is_live_and_what_was_freed() {
 fn process_is_taken_up_with_its_state() {
     let mut process = Process::new(3);
     process.run(20 * 60 * SECOND);
-    let (mut counted, mut all) = Counted::taken_up(&process.snapshot, process.look());
+    let (step, mut all) = Counted::taken_up(&Keyed::of(&process.snapshot), process.look());
+    let mut counted = Counted::default();
+    counted.apply(step);
     assert_eq!(live_of(&all), process.live());
     assert!(all.keys().all(|group| group.age == age::STATE));
-    assert!(counted.changes(&process.snapshot, process.look()).is_empty());
+    assert!(counted.look(&process.snapshot, process.look()).is_empty());
     process.run(30 * 60 * SECOND);
     // As if the agent had ended and begun again.
-    let mut counted: Counted = borsh::from_slice(&borsh::to_vec(&counted).unwrap()).unwrap();
-    add(&mut all, counted.changes(&process.snapshot, process.look()));
+    let whole = borsh::to_vec(&counted.whole()).unwrap();
+    let mut counted = Counted::default();
+    counted.apply(borsh::from_slice(&whole).unwrap());
+    add(&mut all, counted.look(&process.snapshot, process.look()));
     assert_eq!(live_of(&all), process.live());
 }
 
@@ -175,13 +192,13 @@ fn counters_ahead_of_live_samples_are_counted_later() {
     let mut process = Process::new(1);
     process.run(60 * SECOND);
     let mut counted = Counted::default();
-    let mut all = counted.changes(&process.snapshot, process.look());
+    let mut all = counted.look(&process.snapshot, process.look());
     let early = process.snapshot.live.clone();
     process.run(90 * SECOND);
     let torn = Snapshot { live: early, ..process.snapshot.clone() };
-    add(&mut all, counted.changes(&torn, process.look()));
+    add(&mut all, counted.look(&torn, process.look()));
     process.run(150 * SECOND);
-    add(&mut all, counted.changes(&process.snapshot, process.look()));
+    add(&mut all, counted.look(&process.snapshot, process.look()));
     assert_eq!(live_of(&all), process.live());
     let allocated: u64 =
         all.iter().filter(|(group, _)| group.age == age::ALLOCATED).map(|(_, n)| n).sum();
@@ -196,7 +213,7 @@ fn forged_counters_are_counted_in_parts() {
         (stack.sampled_alloc_bytes, stack.alloc_objects) = (u64::MAX, f64::NAN);
         stack.lifetimes = [u64::MAX; LIFETIME_BUCKETS];
     }
-    let counts = Counted::default().changes(&process.snapshot, process.look());
+    let counts = Counted::default().look(&process.snapshot, process.look());
     let allocated = counts.iter().filter(|(group, _)| group.age == age::ALLOCATED);
     assert_eq!(allocated.map(|(_, n)| n).sum::<u64>(), MOST_SHORT_LIVED);
     assert!(live_of(&counts).is_empty());

@@ -7,11 +7,17 @@ mod clickhouse;
 mod config;
 mod labels;
 mod layout;
+mod names;
+mod process;
 mod queue;
+mod rows;
 mod sizes;
+mod state;
+mod time;
 
-pub use agent::{Agent, JsonLines, Keep, Rows, hash, send};
+pub use agent::{Agent, send};
 pub use clickhouse::ClickHouse;
 pub use config::Config;
 pub use layout::SCHEMA_VERSION;
 pub use queue::Queue;
+pub use rows::{JsonLines, Keep, Rows};

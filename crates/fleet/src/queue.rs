@@ -7,7 +7,7 @@ use rustix::fs::syncfs;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
 /// Rows that are sent together.
@@ -15,8 +15,22 @@ use std::path::{Path, PathBuf};
 pub struct Batch {
     /// By tables.
     pub tables: Vec<Table>,
-    /// What is counted of each process then; `None`: it has ended.
-    pub states: Vec<(u64, Option<Vec<u8>>)>,
+    /// What becomes of the states of processes.
+    pub states: Vec<(u64, Change)>,
+}
+
+/// What becomes of a state on disk. To do it twice in a row is the same as to do it once.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub enum Change {
+    /// From byte `at` on it has these.
+    Add {
+        /// As many as are there already.
+        at: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// Its process has ended.
+    End,
 }
 
 /// The queue of one agent.
@@ -130,11 +144,16 @@ impl Queue {
     }
 
     fn keep_states(&mut self, number: u64, batch: &Batch) -> io::Result<()> {
-        for (process, state) in &batch.states {
+        for (process, change) in &batch.states {
             let path = self.state_path(*process);
-            match state {
-                Some(state) => put(&path, state)?,
-                None => drop(fs::remove_file(path)),
+            match change {
+                Change::Add { at: 0, bytes } => put(&path, bytes)?,
+                Change::Add { at, bytes } => {
+                    let file = File::options().write(true).open(path)?;
+                    file.set_len(*at)?;
+                    file.write_all_at(bytes, *at)?;
+                }
+                Change::End => drop(fs::remove_file(path)),
             }
         }
         put(&self.states.join("last"), number.to_string().as_bytes())?;
@@ -166,9 +185,9 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn batch(rows: u64, state: &str) -> Batch {
+    fn batch(rows: u64, at: u64, state: &str) -> Batch {
         let table = Table { name: "heap".into(), columns: "n".into(), rows, bytes: vec![7; 1000] };
-        Batch { tables: vec![table], states: vec![(42, Some(state.into()))] }
+        Batch { tables: vec![table], states: vec![(42, Change::Add { at, bytes: state.into() })] }
     }
 
     #[test]
@@ -176,16 +195,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut queue = Queue::open(folder.path(), 1 << 20, "one").unwrap();
         assert!(Queue::open(folder.path(), 1 << 20, "two").is_err());
-        queue.put(&batch(3, "a")).unwrap();
-        queue.put(&batch(4, "b")).unwrap();
+        queue.put(&batch(3, 0, "ab")).unwrap();
+        queue.put(&batch(4, 2, "cd")).unwrap();
         drop(queue);
-        // Killed after the batch was written, and before its state was.
-        put(&folder.path().join("batches/3"), &borsh::to_vec(&batch(5, "c")).unwrap()).unwrap();
+        // Killed after the batch was written, and while its state was.
+        put(&folder.path().join("batches/3"), &borsh::to_vec(&batch(5, 4, "ef")).unwrap()).unwrap();
+        let state = folder.path().join(format!("states/{:016x}", 42));
+        fs::write(&state, [fs::read(&state).unwrap(), b"e".to_vec()].concat()).unwrap();
         fs::write(folder.path().join("batches/4.part"), "half").unwrap();
         let mut queue = Queue::open(folder.path(), 1 << 20, "two").unwrap();
         assert_eq!(
             (&*queue.id, queue.waiting(), queue.state(42).unwrap()),
-            ("one", 3, b"c".to_vec())
+            ("one", 3, b"abcdef".to_vec())
         );
         assert_eq!(queue.processes(), [42]);
         for expected in [(1, 3), (2, 4), (3, 5)] {
@@ -196,7 +217,7 @@ mod tests {
         drop(queue);
         // Numbers are not used again.
         let mut queue = Queue::open(folder.path(), 1 << 20, "two").unwrap();
-        queue.put(&Batch { states: vec![(42, None)], ..batch(1, "") }).unwrap();
+        queue.put(&Batch { states: vec![(42, Change::End)], ..batch(1, 0, "") }).unwrap();
         assert_eq!((queue.first().unwrap().unwrap().0, queue.state(42)), (4, None));
     }
 
@@ -205,14 +226,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut queue = Queue::open(folder.path(), 2500, "one").unwrap();
         let dropped = [1, 2, 3, 4].map(|rows| {
-            queue.put(&batch(rows, "a")).unwrap();
+            queue.put(&batch(rows, 0, "a")).unwrap();
             queue.dropped_rows
         });
         assert_eq!(dropped, [0, 0, 1, 1 + 2]);
         assert_eq!(queue.first().unwrap().unwrap().0, 3);
         // One that is larger than all that may wait is sent all the same.
         let large = Batch {
-            tables: vec![Table { bytes: vec![0; 9000], ..batch(9, "a").tables.remove(0) }],
+            tables: vec![Table { bytes: vec![0; 9000], ..batch(9, 0, "a").tables.remove(0) }],
             states: vec![],
         };
         queue.put(&large).unwrap();

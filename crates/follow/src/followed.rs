@@ -1,5 +1,6 @@
 //! A process that is followed: whether it runs, the header of its profile, and all of the profile.
 
+use crate::search::Identity;
 use ramson_paths::RegularFile;
 use ramson_process::clock::monotonic_ns;
 use ramson_process::stat::Stat;
@@ -41,6 +42,11 @@ impl Followed {
     /// Whether its profile can be read again.
     pub fn is_readable(&self) -> bool {
         self.bytes.is_some()
+    }
+
+    /// Returns the identity of its profile.
+    pub fn identity(&self) -> Identity {
+        self.recording.snapshot.header.identity()
     }
 
     /// Returns the latest whole reading.

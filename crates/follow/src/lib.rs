@@ -8,4 +8,4 @@ mod search;
 
 pub use followed::Followed;
 pub use pace::{Pace, thread_cpu_time};
-pub use search::Search;
+pub use search::{Identity, Search, WATCH_EVERY};

@@ -1,12 +1,14 @@
 //! The search for profiled processes: new files in the profile directories are found soon, profiles in other places later, because all
-//! of /proc is read for them.
+//! of /proc is read for them. Only headers are read.
 
 use crate::pace::{Pace, thread_cpu_time};
+use ramson_format::state;
 use ramson_paths::{Directory, Entry};
 use ramson_process::clock::unix_ns;
 use ramson_reader::Header;
 use ramson_source::{
-    Base, Discovery, Recording, Selector, all, is_named, places, processes_of, read_file, running,
+    Base, Discovery, Recording, Selector, is_named, outline_file, outlines_with, places,
+    processes_of, running,
 };
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -18,9 +20,12 @@ use std::time::Duration;
 /// New files are looked for this far apart, and for this share of a core.
 const FILES_EVERY: Duration = Duration::from_secs(1);
 const FILES_SHARE: f64 = 0.005;
-/// The same for profiles in other places.
-const EVERYWHERE_EVERY: Duration = Duration::from_secs(20);
+/// Who watches looks for profiles in other places this far apart.
+pub const WATCH_EVERY: Duration = Duration::from_secs(20);
 const EVERYWHERE_SHARE: f64 = 0.005;
+
+/// Of a profile: `Header::identity`.
+pub type Identity = (u32, u64, u64);
 
 /// A search that goes on.
 pub struct Search {
@@ -38,15 +43,20 @@ pub struct Search {
     /// Channel of the search of all places that is under way: the processes that it found, and its CPU time.
     task: Option<Receiver<(Discovery<Recording>, Duration)>>,
     /// The same of the search for new files.
-    files_task: Receiver<(KnownFiles, Discovery<Recording>, Duration)>,
+    files_task: Receiver<(KnownFiles, Vec<Recording>, Duration)>,
 }
 
 /// Device and inode of the files that were looked at.
 struct KnownFiles(HashSet<(u64, u64)>);
 
 impl Search {
-    /// Searches for the processes that are selected, or for all; also returns those that are there now.
-    pub fn begin(selectors: Vec<Selector>, is_for_all: bool) -> (Self, Vec<Recording>) {
+    /// Searches for the processes that are selected, or for all; also returns those that are there now. Recordings have a header only.
+    /// Profiles in other places than the profile directories are searched for `every` so much time.
+    pub fn begin(
+        selectors: Vec<Selector>,
+        is_for_all: bool,
+        every: Duration,
+    ) -> (Self, Vec<Recording>) {
         let mut search = Self {
             unreadable: Vec::new(),
             selectors,
@@ -54,7 +64,7 @@ impl Search {
             known: None,
             start_ns: unix_ns(),
             files: Pace::new(FILES_EVERY, FILES_SHARE),
-            everywhere: Pace::new(EVERYWHERE_EVERY, EVERYWHERE_SHARE),
+            everywhere: Pace::new(every, EVERYWHERE_SHARE),
             task: None,
             files_task: channel().1,
         };
@@ -65,7 +75,9 @@ impl Search {
         let known = files().map(|(_, Entry { facts, .. })| (facts.device, facts.inode));
         search.known = Some(KnownFiles(known.collect()));
         let selectors = (!is_for_all).then(|| search.selectors.clone());
-        let found = search.everywhere.run(|| everywhere(selectors.as_deref()));
+        let start_ns = search.start_ns;
+        let found =
+            search.everywhere.run(|| everywhere(selectors.as_deref(), start_ns, &HashSet::new()));
         let found = search.take(found);
         (search, found)
     }
@@ -80,30 +92,31 @@ impl Search {
     }
 
     /// Returns the processes that have come, some of them perhaps once more; among them are those that came and ended since the search
-    /// began. Also returns a line for each new file that cannot be read.
-    pub fn found(&mut self) -> Discovery<Recording> {
-        let mut new = Discovery::default();
+    /// began. Those that are `followed` already, by the identities of their profiles, are not looked at.
+    pub fn found(&mut self, followed: impl Fn() -> HashSet<Identity>) -> Vec<Recording> {
+        let mut new = Vec::new();
         if !self.expects_others() {
             return new;
         }
         if let Some((found, cost)) = self.task.as_ref().and_then(|task| task.try_recv().ok()) {
             self.task = None;
             self.everywhere.put_off(cost);
-            new.found = self.take(found);
+            new = self.take(found);
         }
         if self.task.is_none() && self.everywhere.is_due() {
             let (sender, receiver) = channel();
             let selectors = (!self.is_for_all).then(|| self.selectors.clone());
+            let (start_ns, followed) = (self.start_ns, followed());
             thread::spawn(move || {
-                sender.send((everywhere(selectors.as_deref()), thread_cpu_time()))
+                let found = everywhere(selectors.as_deref(), start_ns, &followed);
+                sender.send((found, thread_cpu_time()))
             });
             self.task = Some(receiver);
         }
         if let Ok((known, found, cost)) = self.files_task.try_recv() {
             self.known = Some(known);
             self.files.put_off(cost);
-            new.unreadable = found.unreadable;
-            new.found.extend(self.wanted(found.found));
+            new.extend(self.wanted(found));
         }
         // Another user's file may keep its reader waiting.
         if self.files.is_due()
@@ -157,38 +170,41 @@ impl Search {
 
 impl KnownFiles {
     /// Reads the files that have come.
-    fn read_new(&mut self) -> Discovery<Recording> {
-        let mut new = Discovery::default();
+    fn read_new(&mut self) -> Vec<Recording> {
+        let mut new = Vec::new();
         for (directory, Entry { name, facts }) in files() {
             let file = (facts.device, facts.inode);
             if self.0.contains(&file) {
                 continue;
             }
             let Ok(opened) = directory.open_file(&name) else { continue };
-            match read_file(&directory.path().join(&name), &opened.file) {
-                Ok(mut recording) => {
-                    if recording.running.is_none() {
-                        recording.look_elsewhere();
-                    }
-                    new.found.push(recording);
-                }
-                Err(failure) if Header::read(&opened.file).is_ok() => {
-                    new.unreadable.push(failure.to_string());
-                }
-                // One that is not finished yet is looked at again.
-                Err(_) => continue,
+            // One that is not finished yet is looked at again.
+            let Ok(header) = Header::read(&opened.file) else { continue };
+            let path = directory.path().join(&name);
+            let mut recording = outline_file(&path, &opened.file, header);
+            if recording.running.is_none() {
+                recording.look_elsewhere();
             }
+            new.push(recording);
             self.0.insert(file);
         }
         new
     }
 }
 
-/// Finds the running processes that are selected, or all profiles.
-fn everywhere(selectors: Option<&[Selector]>) -> Discovery<Recording> {
+/// Finds the running processes that are selected, or all profiles but those that are followed and those that ended before `start_ns`.
+fn everywhere(
+    selectors: Option<&[Selector]>,
+    start_ns: u64,
+    followed: &HashSet<Identity>,
+) -> Discovery<Recording> {
+    let may_be_new = |header: &Header| {
+        let ended_before = header.state == state::EXITED && header.start_realtime_ns < start_ns;
+        !ended_before && !followed.contains(&header.identity())
+    };
     match selectors {
         Some(selectors) => Discovery { found: running(selectors), ..Discovery::default() },
-        None => all(),
+        None => outlines_with(may_be_new),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::flags::AgentFlags;
 use crate::output::{print_raw, remark};
-use ramson_fleet::{Agent, ClickHouse, Config, JsonLines, Queue, SCHEMA_VERSION, hash, send};
+use ramson_analysis::hash::hash;
+use ramson_fleet::{Agent, ClickHouse, Config, JsonLines, Queue, SCHEMA_VERSION, send};
 use ramson_process::clock::unix_ns;
 use ramson_source::Failure;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
@@ -24,7 +25,9 @@ pub fn agent(flags: &AgentFlags) -> Result<(), Failure> {
     }
     if flags.dry_run {
         let mut rows = JsonLines::default();
-        Agent::begin(&config).round(&mut rows)?.iter().for_each(remark);
+        let mut agent = Agent::begin(&config);
+        agent.round(&mut rows)?;
+        agent.unreadable().iter().for_each(remark);
         return print_raw(rows.0.as_bytes());
     }
     let mut session = Session::begin(config, server)?;
@@ -81,10 +84,10 @@ impl Session {
         let place = self.config.state.display();
         let dropped = self.queue.dropped_rows;
         // What is counted must not go on from what was not kept.
-        let unreadable = self.agent.round(&mut self.queue).map_err(|error| {
+        self.agent.round(&mut self.queue).map_err(|error| {
             Failure::failed(format!("{place}: {error}. Make room there, and start the agent again"))
         })?;
-        unreadable.iter().for_each(remark);
+        self.agent.unreadable().iter().for_each(remark);
         match self.queue.dropped_rows - dropped {
             0 => {}
             dropped => remark(format_args!(

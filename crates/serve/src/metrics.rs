@@ -3,6 +3,7 @@
 
 use crate::sources::{Entries, Entry, Sources};
 use ramson_analysis::attachment;
+use ramson_analysis::hash;
 use ramson_analysis::members::RowGrowth;
 use ramson_analysis::naming::Names;
 use ramson_analysis::question::{Document, Question};
@@ -16,7 +17,6 @@ use ramson_encode::series::{Moment, Series, half_width};
 use ramson_profile::Estimate;
 use ramson_source::{Failure, Members, Opened, Recording, open_all};
 use rustix::process::getuid;
-use sha2::{Digest, Sha256};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -194,7 +194,7 @@ fn chosen(report: Report, most: usize) -> Vec<(u64, Stack)> {
     for row in table.rows.iter().filter(|row| row.value.value > 0.0) {
         let growth = row.growth.map(|growth| growth.per_hour);
         // Rows of the same functions differ in their lines.
-        let stack = all.entry(hash(row)).or_insert_with(|| Stack {
+        let stack = all.entry(stack_hash(row)).or_insert_with(|| Stack {
             function: function(row),
             live: Estimate::exact(0.0),
             growth: None,
@@ -218,13 +218,8 @@ fn function(row: &StackRow) -> String {
 }
 
 /// The same for the same functions, in each process, on each host, over restarts.
-fn hash(row: &StackRow) -> u64 {
-    let mut hash = Sha256::new();
-    for frame in &row.frames {
-        hash.update(frame.name.as_bytes());
-        hash.update([0]);
-    }
-    u64::from_be_bytes(*hash.finalize().first_chunk().expect("it has 32 bytes"))
+fn stack_hash(row: &StackRow) -> u64 {
+    hash::hash(row.frames.iter().map(|frame| frame.name.as_bytes()))
 }
 
 /// A row of a timeline, as files have it.

@@ -1,7 +1,10 @@
 //! All profiles of this machine that this user may read.
 
 use crate::failure::Failure;
-use crate::file::{failure_of, list_file, mapped_header, member_failure, open_member, read_file};
+use crate::file::{
+    failure_of, list_file, mapped_header, member_failure, open_member, open_outline, outline_file,
+    read_file,
+};
 use crate::maps::{bytes_of, has_mapped};
 use crate::places::opened_profile_directories;
 use crate::recording::Recording;
@@ -43,6 +46,8 @@ impl<T> Default for Discovery<T> {
 struct Search<W, R, M> {
     is_wanted: W,
     read: R,
+    /// Opens the profile that a process has mapped.
+    open: fn(u32) -> Option<Recording>,
     map: M,
     /// Processes in other PID namespaces, by the IDs that they have there: their files do not tell where they run.
     elsewhere: HashMap<u32, Vec<u32>>,
@@ -65,15 +70,17 @@ struct Part<T> {
     unreadable: Vec<String>,
 }
 
-/// Every profile that can be found: files in the usual directories, and what this user's processes have mapped elsewhere.
-pub fn all() -> Discovery<Recording> {
-    all_with(|_| true)
+/// The profiles whose header is wanted: files in the usual directories, and what this user's processes have mapped elsewhere.
+pub fn all_with(is_wanted: impl Fn(&Header) -> bool + Sync) -> Discovery<Recording> {
+    let read = |path: &Path, bytes: &MappedBytes, _| read_file(path, &bytes.file);
+    Search::new(is_wanted, read, open_member, |recording| recording).all()
 }
 
-/// Those of them whose header is wanted.
-pub fn all_with(is_wanted: impl Fn(&Header) -> bool + Sync) -> Discovery<Recording> {
-    let read = |path: &Path, bytes: &MappedBytes| read_file(path, &bytes.file);
-    Search::new(is_wanted, read, |recording| recording).all()
+/// The same of their headers only.
+pub fn outlines_with(is_wanted: impl Fn(&Header) -> bool + Sync) -> Discovery<Recording> {
+    let read =
+        |path: &Path, bytes: &MappedBytes, header| Ok(outline_file(path, &bytes.file, header));
+    Search::new(is_wanted, read, open_outline, |recording| recording).all()
 }
 
 /// Calls `map` with each profile, and returns the results. The profiles are not all in memory at once, and files are read only as far as
@@ -81,7 +88,7 @@ pub fn all_with(is_wanted: impl Fn(&Header) -> bool + Sync) -> Discovery<Recordi
 pub fn list_all<T: Send>(map: impl Fn(Recording) -> T + Sync) -> Discovery<T> {
     // Before any file is looked at: whose process began later is not known to have ended.
     let pids: HashSet<u32> = processes::all().into_iter().collect();
-    Search::new(|_| true, |path, bytes| list_file(path, bytes, &pids), map).all()
+    Search::new(|_| true, |path, bytes, _| list_file(path, bytes, &pids), open_member, map).all()
 }
 
 /// The same in parts. `each` is called from any thread, and with whether the part is of other users, whose profiles may come late.
@@ -90,7 +97,8 @@ pub fn list_each<T: Send>(
     each: impl Fn(Discovery<T>, bool) + Sync,
 ) {
     let pids: HashSet<u32> = processes::all().into_iter().collect();
-    let search = Search::new(|_| true, |path, bytes| list_file(path, bytes, &pids), map);
+    let read = |path: &Path, bytes: &MappedBytes, _| list_file(path, bytes, &pids);
+    let search = Search::new(|_| true, read, open_member, map);
     let left_out = search.each(|Part { user, found, unreadable }| {
         let found = found.into_iter().map(|(_, value)| value).collect();
         each(Discovery { found, unreadable, left_out: Vec::new() }, user.is_some());
@@ -118,18 +126,18 @@ fn shares() -> (Vec<(Option<u32>, Share)>, Vec<String>) {
 impl<W, R, M, T> Search<W, R, M>
 where
     W: Fn(&Header) -> bool + Sync,
-    R: Fn(&Path, &MappedBytes) -> Result<Recording, Failure> + Sync,
+    R: Fn(&Path, &MappedBytes, Header) -> Result<Recording, Failure> + Sync,
     M: Fn(Recording) -> T + Sync,
     T: Send,
 {
-    fn new(is_wanted: W, read: R, map: M) -> Self {
+    fn new(is_wanted: W, read: R, open: fn(u32) -> Option<Recording>, map: M) -> Self {
         let mut elsewhere: HashMap<u32, Vec<u32>> = HashMap::new();
         for pid in processes::all() {
             if let Some(own_pid) = own_pid(pid).filter(|&own_pid| own_pid != pid) {
                 elsewhere.entry(own_pid).or_default().push(pid);
             }
         }
-        Self { is_wanted, read, map, elsewhere, running: Mutex::default() }
+        Self { is_wanted, read, open, map, elsewhere, running: Mutex::default() }
     }
 
     fn all(&self) -> Discovery<T> {
@@ -189,7 +197,7 @@ where
             each_file_in(directory, &is_called_so, is_wanted, read, keep, &mut unreadable);
         }
         for pid in unseen.into_values() {
-            match open_member(pid) {
+            match (self.open)(pid) {
                 Some(recording) => keep(recording),
                 None => unreadable.extend(member_failure(pid).map(|failure| failure.to_string())),
             }
@@ -232,7 +240,7 @@ pub fn files_in(
 ) -> Vec<Recording> {
     let mut found = Vec::new();
     let mut keep = |recording, _| found.push(recording);
-    let read = |path: &Path, bytes: &MappedBytes| read_file(path, &bytes.file);
+    let read = |path: &Path, bytes: &MappedBytes, _| read_file(path, &bytes.file);
     each_file_in(directory, &is_named, &is_wanted, &read, &mut keep, &mut Vec::new());
     found
 }
@@ -241,7 +249,7 @@ fn each_file_in(
     directory: &Directory,
     is_named: &impl Fn(&OsStr) -> bool,
     is_wanted: &impl Fn(&Header) -> bool,
-    read: &impl Fn(&Path, &MappedBytes) -> Result<Recording, Failure>,
+    read: &impl Fn(&Path, &MappedBytes, Header) -> Result<Recording, Failure>,
     keep: &mut impl FnMut(Recording, MapIdentity),
     unreadable: &mut Vec<String>,
 ) {
@@ -272,7 +280,7 @@ fn each_file_in(
         let identity = MapIdentity::from(opened.facts);
         let bytes = bytes_of(opened);
         let read = match Header::read(&bytes) {
-            Ok(header) if is_wanted(&header) => read(&file, &bytes),
+            Ok(header) if is_wanted(&header) => read(&file, &bytes, header),
             Err(ReadError::Apart(failure @ UsedUp)) => {
                 let (path, left) = (path.display(), all - number);
                 unreadable.push(format!("{path}: {left} files {failure}. {}", failure.next_step()));

@@ -236,6 +236,14 @@ pub fn list_file(
     Ok(Recording { owner: Some(bytes.owner), ..Recording::of(snapshot, running, shown) })
 }
 
+/// The same of the header only.
+pub fn outline_file(path: &Path, file: &File, header: Header) -> Recording {
+    let running = Some(header.pid).filter(|_| is_running(&header, file));
+    let owner = file.metadata().ok().map(|facts| Owner::of_user(facts.uid()));
+    let snapshot = Snapshot { header, ..Snapshot::default() };
+    Recording { owner, ..Recording::of(snapshot, running, path.display().to_string()) }
+}
+
 /// Why the profile at `path` cannot be read.
 pub fn failure_of(path: &Path, error: &ReadError) -> Failure {
     unreadable(&path.display().to_string(), error)
@@ -267,7 +275,13 @@ pub fn open_member(pid: u32) -> Option<Recording> {
     profile_of(pid, Choice::Own)?.ok()?.open(pid)
 }
 
-/// The same; if it has none of its own, the first that it has mapped.
+/// The same with its header only.
+pub fn open_outline(pid: u32) -> Option<Recording> {
+    let Mapped { header, origin, .. } = profile_of(pid, Choice::Own)?.ok()?;
+    Some(Recording::of(Snapshot { header, ..Snapshot::default() }, Some(pid), origin))
+}
+
+/// The profile of a running process; if it has none of its own, the first that it has mapped.
 pub fn open_own_or_first(pid: u32) -> Option<Recording> {
     profile_of(pid, Choice::OwnOrFirst)?.ok()?.open(pid)
 }

@@ -28,10 +28,13 @@ mod sum;
 mod target;
 mod theirs;
 
-pub use discovery::{Discovery, all, all_with, files_in, files_since, list_all, list_each};
+pub use discovery::{
+    Discovery, all_with, files_in, files_since, list_all, list_each, outlines_with,
+};
 pub use failure::Failure;
 pub use file::{
-    Opened, check_stored, find_again, malloc_info, open_file, open_member, open_to_write, read_file,
+    Opened, check_stored, find_again, malloc_info, open_file, open_member, open_to_write,
+    outline_file, read_file,
 };
 pub use finder::ProfileFinder;
 pub use foreign::Foreign;

@@ -1,6 +1,6 @@
 //! The processes that a SRC names now, whether profiled or not.
 
-use crate::discovery::all_with;
+use crate::discovery::outlines_with;
 use crate::failure::Failure;
 use crate::recording::name_of;
 use crate::selector::{Base, Selector};
@@ -61,7 +61,7 @@ pub fn matching(is_wanted: impl Fn(&str) -> bool) -> Vec<u32> {
 /// By what the kernel says of it now, or by what its profile says of its start.
 fn named(name: &str) -> Vec<u32> {
     let mut found = processes::named(name);
-    let profiled = all_with(|header| is_named(header, name));
+    let profiled = outlines_with(|header| is_named(header, name));
     found.extend(profiled.found.into_iter().filter_map(|recording| recording.running));
     found
 }

@@ -3,7 +3,8 @@
 use crate::discovery::all_with;
 use crate::failure::Failure;
 use crate::file::{
-    Opened, member_failure, open_any_file, open_file, open_member, open_own_or_first, open_stream,
+    Opened, member_failure, open_any_file, open_file, open_member, open_outline, open_own_or_first,
+    open_stream,
 };
 use crate::maps::profile_maps;
 use crate::members::{is_named, none_of, processes_of, several};
@@ -195,11 +196,11 @@ fn past_of(selector: &Selector, span: &Span, present: Members) -> Result<Members
     }
 }
 
-/// The profiled processes that are named and run now. A process that cannot be found now may come later.
+/// The profiled processes that are named and run now, with the headers of their profiles. A process that cannot be found now may come later.
 pub fn running(selectors: &[Selector]) -> Vec<Recording> {
     let mut known = HashSet::new();
     let all = selectors.iter().flat_map(|selector| match processes_of(&selector.base) {
-        Some(pids) => pids.into_iter().filter_map(open_member).collect(),
+        Some(pids) => pids.into_iter().filter_map(open_outline).collect(),
         None => Vec::from_iter(open_file(selector.text.as_ref()).ok()),
     });
     all.filter(|found| found.running.is_some_and(|pid| known.insert(pid))).collect()

@@ -1,6 +1,6 @@
 //! Running processes to look at, profiled or not.
 
-use crate::discovery::all_with;
+use crate::discovery::outlines_with;
 use crate::failure::Failure;
 use crate::file::{Opened, open_any_file, open_member};
 use crate::members::{is_named, matching, none_of, processes_of, several};
@@ -130,7 +130,7 @@ fn pids_of(selector: &Selector) -> Result<Vec<u32>, Failure> {
 
 /// Whether a dead process has left such a profile.
 fn has_left(is_its: impl Fn(&Header) -> bool + Sync) -> bool {
-    all_with(is_its).found.iter().any(|recording| recording.running.is_none())
+    outlines_with(is_its).found.iter().any(|recording| recording.running.is_none())
 }
 
 fn died(source: &str) -> Failure {

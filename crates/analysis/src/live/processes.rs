@@ -2,7 +2,7 @@
 
 use super::sums::{Moments, Sums};
 use super::watch::Watched;
-use ramson_follow::{Pace, Search};
+use ramson_follow::{Pace, Search, WATCH_EVERY};
 use ramson_format::Kind;
 use ramson_process::clock::unix_ns;
 use ramson_source::{Recording, Selector};
@@ -46,7 +46,7 @@ pub struct Process {
 impl Processes {
     /// Those that are named and run now, and from here on those that come; nothing named: all.
     pub fn find(wanted: &[Selector]) -> Self {
-        let (search, found) = Search::begin(wanted.to_vec(), wanted.is_empty());
+        let (search, found) = Search::begin(wanted.to_vec(), wanted.is_empty(), WATCH_EVERY);
         let read_pace = Pace::new(READ_EVERY, READ_SHARE);
         let mut processes = Self { list: Vec::new(), ended: Vec::new(), search, read_pace };
         processes.take(found);
@@ -69,7 +69,9 @@ impl Processes {
 
     /// Reads them, due or not.
     pub fn read_now(&mut self) {
-        let found = self.search.found().found;
+        let list = &self.list;
+        let identity = |process: &Process| process.watched.followed.identity();
+        let found = self.search.found(|| list.iter().map(identity).collect());
         self.take(found);
         let list = &mut self.list;
         self.read_pace.run(|| list.iter_mut().for_each(Process::read));

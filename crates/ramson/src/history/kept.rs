@@ -1,9 +1,10 @@
 //! One process of the history: looked at often and cheaply, read as a whole when there is a reason.
 
+use crate::output::remark;
 use ramson_analysis::rss::Rss;
 use ramson_analysis::terms::Terms;
 use ramson_analysis::timeline::Split;
-use ramson_follow::{Followed, Pace};
+use ramson_follow::{Followed, Identity, Pace};
 use ramson_format::{Health, state};
 use ramson_history::{Free, Observation, Rules, Taken, Triggers, Watch};
 use ramson_process::allocators::Allocators;
@@ -31,6 +32,8 @@ pub struct Kept {
     watch: Option<Watch>,
     /// Its end is being written.
     is_ending: bool,
+    /// It was told that its profile cannot be read.
+    is_unreadable: bool,
     /// It ended, and its end is kept.
     pub is_over: bool,
     /// A reason that could not be acted upon.
@@ -82,14 +85,15 @@ impl Kept {
             allocators: None,
             watch: None,
             is_ending: false,
+            is_unreadable: false,
             is_over: false,
             pending: Triggers::empty(),
         })
     }
 
     /// Identity of its profile.
-    pub fn identity(&self) -> (u32, u64, u64) {
-        self.header().identity()
+    pub fn identity(&self) -> Identity {
+        self.followed.identity()
     }
 
     pub fn header(&self) -> &Header {
@@ -130,7 +134,13 @@ impl Kept {
             }
         };
         self.pending |= seen | end;
-        if self.pending.is_empty() || self.followed.read(now.is_some()).is_err() {
+        if self.pending.is_empty() {
+            return None;
+        }
+        if let Err(error) = self.followed.read(now.is_some()) {
+            if now.is_some() && !std::mem::replace(&mut self.is_unreadable, true) {
+                remark(format_args!("{}: {error}", self.followed.recording.origin));
+            }
             return None;
         }
         let last_ns = self.header().last_monotonic_ns;

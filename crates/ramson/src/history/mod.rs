@@ -65,9 +65,9 @@ pub fn history(flags: &HistoryFlags) -> Result<(), Failure> {
     let mut has_said_it_waits = false;
     loop {
         session.lateness.begin_round();
-        let others = selection.search.found();
-        others.unreadable.iter().for_each(remark);
-        for source in std::mem::take(&mut found).into_iter().chain(others.found) {
+        let kept = &session.kept;
+        let others = selection.search.found(|| kept.iter().map(Kept::identity).collect());
+        for source in std::mem::take(&mut found).into_iter().chain(others) {
             session.follow(source)?;
         }
         session.round()?;

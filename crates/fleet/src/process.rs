@@ -1,0 +1,246 @@
+//! A look at a process: what has changed since the one before, as rows.
+
+use crate::changes::{Counted, Counts, Keyed, Look, StackKey, Step, put};
+use crate::layout::{HeapRow, MemoryRow, ProcessRow};
+use crate::names::Dictionary;
+use crate::queue::Change;
+use crate::rows::Rows;
+use crate::state::{Record, State};
+use crate::time::{NS_PER_MILLISECOND, SECONDS_PER_MINUTE, seconds};
+use ramson_analysis::end;
+use ramson_analysis::rss::Rss;
+use ramson_analysis::terms::Terms;
+use ramson_follow::{Followed, Identity, Pace};
+use ramson_format::{Health, state};
+use ramson_process::allocators::Allocators;
+use ramson_process::clock::unix_ns;
+use ramson_reader::{Follower, Header, Snapshot};
+use ramson_source::Recording;
+use std::collections::BTreeMap;
+use std::mem;
+use std::time::Duration;
+
+/// Share of one core that reading the memory of all processes may take.
+const SURVEY_SHARE: f64 = 0.002;
+/// Digits of a build ID that tell one build from another.
+const VERSION_BYTES: usize = 6;
+const SECONDS_PER_DAY: u32 = 24 * 60 * 60;
+
+/// A process that is followed.
+pub struct Process {
+    followed: Followed,
+    row: ProcessRow,
+    /// It began to be recorded after us: all that it did is counted.
+    is_new: bool,
+    /// Samples, frees and mappings at the last reading, and its day; nothing has changed if these are the same.
+    seen: Option<([u64; 3], u32)>,
+    /// It runs another program now.
+    pub is_replaced: bool,
+    /// It was seen to have ended, and how was not known.
+    is_ending: bool,
+    /// Why the last reading failed, while it runs.
+    pub failure: Option<String>,
+    allocators: Option<Allocators>,
+    survey: Pace,
+}
+
+/// What a look finds.
+#[derive(Default)]
+struct Found {
+    /// Of new stacks.
+    names: Vec<(StackKey, u64)>,
+    step: Step,
+    counts: Counts,
+}
+
+impl Process {
+    /// `None`: its profile cannot be read again.
+    pub fn of(recording: Recording, row: ProcessRow, is_new: bool) -> Option<Self> {
+        let followed = Followed::of(recording);
+        followed.is_readable().then(|| Self {
+            followed,
+            row,
+            is_new,
+            seen: None,
+            is_replaced: false,
+            is_ending: false,
+            failure: None,
+            allocators: None,
+            survey: Pace::new(Duration::ZERO, SURVEY_SHARE),
+        })
+    }
+
+    /// Identity of its profile.
+    pub fn identity(&self) -> Identity {
+        self.followed.identity()
+    }
+
+    /// Whether this is what the process ran before.
+    pub fn is_image_before(&self, new: &Self) -> bool {
+        let process =
+            |of: &Self| of.followed.first().map(|first| (of.followed.pid, first.start_ticks));
+        let began = |of: &Self| of.followed.recording.snapshot.header.start_realtime_ns;
+        process(self).is_some() && process(self) == process(new) && began(self) < began(new)
+    }
+
+    /// Adds what has changed since the state that it had. Whether the process has ended.
+    pub fn look(
+        &mut self,
+        state: impl FnOnce() -> Option<State>,
+        processes: usize,
+        dictionary: &mut Dictionary,
+        rows: &mut Rows,
+    ) -> bool {
+        let has_ended = self.look_whole(state, processes, dictionary, rows);
+        // It is read anew each time: those of all processes would not fit.
+        self.followed.follower = Follower::default();
+        has_ended
+    }
+
+    fn look_whole(
+        &mut self,
+        state: impl FnOnce() -> Option<State>,
+        processes: usize,
+        dictionary: &mut Dictionary,
+        rows: &mut Rows,
+    ) -> bool {
+        let now = self.followed.stat().filter(|_| !self.is_replaced);
+        let header = self.followed.header();
+        let has_ended =
+            now.is_none() || header.as_ref().is_some_and(|it| it.state == state::EXITED);
+        // Who started it notes how it ended, right afterwards.
+        let is_noted = header.as_ref().is_none_or(|header| header.end.is_some());
+        if has_ended && !is_noted && !mem::replace(&mut self.is_ending, true) {
+            return false;
+        }
+        let health = |header: &Header| {
+            [Health::Samples, Health::Frees, Health::Extents].map(|it| header.health[it as usize])
+        };
+        let today = seconds(unix_ns()) / SECONDS_PER_DAY;
+        let seen = header.as_ref().map(|header| (health(header), today));
+        if self.seen == seen && !has_ended {
+            return false;
+        }
+        let read = header.is_some().then(|| self.followed.read(!has_ended));
+        let is_read = matches!(read, Some(Ok(())));
+        let failure = read.and_then(Result::err).filter(|_| !has_ended);
+        self.failure = failure.map(|error| format!("{}: {error}", self.followed.recording.origin));
+        let state = state();
+        // What was in memory only goes with its process: then it ends as it was last seen.
+        if !is_read && (!has_ended || state.is_none()) {
+            return has_ended;
+        }
+        self.seen = seen;
+        let is_known = state.is_some() || self.is_new;
+        let mut state = state.unwrap_or_default();
+        let mut look = state.counted.latest();
+        let mut found = Found::default();
+        if is_read {
+            look = self.latest_look(has_ended);
+            if self.row.version.is_empty() {
+                self.row.version = version(self.followed.snapshot());
+            }
+            found = self.changes(&state, is_known, look, dictionary, rows);
+        }
+        let Found { names, step, mut counts } = found;
+        self.row.seen = unix_ns() / NS_PER_MILLISECOND;
+        put(&mut state.names, names.clone());
+        let change = if has_ended {
+            state.counted.apply(step);
+            for (group, n) in state.counted.end(look) {
+                *counts.entry(group).or_default() += n;
+            }
+            self.row.ended = seconds(look.unix_ns);
+            let recording = &self.followed.recording;
+            let ended = Recording { running: None, ..recording.with(recording.snapshot.clone()) };
+            self.row.end = end::state_of(&ended);
+            rows.heap.extend(heap_rows(&self.row, &state.names, &counts));
+            Change::End
+        } else {
+            self.survey(look, processes, rows);
+            rows.heap.extend(heap_rows(&self.row, &state.names, &counts));
+            state.change(Record { row: self.row.clone(), names, step })
+        };
+        rows.states.push((self.row.process, change));
+        rows.processes.push(self.row.clone());
+        has_ended
+    }
+
+    /// When the profile was read; of a process that has ended: what it recorded last.
+    fn latest_look(&self, has_ended: bool) -> Look {
+        let recording = &self.followed.recording;
+        let header = &recording.snapshot.header;
+        let monotonic_ns = if has_ended { header.last_monotonic_ns } else { recording.read_ns };
+        Look { monotonic_ns, unix_ns: header.unix_ns(monotonic_ns) }
+    }
+
+    fn changes(
+        &self,
+        state: &State,
+        is_known: bool,
+        look: Look,
+        dictionary: &mut Dictionary,
+        rows: &mut Rows,
+    ) -> Found {
+        let keyed = Keyed::of(self.followed.snapshot());
+        let new = keyed.others_than(state.names.iter().map(|(key, _)| *key));
+        let names = dictionary.name(&self.followed, &new, rows);
+        let (step, counts) = if is_known {
+            state.counted.changes(&keyed, look)
+        } else {
+            Counted::taken_up(&keyed, look)
+        };
+        Found { names, step, counts }
+    }
+
+    /// Adds the terms of RSS, if reading them has not just taken more than its share.
+    fn survey(&mut self, look: Look, processes: usize, rows: &mut Rows) {
+        if !self.survey.is_due() {
+            return;
+        }
+        let pid = self.followed.pid;
+        let snapshot = self.followed.snapshot();
+        let origin = &self.followed.recording.origin;
+        let read = || Rss::read(pid, origin, snapshot, &mut self.allocators);
+        let Some(rss) = self.survey.run_for(pid, processes, read) else { return };
+        let terms = Terms::of(&rss);
+        let row = |(term, bytes): (&str, i64)| MemoryRow {
+            service: self.row.service.clone(),
+            process: self.row.process,
+            minute: seconds(look.unix_ns) / SECONDS_PER_MINUTE * SECONDS_PER_MINUTE,
+            term: term.into(),
+            bytes,
+        };
+        rows.memory.extend(terms.known().map(row));
+    }
+}
+
+/// Rows by the names of the stacks, of which several may have the same.
+pub fn heap_rows(process: &ProcessRow, names: &[(StackKey, u64)], counts: &Counts) -> Vec<HeapRow> {
+    let mut all: BTreeMap<(u64, u32, u64, u8, u64), u64> = BTreeMap::new();
+    for (group, n) in counts {
+        let named = names.binary_search_by_key(&group.stack, |(key, _)| *key);
+        let stack = named.map_or(0, |at| names[at].1);
+        let of = (stack, group.minute, group.size, group.age, group.interval);
+        *all.entry(of).or_default() += n;
+    }
+    let row = |((stack, minute, size, age, interval), n): (_, u64)| HeapRow {
+        service: process.service.clone(),
+        version: process.version.clone(),
+        stack,
+        process: process.process,
+        minute: minute * SECONDS_PER_MINUTE,
+        size,
+        age,
+        n: n.try_into().unwrap_or(u32::MAX),
+        interval,
+    };
+    all.into_iter().map(row).collect()
+}
+
+/// The first digits of the executable's build ID; empty: it has none.
+fn version(snapshot: &Snapshot) -> String {
+    let of_executable = snapshot.mappings.iter().find(|it| it.path == snapshot.header.exe);
+    let build = of_executable.map_or(&[][..], |mapping| &mapping.build_id);
+    build.iter().take(VERSION_BYTES).map(|byte| format!("{byte:02x}")).collect()
+}
