@@ -45,8 +45,8 @@ ORDER BY (service, stack, process, minute, size, age)
 TTL minute + INTERVAL 30 DAY DELETE
 SETTINGS non_replicated_deduplication_window = 10000, ttl_only_drop_parts = 1;
 
--- Stacks by day, over all processes: what was live when the day began, allocated and freed, with variances. `v_lost` is the variance of what
--- was freed and may have been allocated before the day.
+-- Stacks by day, over all processes: what was live when the day began, allocated and freed, with variances. Of what was freed, a part may
+-- have been live when the day began (its variance is v_lost at most), or when an agent first saw its process during the day (v_seen).
 CREATE TABLE IF NOT EXISTS ramson.stack_days (
     service LowCardinality(String),
     version LowCardinality(String),
@@ -59,6 +59,7 @@ CREATE TABLE IF NOT EXISTS ramson.stack_days (
     freed SimpleAggregateFunction(sum, Float64),
     v_freed SimpleAggregateFunction(sum, Float64),
     v_lost SimpleAggregateFunction(sum, Float64),
+    v_seen SimpleAggregateFunction(sum, Float64),
     samples SimpleAggregateFunction(sum, UInt64)
 ) ENGINE = AggregatingMergeTree
 PARTITION BY toYYYYMM(day)
@@ -79,6 +80,7 @@ SELECT
     sumIf(n * ramson_bytes(size, interval), age > 1) AS freed,
     sumIf(n * ramson_bytes_variance(size, interval), age > 1) AS v_freed,
     sumIf(n * ramson_bytes_variance(size, interval), age > 1 AND ramson_lived(age) > minute - toStartOfDay(minute)) AS v_lost,
+    sumIf(n * ramson_bytes_variance(size, interval), age = 0 AND minute != toStartOfDay(minute)) AS v_seen,
     sumIf(n, age = 1) AS samples
 FROM ramson.heap
 GROUP BY service, version, stack, day;

@@ -69,15 +69,6 @@ impl ClickHouse {
         statements.for_each(|statement| drop(self.post("", statement)));
     }
 
-    /// Asks a question of deploy/clickhouse/questions about today.
-    pub fn question(&self, name: &str, service: &str) -> String {
-        let path = root().join(format!("deploy/clickhouse/questions/{name}.sql"));
-        let day = self.ask("SELECT max(toDate(minute)) FROM heap");
-        let parameters =
-            format!("database=ramson&param_day={}&param_service={service}", day.trim());
-        self.post(&parameters, &fs::read_to_string(path).unwrap())
-    }
-
     /// What a statement answers.
     pub fn ask(&self, statement: &str) -> String {
         self.post("database=ramson", statement)

@@ -6,7 +6,9 @@ use clickhouse::ClickHouse;
 use ramson_format::Kind;
 use ramson_tests::random::Random;
 use ramson_tests::servers::*;
-use ramson_tests::several::{json, unique};
+use ramson_tests::serving::Serving;
+use ramson_tests::several::{json as asked, unique};
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -95,6 +97,18 @@ impl Fleet {
         finish(ramson(&self.scratch).args(["agent", "--once", "--config"]).arg(self.config()))
     }
 
+    fn fleet(&self, words: &[&str]) -> Outcome {
+        let mut command = ramson(&self.scratch);
+        finish(command.arg("fleet").args(words).arg("--config").arg(self.config()))
+    }
+
+    /// The rows of an answer.
+    fn question(&self, words: &[&str]) -> Vec<Value> {
+        let text = self.fleet(&[words, &["--json"]].concat()).good().text();
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        answer["rows"].as_array().unwrap().clone()
+    }
+
     /// Asks for something of the program; `query` ends with WHERE or AND.
     fn ask(&self, query: &str) -> String {
         let answer = self.server.ask(&format!("SELECT {query} service = '{}'", self.service));
@@ -118,7 +132,7 @@ impl Fleet {
 
     /// The same as `ramson report` has them.
     fn reported(&self) -> [f64; 2] {
-        let report = json(&self.scratch, &["report", &format!("name:{}", self.service)]);
+        let report = asked(&self.scratch, &["report", &format!("name:{}", self.service)]);
         let profile = profiles(&self.scratch).remove(0);
         let of_heap = profile.stacks.iter().filter(|stack| stack.kind() == Kind::Heap);
         let samples = of_heap.map(|stack| stack.sampled_alloc_objects).sum::<u64>();
@@ -145,10 +159,21 @@ fn fleet_has_what_reports_have() {
     let [live, _] = fleet.reported();
     wait_until("all is sent", || fleet.sums()[0] == live);
     fleet.assert_equal();
-    let questions =
-        ["services", "stacks", "grew"].map(|name| fleet.server.question(name, &fleet.service));
-    assert!(questions[0].contains(&format!("{live}")), "{questions:?}");
-    assert!(questions.iter().all(|answer| !answer.is_empty()), "{questions:?}");
+    let is_of_it = |row: &Value| row["service"] == *fleet.service;
+    let services = fleet.question(&["services"]);
+    let of_it = services.iter().find(|row| is_of_it(row)).unwrap();
+    assert_eq!((of_it["live_bytes"].as_f64(), &of_it["running"]), (Some(live), &json!(1)));
+    let grown: Vec<Value> = fleet.question(&["grew"]).into_iter().filter(is_of_it).collect();
+    assert!(grown.iter().any(|row| row["functions"].as_array().unwrap().len() > 5), "{grown:?}");
+    // A stack is called the same in Prometheus.
+    let serving = Serving::start(&fleet.scratch, &[&format!("name:{}", fleet.service)]);
+    let metrics = serving.get("/metrics").good().text();
+    let (_, stack) = metrics.split_once("stack=\"").expect("a stack of the process");
+    let named = format!(
+        "count() > 0 FROM heap WHERE stack = reinterpretAsUInt64(reverse(unhex('{}'))) AND",
+        &stack[..16]
+    );
+    assert_eq!(fleet.ask(&named), "1", "{stack}");
     let process = "host, ended > 0 FROM processes FINAL WHERE";
     assert_eq!(fleet.ask(process), "web-1\t0");
     let terms = fleet.number("argMax(bytes, minute) FROM memory WHERE term = 'live' AND");
@@ -159,6 +184,102 @@ fn fleet_has_what_reports_have() {
     wait_until("nothing is live", || fleet.sums()[0] == 0.0);
     assert_eq!(fleet.ask("end FROM processes FINAL WHERE"), "SIGKILL");
     drop(agent);
+}
+
+/// With an interval of 1 each sample stands for itself.
+#[test]
+fn fleet_answers_questions() {
+    let fleet = Fleet::new();
+    let text = fleet.fleet(&[]).good().text();
+    assert!(text.starts_with("no agent has sent anything yet"), "{text}");
+    // Rows of long ago are removed.
+    let day = &*fleet.server.ask("SELECT toDate(now('UTC')) - 1");
+    let day = day.trim();
+    let processes = (11..=20).map(|process| {
+        let (ended, end) = match process {
+            20 => (format!("{day} 03:00:00"), "SIGKILL, OOM killer"),
+            _ => ("1970-01-01".into(), ""),
+        };
+        format!("({process}, 'shop', 'web-1', {process}000, '{day} 04:00:00', '{ended}', '{end}')")
+    });
+    let heap = (11..=18).map(|process| format!("('v1', 1, {process}, '{day}', 1000000, 0, 1)"));
+    let grown = [format!("('v2', 2, 19, '{day} 02:00:00', 1000000, 1, 50)")];
+    let died = [(1, 7), (70, 7)]
+        .map(|(age, n)| format!("('v2', 2, 20, '{day} 03:00:00', 1000000, {age}, {n})"));
+    let heap: Vec<String> = heap.chain(grown).chain(died).collect();
+    let heap = heap.iter().map(|row| format!("('shop', 1, {}", &row[1..]));
+    for (into, rows) in [
+        (
+            "processes (process, service, host, pid, seen, ended, end)",
+            processes.collect::<Vec<_>>(),
+        ),
+        ("heap (service, interval, version, stack, process, minute, size, age, n)", heap.collect()),
+        ("stacks (stack, frames)", vec!["(1, [12, 13])".into(), "(2, [11, 12, 13])".into()]),
+        (
+            "frames (frame, function)",
+            vec!["(11, 'leak')".into(), "(12, 'serve')".into(), "(13, 'main')".into()],
+        ),
+        (
+            "memory (service, process, minute, term, bytes)",
+            ["'live', 9", "'free_in_allocator', 4096"]
+                .map(|row| format!("('shop', 11, '{day}', {row})"))
+                .into(),
+        ),
+    ] {
+        fleet.server.ask(&format!("INSERT INTO {into} VALUES {}", rows.join(", ")));
+    }
+    for (question, first, expected) in [
+        (
+            &[][..],
+            "shop uses most: 55.3 MiB live in 9 running processes on 1 host",
+            json!([["live_bytes", 58e6], ["growth_bytes", 50e6], ["growth_bytes_half_width", 0.0]]),
+        ),
+        (
+            &["grew"],
+            "1 stack has grown beyond chance; most: leak in shop, 47.7 MiB in 1 of its processes",
+            json!([["growth_bytes", 50e6], ["functions", ["leak", "serve", "main"]]]),
+        ),
+        (
+            &["stacks", "shop"],
+            "shop: leak holds most: 47.7 MiB",
+            json!([["live_bytes", 50e6], ["growth_bytes", 50e6]]),
+        ),
+        (
+            &["new", "shop", "--since", "v1"],
+            "1 stack of shop that version v1 did not have; largest: leak, 47.7 MiB live",
+            json!([["versions", "v2"], ["allocated_bytes", 57e6]]),
+        ),
+        (
+            &["outliers", "shop"],
+            "1 process of shop differs from the others; most: pid 19000 on web-1, 47.7 MiB live where the median is 977 KiB",
+            json!([["live_bytes", 50e6], ["median_bytes", 1e6]]),
+        ),
+        (
+            &["deaths"],
+            "1 process died of memory; last: shop, pid 20000 on web-1, which held 6.68 MiB",
+            json!([["held_bytes", 7e6], ["held_most_by", "leak"], ["end", "SIGKILL, OOM killer"]]),
+        ),
+        (
+            &["free"],
+            "most is free in shop: 4.00 KiB in 1 process; at best a trim returns it",
+            json!([["free_bytes", 4096], ["rss_bytes", 4105]]),
+        ),
+    ] {
+        let text = fleet.fleet(question).good().text();
+        assert_eq!(text.lines().next(), Some(&*format!("{day}: {first}")), "{text}");
+        let rows = fleet.question(question);
+        for pair in expected.as_array().unwrap() {
+            let (name, value) = (pair[0].as_str().unwrap(), &pair[1]);
+            let is_it = rows[0][name] == *value || rows[0][name].as_f64() == value.as_f64();
+            assert!(is_it && !rows[0][name].is_null(), "{question:?} {pair}: {rows:?}");
+        }
+    }
+    let other_day = fleet.fleet(&["deaths", "--day", "2026-11-21"]).good().text();
+    assert_eq!(other_day, "2026-11-21: no process died of memory\n");
+    let sql = fleet.fleet(&["grew", "--sql"]).good().text();
+    assert!(sql.contains("FROM stack_days") && sql.contains("{day:Date}"), "{sql}");
+    let no_day = fleet.fleet(&["--day", "yesterday"]);
+    assert!(no_day.status == 2 && no_day.remarks[0].contains("not a day"), "{no_day:?}");
 }
 
 /// Neither side loses a row or makes one twice, whenever it is killed.

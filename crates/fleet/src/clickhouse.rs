@@ -9,7 +9,7 @@ use ureq::http::Response;
 
 const MOST_TIME: Duration = Duration::from_secs(60);
 /// Bytes of an answer that are read.
-const MOST_ANSWER: u64 = 1 << 20;
+const MOST_ANSWER: u64 = 64 << 20;
 const CODE: &str = "X-ClickHouse-Exception-Code";
 
 /// A connection to a server.
@@ -73,6 +73,16 @@ impl ClickHouse {
     /// Returns what a query answers, as text.
     pub fn ask(&self, query: &str) -> Result<String, String> {
         self.post(&[], query.as_bytes())
+    }
+
+    /// The same with settings.
+    pub fn query(&self, settings: &[(&str, &str)], query: &str) -> Result<String, String> {
+        self.post(settings, query.as_bytes())
+    }
+
+    /// Its address.
+    pub fn url(&self) -> &str {
+        &self.server.url
     }
 
     fn post(&self, settings: &[(&str, &str)], body: &[u8]) -> Result<String, String> {

@@ -154,6 +154,10 @@ impl Process {
             let recording = &self.followed.recording;
             let ended = Recording { running: None, ..recording.with(recording.snapshot.clone()) };
             self.row.end = end::state_of(&ended);
+            let cause = end::cause_of(&ended);
+            if cause.is_memory() {
+                self.row.end += &format!(", {}", cause.name());
+            }
             rows.heap.extend(heap_rows(&self.row, &state.names, &counts));
             Change::End
         } else {

@@ -10,6 +10,7 @@ mod diff;
 mod explain;
 mod export;
 mod flags;
+mod fleet;
 mod history;
 mod leaks;
 mod list;
@@ -128,8 +129,8 @@ fn goes_on(command: &Command) -> bool {
 
 /// Whether a command looks at no process. `run` says itself what it lacks, with a status of its own.
 fn prints_only(command: &Command) -> bool {
-    use Command::{Completions, GuardTerminal, Man, Run, Schema};
-    matches!(command, Run(_) | Completions { .. } | GuardTerminal | Schema(_) | Man(_))
+    use Command::{Completions, Fleet, GuardTerminal, Man, Run, Schema};
+    matches!(command, Run(_) | Fleet(_) | Completions { .. } | GuardTerminal | Schema(_) | Man(_))
 }
 
 fn dispatch(cli: Cli) -> Result<u8, Failure> {
@@ -146,6 +147,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Diff(flags) => diff::diff(&flags),
         Command::Mark(flags) => mark::mark(&flags).map(|()| 0),
         Command::Agent(flags) => agent::agent(&flags).map(|()| 0),
+        Command::Fleet(flags) => fleet::fleet(&flags).map(|()| 0),
         Command::History(flags) => history::history(&flags).map(|()| 0),
         Command::Timeline(flags) => timeline::timeline(&flags).map(|()| 0),
         Command::Explain(flags) => explain::explain(&flags).map(|()| 0),

@@ -17,6 +17,7 @@ use ramson_analysis::suspects::Suspects;
 use ramson_analysis::timeline::Timeline;
 use ramson_control::{Attached, Detached, Set, TrimAnswer, Trims};
 use ramson_encode::json::VERSION;
+use ramson_fleet::Answer;
 use ramson_serve::{Moments, Served};
 use ramson_source::Failure;
 use schemars::generate::SchemaSettings;
@@ -28,10 +29,11 @@ use std::fs;
 type Described = (&'static str, &'static [&'static str], fn(&mut SchemaGenerator) -> Schema);
 
 /// All of them. The kinds of `report` are in its type.
-const ALL: [Described; 16] = [
+const ALL: [Described; 17] = [
     ("check", &["check"], schema::<Checked>),
     ("diff", &["diff"], schema::<Comparison>),
     ("explain", &["explain"], schema::<OneOrSeveral<OneOrSeveral<Finding, Findings>, FileFinding>>),
+    ("fleet", &["fleet"], schema::<Answer>),
     ("leaks", &["leaks"], schema::<Suspects>),
     ("list", &["list"], schema::<ListAnswer>),
     ("mark", &["mark"], schema::<Marked>),

@@ -1,23 +1,29 @@
--- What of a service is live at the end of a day, by stack, with names, leaf first. {service:String} {day:Date}
-WITH
-    (SELECT mapFromArrays(groupArray(frame), groupArray(function)) FROM frames) AS names
+-- What of a service is live at the end of a day, by stack, leaf first.
 SELECT
-    stack,
-    arrayStringConcat(arrayMap(frame -> names[frame], any(frames)), ' < ') AS functions,
-    live,
-    live_half_width
+    live_bytes,
+    live_bytes_half_width,
+    growth_bytes,
+    lower(hex(stack)) AS stack_hash,
+    arrayMap(it -> it.2, arraySort(it -> it.1, groupArray((place, function)))) AS functions
 FROM
 (
-    SELECT
-        stack,
-        round(sum(state + allocated - freed)) AS live,
-        round(1.96 * sqrt(greatest(sum(v_state + v_allocated - v_freed), 0))) AS live_half_width
-    FROM stack_days
-    WHERE service = {service:String} AND day = {day:Date}
-    GROUP BY stack
-    ORDER BY live DESC
-    LIMIT 20
-) AS largest
-LEFT JOIN stacks USING (stack)
-GROUP BY stack, live, live_half_width
-ORDER BY live DESC
+    SELECT stack, live_bytes, live_bytes_half_width, growth_bytes, frame, place
+    FROM
+    (
+        SELECT
+            stack,
+            round(sum(state + allocated - freed)) AS live_bytes,
+            round(1.96 * sqrt(greatest(sum(v_state + v_allocated - v_freed), 0))) AS live_bytes_half_width,
+            round(sum(allocated - freed)) AS growth_bytes
+        FROM stack_days
+        WHERE service = {service:String} AND day = {day:Date}
+        GROUP BY stack
+        ORDER BY live_bytes DESC
+        LIMIT {rows:UInt32}
+    ) AS largest
+    LEFT JOIN (SELECT stack, any(frames) AS all_frames FROM stacks GROUP BY stack) AS named USING (stack)
+    LEFT ARRAY JOIN all_frames AS frame, arrayEnumerate(all_frames) AS place
+) AS of_frames
+LEFT JOIN (SELECT frame, any(function) AS function FROM frames GROUP BY frame) AS names USING (frame)
+GROUP BY stack, live_bytes, live_bytes_half_width, growth_bytes
+ORDER BY live_bytes DESC

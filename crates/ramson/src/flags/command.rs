@@ -13,12 +13,13 @@ use std::iter;
 const ON_PROCESSES: [&str; 6] = ["explain", "trim", "attach", "detach", "set", "check"];
 
 /// The commands in the order of the first screen. Those that only scripts use are not in it.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     ("Profile", &["run", "attach", "detach", "set", "check"]),
     ("Look", &["report", "top", "leaks", "explain", "list"]),
     ("Compare", &["mark", "diff", "history", "timeline"]),
     ("Act", &["trim"]),
-    ("Share", &["serve", "agent", "export", "symbolize", "mcp"]),
+    ("Share", &["serve", "export", "symbolize", "mcp"]),
+    ("Fleet", &["agent", "fleet"]),
 ];
 /// Flags that `-h` leaves out.
 const RARE: [&str; 27] = [

@@ -6,6 +6,7 @@ mod command;
 mod diff;
 mod export;
 mod filters;
+mod fleet;
 mod history;
 mod leaks;
 mod mcp;
@@ -24,6 +25,7 @@ pub use agent::AgentFlags;
 pub use command::{command, line_of};
 pub use diff::DiffFlags;
 pub use export::{ExportFlags, ExportView, Format, SymbolizeFlags};
+pub use fleet::FleetFlags;
 pub use history::{DEFAULT_KEEP_NS, HistoryFlags};
 pub use leaks::{Gate, LeaksFlags};
 pub use mcp::McpFlags;
@@ -106,6 +108,8 @@ pub enum Command {
     Serve(ServeFlags),
     /// Send what changes in this host's processes to ClickHouse
     Agent(AgentFlags),
+    /// Ask all hosts' agents' database: which service, which stack, since when
+    Fleet(FleetFlags),
     /// Answer agents over the Model Context Protocol (stdio)
     Mcp(McpFlags),
     /// Write a profile in another format

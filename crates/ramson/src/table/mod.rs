@@ -6,6 +6,7 @@ pub mod explain;
 mod explain_details;
 pub mod explain_file;
 pub mod explain_sum;
+pub mod fleet;
 mod frees;
 mod health;
 mod lines;

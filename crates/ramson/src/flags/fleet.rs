@@ -1,0 +1,89 @@
+//! The flags of `ramson fleet`.
+
+use clap::{Args, ValueEnum};
+use ramson_fleet::Question;
+use std::path::PathBuf;
+
+#[derive(Args)]
+#[command(after_help = "\
+Asks the ClickHouse server to which `ramson agent` sends what changes on each host. Bytes are as they were requested, estimated from samples; ± is at 95%. A day is one of UTC, and the latest one if --day does not say another.
+
+--sql prints the statement that is asked, from deploy/clickhouse/questions, for clickhouse-client or a Grafana panel: {day:Date} and the like are its parameters.
+
+Configuration: a TOML file as that of the agent; only its [clickhouse] is used. A user that may read is enough.
+
+Examples:
+  ramson fleet
+  ramson fleet grew
+  ramson fleet stacks checkout.service
+  ramson fleet new checkout.service --since 3f0c2a91b7d4
+  ramson fleet deaths --day 2026-11-28 --json
+  ramson fleet grew --sql")]
+pub struct FleetFlags {
+    /// What to ask
+    #[arg(value_enum, value_name = "QUESTION", default_value = "services")]
+    pub question: Asked,
+    /// The service, for stacks, new and outliers
+    pub service: Option<String>,
+    /// The version whose stacks are known, for new
+    #[arg(long, value_name = "VERSION")]
+    pub since: Option<String>,
+    /// The day, as in 2026-11-29
+    #[arg(long, value_name = "DAY", value_parser = parse_day)]
+    pub day: Option<String>,
+    /// Most rows of the answer
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub rows: u32,
+    /// Configuration, a TOML file
+    #[arg(long, value_name = "FILE", default_value = "/etc/ramson/fleet.toml")]
+    pub config: PathBuf,
+    /// Print the SQL instead of asking it
+    #[arg(long, conflicts_with = "json")]
+    pub sql: bool,
+    /// One JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Asked {
+    /// Which services use most
+    Services,
+    /// Which stacks have grown beyond chance, in all services
+    Grew,
+    /// What of a service is live, by stack
+    Stacks,
+    /// Which stacks of a service an earlier version did not have
+    New,
+    /// Which processes of a service differ from the others
+    Outliers,
+    /// Which processes died of memory, and what they held
+    Deaths,
+    /// What allocators have free: at best a trim returns it
+    Free,
+}
+
+fn parse_day(text: &str) -> Result<String, String> {
+    let has = |length: usize| {
+        move |part: &&str| part.len() == length && part.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let parts: Vec<&str> = text.split('-').collect();
+    let is_day =
+        matches!(&*parts, [year, month, day] if has(4)(year) && has(2)(month) && has(2)(day));
+    is_day.then(|| text.to_owned()).ok_or_else(|| "not a day, as in 2026-11-29".into())
+}
+
+impl From<Asked> for Question {
+    fn from(asked: Asked) -> Self {
+        match asked {
+            Asked::Services => Self::Services,
+            Asked::Grew => Self::Grew,
+            Asked::Stacks => Self::Stacks,
+            Asked::New => Self::New,
+            Asked::Outliers => Self::Outliers,
+            Asked::Deaths => Self::Deaths,
+            Asked::Free => Self::Free,
+        }
+    }
+}
