@@ -2,6 +2,7 @@
 
 use ramson_tests::forged::*;
 use ramson_tests::servers::*;
+use ramson_tests::strangers::as_stranger;
 use ramson_tests::{library, program};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -66,6 +67,17 @@ fn oversized_profile_hides_no_others() {
     assert_eq!(by_name.status, 1, "{by_name:?}");
     said(&by_name, "more than 128 MiB of records of another user");
     finish(ramson(&scratch).args(["report", "name:allocates"])).good();
+    // It shows what runs: here one that has mapped the file and says that it is its own.
+    let poses = "import mmap, os, signal, sys\n\
+                 file = mmap.mmap(os.open(sys.argv[1], os.O_RDWR), 0)\n\
+                 file[20:24] = os.getpid().to_bytes(4, 'little')\n\
+                 print('ready', flush=True)\n\
+                 signal.pause()\n";
+    let mut python = clean(python());
+    python.args(["-c", poses]).arg(&path);
+    let log = scratch.path("log");
+    let is_ready = || fs::read_to_string(&log).is_ok_and(|said| said == "ready\n");
+    let _posing = Running::start(&mut as_stranger(&python), &log, is_ready);
     let top = finish(ramson(&scratch).args(["top", "--once"])).good();
     assert!(top.text().contains("1 more cannot be read"), "{top:?}");
     finish(ramson(&scratch).args(["list", "--prune"])).good();

@@ -5,6 +5,7 @@ use super::watch::Watched;
 use ramson_follow::{Pace, Search, WATCH_EVERY};
 use ramson_format::Kind;
 use ramson_process::clock::unix_ns;
+use ramson_process::stat::Stat;
 use ramson_source::{Recording, Selector};
 use serde::Serialize;
 use std::collections::HashSet;
@@ -21,6 +22,8 @@ pub struct Processes {
     /// Those of them that had ended at the latest reading.
     pub ended: Vec<Process>,
     search: Search,
+    /// Processes that run and could not be read, and why, until they are found again.
+    failures: Vec<(u32, String)>,
     read_pace: Pace,
 }
 
@@ -48,14 +51,16 @@ impl Processes {
     pub fn find(wanted: &[Selector]) -> Self {
         let (search, found) = Search::begin(wanted.to_vec(), wanted.is_empty(), WATCH_EVERY);
         let read_pace = Pace::new(READ_EVERY, READ_SHARE);
-        let mut processes = Self { list: Vec::new(), ended: Vec::new(), search, read_pace };
+        let mut processes =
+            Self { list: Vec::new(), ended: Vec::new(), search, failures: Vec::new(), read_pace };
         processes.take(found);
         processes
     }
 
-    /// Returns a line for each profile that could not be read at the last search.
-    pub fn unreadable(&self) -> &[String] {
-        &self.search.unreadable
+    /// Returns a line for each profile that could not be read at the last search or since.
+    pub fn unreadable(&self) -> Vec<String> {
+        let since = self.failures.iter().map(|(_, failure)| failure);
+        self.search.unreadable.iter().chain(since).cloned().collect()
     }
 
     /// Reads them if it is time; whether it was.
@@ -76,6 +81,10 @@ impl Processes {
         let list = &mut self.list;
         self.read_pace.run(|| list.iter_mut().for_each(Process::read));
         self.ended = list.extract_if(.., |process| process.watched.end.is_some()).collect();
+        self.failures.retain(|(pid, _)| Stat::of(*pid).is_some());
+        let failure =
+            |Watched { followed, failure, .. }: &Watched| Some((followed.pid, failure.clone()?));
+        self.failures.extend(self.ended.iter().filter_map(|it| failure(&it.watched)));
     }
 
     /// Sorts them, those with equal values by their IDs.
@@ -98,7 +107,10 @@ impl Processes {
     fn take(&mut self, found: Vec<Recording>) {
         let mut known: HashSet<u32> = self.list.iter().map(|it| it.watched.followed.pid).collect();
         let is_new = |recording: &Recording| recording.running.is_some_and(|pid| known.insert(pid));
-        self.list.extend(found.into_iter().filter(is_new).map(Process::of));
+        let found: Vec<_> = found.into_iter().filter(is_new).map(Process::of).collect();
+        let is_found = |pid| found.iter().any(|process| process.watched.followed.pid == pid);
+        self.failures.retain(|&(pid, _)| !is_found(pid));
+        self.list.extend(found);
     }
 
     /// Resident bytes and the heaps of all of them.
@@ -118,8 +130,7 @@ impl Processes {
             total: process.moments.total,
         };
         let processes = self.list.iter().take(most_rows).map(row).collect();
-        let unreadable = self.search.unreadable.clone();
-        LiveProcesses { time_unix_ns: unix_ns(), processes, unreadable }
+        LiveProcesses { time_unix_ns: unix_ns(), processes, unreadable: self.unreadable() }
     }
 }
 

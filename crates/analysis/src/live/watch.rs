@@ -34,6 +34,8 @@ pub struct Watched {
     pub coverage: Option<String>,
     /// How the process ended, or why it cannot be read any more; `None` while it runs.
     pub end: Option<String>,
+    /// A line that says why it cannot be read, while it runs.
+    pub failure: Option<String>,
     rss_pace: Pace,
     /// Found once: they do not change while a program runs.
     allocators: Option<Allocators>,
@@ -50,6 +52,7 @@ impl Watched {
             rss_bytes: None,
             coverage: None,
             end: recording.running.is_none().then(|| end::state_of(&recording)),
+            failure: None,
             rss_pace: Pace::new(RSS_PAUSE, RSS_SHARE),
             allocators: None,
             coverage_pace: Pace::new(COVERAGE_PAUSE, COVERAGE_SHARE),
@@ -85,6 +88,7 @@ impl Watched {
             // A profile that is only in the memory of the process has gone with the process.
             if self.followed.stat().is_some() {
                 self.end = Some(format!("can no longer be read: {error}"));
+                self.failure = Some(format!("{}: {error}", self.followed.recording.origin));
             } else {
                 self.finish();
             }
