@@ -27,7 +27,7 @@ CREATE FUNCTION IF NOT EXISTS ramson_sign AS (age) -> if(age <= 1, 1, -1);
 -- Of what was freed: seconds that it had lived at most.
 CREATE FUNCTION IF NOT EXISTS ramson_lived AS (age) -> exp2(if(age >= 66, age - 66, age - 2) + 17) / 1e9;
 
--- age: 0 the state when the day began, or when the agent first saw the process; 1 allocated in this minute; 2 to 33 freed in this minute, of
+-- age: 0 the state when the day began, or when the agent first saw a process that had begun on an earlier day; 1 allocated in this minute; 2 to 33 freed in this minute, of
 -- the lifetimes that the profile file counts together (2 + i: less than 2^(i+17) ns); 66 to 97 was live when the process ended, likewise by its age.
 CREATE TABLE IF NOT EXISTS ramson.heap (
     service LowCardinality(String) CODEC(ZSTD(1)),
@@ -101,7 +101,7 @@ CREATE TABLE IF NOT EXISTS ramson.frames (
 ) ENGINE = ReplacingMergeTree(seen) ORDER BY frame TTL seen + INTERVAL 800 DAY
 SETTINGS non_replicated_deduplication_window = 10000;
 
--- Processes as they were last seen; ended is when one did something last, and 1970 while it runs.
+-- Processes as they were last seen; ended is 1970 while one runs. Where nobody noted the end, it is when the agent missed the process.
 CREATE TABLE IF NOT EXISTS ramson.processes (
     process UInt64,
     service LowCardinality(String),
@@ -119,14 +119,14 @@ CREATE TABLE IF NOT EXISTS ramson.processes (
 ) ENGINE = ReplacingMergeTree(seen) ORDER BY process TTL toDateTime(seen) + INTERVAL 400 DAY
 SETTINGS non_replicated_deduplication_window = 10000;
 
--- Terms of RSS, which add up to it, as `ramson report` has them.
+-- Terms of RSS, which add up to it, as `ramson report` has them, without those that are 0: a process's rows of one minute are its memory.
 CREATE TABLE IF NOT EXISTS ramson.memory (
     service LowCardinality(String),
     process UInt64,
     minute DateTime('UTC') CODEC(Delta, ZSTD(1)),
     term LowCardinality(String),
     bytes Int64 CODEC(T64, ZSTD(1))
-) ENGINE = MergeTree
+) ENGINE = ReplacingMergeTree
 PARTITION BY toDate(minute)
 ORDER BY (service, process, term, minute)
 TTL minute + INTERVAL 30 DAY DELETE

@@ -13,7 +13,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Keeps a part of what it allocates, frees the rest sooner or later, and holds still while the file `hold` is there.
 const PROGRAM: &str = "
@@ -176,14 +176,57 @@ fn fleet_has_what_reports_have() {
     assert_eq!(fleet.ask(&named), "1", "{stack}");
     let process = "host, ended > 0 FROM processes FINAL WHERE";
     assert_eq!(fleet.ask(process), "web-1\t0");
-    let terms = fleet.number("argMax(bytes, minute) FROM memory WHERE term = 'live' AND");
+    let terms = fleet.number("argMax(bytes, minute) FROM memory FINAL WHERE term = 'live' AND");
     assert!((live / 2.0..live * 2.0).contains(&terms), "{terms} {live}");
     let pid = profiles(&fleet.scratch).remove(0).header.pid;
+    let source = |choice: &str| {
+        let (port, service) = (fleet.server.port, &fleet.service);
+        format!("clickhouse://127.0.0.1:{port}/ramson?service={service}{choice}")
+    };
+    for choice in ["", &format!("&host=web-1&pid={pid}")] {
+        let report = asked(&fleet.scratch, &["report", &source(choice)]);
+        assert_eq!(report.number("total.value"), live);
+    }
+    let none = finish(ramson(&fleet.scratch).args(["report", &source("&host=web-2")]));
+    assert_eq!(none.status, 5, "{none:?}");
+    let diff = asked(&fleet.scratch, &["diff", &source(""), &source("")]);
+    assert_eq!(diff.number("total.value"), 0.0);
+    // It has allocated nothing for a while.
+    sleep(Duration::from_secs(2));
+    let killed = unix_seconds();
     signal(pid, "KILL");
     wait_until("the end is seen", || fleet.ask(process).ends_with('1'));
     wait_until("nothing is live", || fleet.sums()[0] == 0.0);
     assert_eq!(fleet.ask("end FROM processes FINAL WHERE"), "SIGKILL");
+    let ended = fleet.number("toUnixTimestamp(ended) FROM processes FINAL WHERE");
+    assert!(ended >= killed, "{ended} {killed}");
+    // Its file stays, and is found again by each search.
+    let counted = "groupArray((age, total)) FROM (SELECT service, age, sum(n) AS total FROM heap GROUP BY service, age ORDER BY age) WHERE";
+    let counts = fleet.ask(counted);
+    for later in [unique("later"), unique("last")] {
+        let mut command = ramson(&fleet.scratch);
+        let program = fleet.scratch.path(&later);
+        symlink(python(), &program).unwrap();
+        command
+            .args(["run", "--interval", "64K", "--"])
+            .arg(program)
+            .args(["-c", "bytes(1 << 20)"]);
+        finish(&mut command).good();
+        wait_until("a later process is in the database", || {
+            fleet
+                .server
+                .ask(&format!("SELECT count() FROM processes WHERE service = '{later}'"))
+                .trim()
+                != "0"
+        });
+    }
+    sleep(Duration::from_secs(3));
+    assert_eq!(fleet.ask(counted), counts);
     drop(agent);
+}
+
+fn unix_seconds() -> f64 {
+    UNIX_EPOCH.elapsed().unwrap().as_secs() as f64
 }
 
 /// With an interval of 1 each sample stands for itself.
@@ -221,9 +264,17 @@ fn fleet_answers_questions() {
         ),
         (
             "memory (service, process, minute, term, bytes)",
-            ["'live', 9", "'free_in_allocator', 4096"]
-                .map(|row| format!("('shop', 11, '{day}', {row})"))
-                .into(),
+            [
+                "'shop', 11, '{day} 00:01:00', 'live', 9",
+                "'shop', 11, '{day} 00:01:00', 'free_in_allocator', 4096",
+                // Earlier, and of a process that has ended.
+                "'shop', 11, '{day}', 'free_in_allocator', 999999",
+                "'shop', 11, '{day}', 'other', 999999",
+                "'shop', 20, '{day}', 'free_in_allocator', 999999",
+                "'cart', 12, '{day}', 'held_by_allocator', 70",
+            ]
+            .map(|row| format!("({})", row.replace("{day}", day)))
+            .into(),
         ),
     ] {
         fleet.server.ask(&format!("INSERT INTO {into} VALUES {}", rows.join(", ")));
@@ -278,8 +329,18 @@ fn fleet_answers_questions() {
     assert_eq!(other_day, "2026-11-21: no process died of memory\n");
     let sql = fleet.fleet(&["grew", "--sql"]).good().text();
     assert!(sql.contains("FROM stack_days") && sql.contains("{day:Date}"), "{sql}");
-    let no_day = fleet.fleet(&["--day", "yesterday"]);
-    assert!(no_day.status == 2 && no_day.remarks[0].contains("not a day"), "{no_day:?}");
+    assert!(fleet.question(&["free"])[1]["free_bytes"].is_null());
+    for (words, status, part) in [
+        (&["--day", "2026-13-01"][..], 2, "not a day"),
+        (&["stacks", "shop", "--since", "v1"], 2, "--since: stacks is about all versions"),
+        (&["new", "shop"], 2, "its latest: v1, v2"),
+        (&["new", "shop", "--since", "v"], 5, "several versions begin with v. Its latest: v1, v2"),
+        (&["new", "shop", "--since", "x"], 5, "no version begins with x"),
+        (&["outliers", "cart"], 5, "no agent has sent anything of this service"),
+    ] {
+        let refused = fleet.fleet(words);
+        assert!(refused.status == status && refused.remarks[0].contains(part), "{refused:?}");
+    }
 }
 
 /// Neither side loses a row or makes one twice, whenever it is killed.
@@ -315,7 +376,7 @@ fn fleet_waits_for_its_server_and_its_tables() {
     assert_eq!(refused.status, 1, "{refused:?}");
     assert!(
         refused.remarks.iter().any(|line| line
-            .contains("have version 7, which is newer than this agent's 1. Update this agent")),
+            .contains("have version 7, which is newer than this ramson's 1. Update this ramson")),
         "{refused:?}"
     );
     fleet.server.kill();
@@ -327,6 +388,9 @@ fn fleet_waits_for_its_server_and_its_tables() {
     fleet.hold_still();
     fleet.agent_once().good();
     assert_eq!(fleet.sums()[0], fleet.reported()[0]);
+    // It began on this day: all that is live is growth, though no agent ran then.
+    let state = "sum(state) FROM stack_days WHERE day = (SELECT min(day) FROM stack_days) AND";
+    assert_eq!(fleet.number(state), 0.0);
     let check =
         finish(ramson(&fleet.scratch).args(["agent", "--check", "--config"]).arg(fleet.config()))
             .good();

@@ -15,6 +15,7 @@ EXCEPTIONS = {
     "crates/process/src/program.rs": "the program that the user runs",
     "crates/process/src/rights.rs": OWN_PROC,
     "crates/process/src/text.rs": OWN_PROC + " or /sys",
+    "crates/source/src/clickhouse.rs": "the password file that the user names",
     "crates/source/src/file.rs": "what the user typed, and /proc/self/fd",
     "crates/source/src/moment.rs": "the history that the user named",
     "crates/source/src/places.rs": "our own library, or what RAMSON_LIBRARY names",

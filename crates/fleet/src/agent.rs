@@ -1,6 +1,5 @@
 //! The agent: follows the profiled processes of a host, and once in a while puts what has changed into the queue and sends what is there.
 
-use crate::clickhouse::ClickHouse;
 use crate::config::Config;
 use crate::labels::Labels;
 use crate::layout::ProcessRow;
@@ -8,6 +7,7 @@ use crate::names::Dictionary;
 use crate::process::{Process, heap_rows};
 use crate::queue::{Change, Queue};
 use crate::rows::{Keep, Rows};
+use crate::server::{check, insert};
 use crate::state::State;
 use crate::time::{NS_PER_MILLISECOND, seconds};
 use ramson_analysis::hash::hash;
@@ -17,15 +17,13 @@ use ramson_process::clock::unix_ns;
 use ramson_process::text;
 use ramson_reader::Header;
 use ramson_source::Recording;
+use ramson_source::clickhouse::ClickHouse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use std::{io, mem};
 
 /// Rows and states are put on disk when they have so many bytes.
 const MOST_BYTES: usize = 4 << 20;
-/// Profiles in other places than the profile directories are searched for this far apart.
-const SEARCH_EVERY: Duration = Duration::from_secs(60);
-
 /// Follows processes.
 pub struct Agent {
     host: String,
@@ -34,6 +32,8 @@ pub struct Agent {
     search: Search,
     found: Vec<Recording>,
     processes: BTreeMap<u64, Process>,
+    /// Those whose end is counted. Their files are found again as long as they are there.
+    ended: BTreeSet<u64>,
     dictionary: Dictionary,
     /// Lines that `unreadable` returned last.
     told: BTreeSet<String>,
@@ -43,7 +43,8 @@ impl Agent {
     /// Finds the processes that are there.
     pub fn begin(config: &Config) -> Self {
         let start_ns = unix_ns();
-        let (search, found) = Search::begin(Vec::new(), true, SEARCH_EVERY);
+        let every = Duration::from_secs(config.every_seconds);
+        let (search, found) = Search::begin(Vec::new(), true, every);
         let host = match &*config.host {
             "" => text::read("/proc/sys/kernel/hostname").unwrap_or_default().trim().into(),
             host => host.into(),
@@ -55,36 +56,59 @@ impl Agent {
             search,
             found,
             processes: BTreeMap::new(),
+            ended: BTreeSet::new(),
             dictionary: Dictionary::default(),
             told: BTreeSet::new(),
         }
     }
 
-    /// Looks at all processes.
-    pub fn round(&mut self, kept: &mut impl Keep) -> io::Result<()> {
+    /// Searches for new processes. It takes a while: what one search finds, a later one returns.
+    pub fn search(&mut self) {
         let processes = &self.processes;
-        let others = self.search.found(|| processes.values().map(Process::identity).collect());
-        let found = mem::take(&mut self.found).into_iter().chain(others);
-        found.for_each(|recording| self.follow(recording));
+        let found = self.search.found(|| processes.values().map(Process::identity).collect());
+        self.found.extend(found);
+    }
+
+    /// Looks at all processes. What cannot be kept is found again at the next round.
+    pub fn round(&mut self, kept: &mut impl Keep) -> io::Result<()> {
+        kept.settle()?;
+        self.search();
+        mem::take(&mut self.found).into_iter().for_each(|recording| self.follow(recording));
+        let done = self.look(kept);
+        if done.is_err() {
+            self.dictionary = Dictionary::default();
+            self.processes.values_mut().for_each(Process::forget);
+        }
+        done
+    }
+
+    fn look(&mut self, kept: &mut impl Keep) -> io::Result<()> {
         let mut rows = Rows::default();
-        if mem::take(&mut self.is_first) {
+        let mut ended = BTreeSet::new();
+        if self.is_first {
             self.end_missed(kept, &mut rows);
         }
-        let count = self.processes.len();
-        let mut ended = Vec::new();
-        for (&id, process) in &mut self.processes {
-            let state = || State::read(&kept.state(id)?);
-            if process.look(state, count, &mut self.dictionary, &mut rows) {
-                ended.push(id);
+        let all: Vec<u64> = self.processes.keys().copied().collect();
+        for id in &all {
+            let Some(process) = self.processes.get_mut(id) else { continue };
+            let state = || State::read(&kept.state(*id)?);
+            if process.look(state, all.len(), &mut self.dictionary, &mut rows) {
+                ended.insert(*id);
             }
             if rows.bytes() > MOST_BYTES {
-                kept.keep(mem::take(&mut rows))?;
+                self.keep(kept, mem::take(&mut rows), mem::take(&mut ended))?;
             }
         }
-        ended.iter().for_each(|id| drop(self.processes.remove(id)));
+        self.keep(kept, rows, ended)
+    }
+
+    fn keep(&mut self, kept: &mut impl Keep, rows: Rows, ended: BTreeSet<u64>) -> io::Result<()> {
         if !rows.is_empty() {
             kept.keep(rows)?;
         }
+        self.is_first = false;
+        self.processes.retain(|id, _| !ended.contains(id));
+        self.ended.extend(ended);
         Ok(())
     }
 
@@ -101,7 +125,7 @@ impl Agent {
     fn follow(&mut self, recording: Recording) {
         let header = &recording.snapshot.header;
         let id = self.process_id(header);
-        if self.processes.contains_key(&id) {
+        if self.processes.contains_key(&id) || self.ended.contains(&id) {
             return;
         }
         let is_new = header.start_realtime_ns >= self.start_ns;
@@ -164,10 +188,10 @@ pub fn send(queue: &mut Queue, server: &ClickHouse) -> Result<usize, String> {
     let broken = |error: io::Error| format!("the agent's queue: {error}");
     let mut sent = 0;
     if queue.waiting() > 0 {
-        server.check()?;
+        check(server)?;
     }
     while let Some((number, batch)) = queue.first().map_err(broken)? {
-        server.send(&batch, &format!("{}-{number}", queue.id))?;
+        insert(server, &batch, &format!("{}-{number}", queue.id))?;
         queue.remove(number).map_err(broken)?;
         sent += 1;
     }

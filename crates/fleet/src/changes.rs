@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 
 /// What a count is of, in the column `age`.
 pub mod age {
-    /// Was live already: when the day began, or when the process was first looked at.
+    /// Was live already: when the day began, or when a process of an earlier day was first looked at.
     pub const STATE: u8 = 0;
     /// Allocated in the minute.
     pub const ALLOCATED: u8 = 1;

@@ -173,7 +173,7 @@ pub struct ProcessRow {
     pub started: u32,
     /// When it was last seen, in milliseconds since 1970: of several rows, the latest counts.
     pub seen: u64,
-    /// When it did something last, seconds since 1970; 0: it runs.
+    /// When it ended, seconds since 1970; 0: it runs.
     pub ended: u32,
     /// How it ended, in a phrase; empty while it runs.
     pub end: String,

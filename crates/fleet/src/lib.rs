@@ -3,7 +3,6 @@
 
 mod agent;
 mod changes;
-mod clickhouse;
 mod config;
 mod labels;
 mod layout;
@@ -12,14 +11,15 @@ mod process;
 mod questions;
 mod queue;
 mod rows;
+mod server;
 mod sizes;
 mod state;
 mod time;
 
 pub use agent::{Agent, send};
-pub use clickhouse::ClickHouse;
 pub use config::Config;
 pub use layout::SCHEMA_VERSION;
 pub use questions::{Answer, Parameters, Question};
 pub use queue::Queue;
 pub use rows::{JsonLines, Keep, Rows};
+pub use server::check;

@@ -25,6 +25,8 @@ const SURVEY_SHARE: f64 = 0.002;
 /// Digits of a build ID that tell one build from another.
 const VERSION_BYTES: usize = 6;
 const SECONDS_PER_DAY: u32 = 24 * 60 * 60;
+/// Resident memory that differs by a smaller part than one of so many is not read again by itself.
+const SAME_SHARE: u64 = 100;
 
 /// A process that is followed.
 pub struct Process {
@@ -42,6 +44,8 @@ pub struct Process {
     pub failure: Option<String>,
     allocators: Option<Allocators>,
     survey: Pace,
+    /// Resident bytes at the latest survey.
+    surveyed: u64,
 }
 
 /// What a look finds.
@@ -67,7 +71,13 @@ impl Process {
             failure: None,
             allocators: None,
             survey: Pace::new(Duration::ZERO, SURVEY_SHARE),
+            surveyed: 0,
         })
+    }
+
+    /// What the last looks found was not kept: it is to be found again.
+    pub fn forget(&mut self) {
+        self.seen = None;
     }
 
     /// Identity of its profile.
@@ -118,7 +128,9 @@ impl Process {
         };
         let today = seconds(unix_ns()) / SECONDS_PER_DAY;
         let seen = header.as_ref().map(|header| (health(header), today));
-        if self.seen == seen && !has_ended {
+        let resident = now.and_then(|stat| stat.rss).unwrap_or(0);
+        let is_same_memory = resident.abs_diff(self.surveyed) <= resident / SAME_SHARE;
+        if self.seen == seen && (is_same_memory || !self.survey.is_due()) && !has_ended {
             return false;
         }
         let read = header.is_some().then(|| self.followed.read(!has_ended));
@@ -131,12 +143,23 @@ impl Process {
             return has_ended;
         }
         self.seen = seen;
-        let is_known = state.is_some() || self.is_new;
+        let was_looked_at = state.is_some();
         let mut state = state.unwrap_or_default();
-        let mut look = state.counted.latest();
+        let recording = &self.followed.recording;
+        let (header, monotonic_ns) = (&recording.snapshot.header, recording.read_ns);
+        let ended = || Recording { running: None, ..recording.with(recording.snapshot.clone()) };
+        let ended = has_ended.then(ended);
+        let look = match &ended {
+            Some(ended) => last_look(ended, was_looked_at.then(|| state.counted.latest())),
+            None => Look { monotonic_ns, unix_ns: header.unix_ns(monotonic_ns) },
+        };
+        let began_ns = header.start_realtime_ns;
+        // What was freed before then is of the same day, too.
+        let began_today =
+            seconds(began_ns) / SECONDS_PER_DAY == seconds(look.unix_ns) / SECONDS_PER_DAY;
+        let is_known = was_looked_at || self.is_new || began_today;
         let mut found = Found::default();
         if is_read {
-            look = self.latest_look(has_ended);
             if self.row.version.is_empty() {
                 self.row.version = version(self.followed.snapshot());
             }
@@ -145,16 +168,14 @@ impl Process {
         let Found { names, step, mut counts } = found;
         self.row.seen = unix_ns() / NS_PER_MILLISECOND;
         put(&mut state.names, names.clone());
-        let change = if has_ended {
+        let change = if let Some(ended) = &ended {
             state.counted.apply(step);
             for (group, n) in state.counted.end(look) {
                 *counts.entry(group).or_default() += n;
             }
             self.row.ended = seconds(look.unix_ns);
-            let recording = &self.followed.recording;
-            let ended = Recording { running: None, ..recording.with(recording.snapshot.clone()) };
-            self.row.end = end::state_of(&ended);
-            let cause = end::cause_of(&ended);
+            self.row.end = end::state_of(ended);
+            let cause = end::cause_of(ended);
             if cause.is_memory() {
                 self.row.end += &format!(", {}", cause.name());
             }
@@ -168,14 +189,6 @@ impl Process {
         rows.states.push((self.row.process, change));
         rows.processes.push(self.row.clone());
         has_ended
-    }
-
-    /// When the profile was read; of a process that has ended: what it recorded last.
-    fn latest_look(&self, has_ended: bool) -> Look {
-        let recording = &self.followed.recording;
-        let header = &recording.snapshot.header;
-        let monotonic_ns = if has_ended { header.last_monotonic_ns } else { recording.read_ns };
-        Look { monotonic_ns, unix_ns: header.unix_ns(monotonic_ns) }
     }
 
     fn changes(
@@ -207,6 +220,7 @@ impl Process {
         let origin = &self.followed.recording.origin;
         let read = || Rss::read(pid, origin, snapshot, &mut self.allocators);
         let Some(rss) = self.survey.run_for(pid, processes, read) else { return };
+        self.surveyed = rss.bytes;
         let terms = Terms::of(&rss);
         let row = |(term, bytes): (&str, i64)| MemoryRow {
             service: self.row.service.clone(),
@@ -217,6 +231,23 @@ impl Process {
         };
         rows.memory.extend(terms.known().map(row));
     }
+}
+
+/// When a process ended: as was noted; else now, if it was followed until then, and otherwise when it recorded something last.
+fn last_look(ended: &Recording, latest: Option<Look>) -> Look {
+    let header = &ended.snapshot.header;
+    let recorded_ns = header.unix_ns(header.last_monotonic_ns);
+    let noted_ns = end::end_of(ended).map_or(0, |end| end.realtime_ns);
+    let unix_ns = match (noted_ns, latest) {
+        (0, Some(_)) => unix_ns(),
+        (0, None) => recorded_ns,
+        (noted_ns, _) => noted_ns.min(unix_ns()),
+    };
+    // A day's state is counted at the first look of that day.
+    let unix_ns = latest.map_or(unix_ns, |latest| unix_ns.max(latest.unix_ns));
+    let later_ns = unix_ns.saturating_sub(recorded_ns);
+    let monotonic_ns = header.last_monotonic_ns.saturating_add(later_ns);
+    Look { monotonic_ns, unix_ns }
 }
 
 /// Rows by the names of the stacks, of which several may have the same.

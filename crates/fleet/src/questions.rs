@@ -1,6 +1,6 @@
 //! Questions to the database, each an SQL file of deploy/clickhouse/questions with its parameters.
 
-use crate::clickhouse::ClickHouse;
+use ramson_source::clickhouse::ClickHouse;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -22,6 +22,9 @@ pub enum Question {
     /// What would trims return?
     Free,
 }
+
+/// A day's first minutes still wait for what was live when it began.
+const LATEST: &str = "SELECT if(count() = 0, '', toString(greatest(min(day), least(max(day), toDate(now('UTC') - INTERVAL 3 MINUTE))))) FROM stack_days";
 
 /// Parameters of a question; one that it does not take is ignored.
 #[derive(Clone, Debug, Default)]
@@ -109,6 +112,13 @@ impl Question {
         matches!(self, Self::Stacks | Self::New | Self::Outliers)
     }
 
+    /// Versions of a service, the latest first; none: the server does not know the service.
+    pub fn versions(server: &ClickHouse, service: &str) -> Result<Vec<String>, String> {
+        const VERSIONS: &str = "SELECT version FROM stack_days WHERE service = {service:String} GROUP BY version ORDER BY max(day) DESC, version";
+        let text = server.ask(&[("param_service", service), ("readonly", "2")], VERSIONS)?;
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
     /// Asks a server.
     pub fn ask(self, server: &ClickHouse, parameters: &Parameters) -> Result<Answer, String> {
         let mut answer = Answer {
@@ -118,8 +128,7 @@ impl Question {
             rows: Vec::new(),
         };
         if answer.day.is_none() {
-            let latest =
-                server.ask("SELECT if(count() = 0, '', toString(max(day))) FROM stack_days")?;
+            let latest = server.ask(&[("readonly", "2")], LATEST)?;
             answer.day = Some(latest.trim().to_owned()).filter(|day| !day.is_empty());
         }
         let Some(day) = &answer.day else { return Ok(answer) };
@@ -133,7 +142,7 @@ impl Question {
             ("output_format_json_quote_64bit_integers", "0"),
             ("readonly", "2"),
         ];
-        let text = server.query(&asked, self.sql())?;
+        let text = server.ask(&asked, self.sql())?;
         let Compact { meta, data } = serde_json::from_str(&text)
             .map_err(|error| format!("{}: not an answer of ClickHouse ({error})", server.url()))?;
         answer.columns = meta.into_iter().map(|column| column.name).collect();

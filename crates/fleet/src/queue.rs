@@ -41,6 +41,8 @@ pub struct Queue {
     next: u64,
     /// Number and bytes of those that wait.
     waiting: BTreeMap<u64, u64>,
+    /// A batch whose states could not be written.
+    unsettled: Option<u64>,
     /// Rows that were dropped since it was opened.
     pub dropped_rows: u64,
     /// Tells this agent's batches from those of others, as long as its folder is kept.
@@ -79,18 +81,36 @@ impl Queue {
         let last = fs::read_to_string(folder.join("states/last")).ok();
         let last = last.and_then(|last| last.parse().ok()).max(waiting.keys().max().copied());
         let next = last.map_or(1, |last: u64| last + 1);
-        let mut queue =
-            Self { batches, states, most_bytes, next, waiting, dropped_rows: 0, id, _lock: lock };
-        // States are written after their batch.
-        if let Some((&latest, _)) = queue.waiting.last_key_value() {
-            let batch = queue.read(latest)?;
-            queue.keep_states(latest, &batch)?;
-        }
+        let latest = waiting.keys().max().copied();
+        let mut queue = Self {
+            batches,
+            states,
+            most_bytes,
+            next,
+            waiting,
+            // States are written after their batch.
+            unsettled: latest,
+            dropped_rows: 0,
+            id,
+            _lock: lock,
+        };
+        queue.settle()?;
         Ok(queue)
     }
 
-    /// Adds a batch, and drops the oldest if too much waits.
+    /// Writes the states of the latest batch, if that failed. Until then no state is as it should be.
+    pub fn settle(&mut self) -> io::Result<()> {
+        if let Some(number) = self.unsettled {
+            let batch = self.read(number)?;
+            self.keep_states(number, &batch)?;
+            self.unsettled = None;
+        }
+        Ok(())
+    }
+
+    /// Adds a batch, and drops the oldest if too much waits. If it fails, nothing has changed.
     pub fn put(&mut self, batch: &Batch) -> io::Result<()> {
+        self.settle()?;
         let bytes = borsh::to_vec(batch)?;
         let number = self.next;
         let path = self.path(number);
@@ -98,7 +118,10 @@ impl Queue {
         File::open(path)?.sync_all()?;
         self.next += 1;
         self.waiting.insert(number, bytes.len() as u64);
-        self.keep_states(number, batch)?;
+        if self.keep_states(number, batch).is_err() {
+            self.unsettled = Some(number);
+            return Ok(());
+        }
         while self.waiting.values().sum::<u64>() > self.most_bytes && self.waiting.len() > 1 {
             let Some((number, _)) =
                 self.waiting.first_key_value().map(|(&number, &bytes)| (number, bytes))
@@ -113,7 +136,8 @@ impl Queue {
     }
 
     /// The oldest batch, with a number that no other batch of this agent has.
-    pub fn first(&self) -> io::Result<Option<(u64, Batch)>> {
+    pub fn first(&mut self) -> io::Result<Option<(u64, Batch)>> {
+        self.settle()?;
         let Some(&number) = self.waiting.keys().next() else { return Ok(None) };
         self.read(number).map(|batch| Some((number, batch)))
     }
@@ -143,7 +167,7 @@ impl Queue {
             .collect()
     }
 
-    fn keep_states(&mut self, number: u64, batch: &Batch) -> io::Result<()> {
+    fn keep_states(&self, number: u64, batch: &Batch) -> io::Result<()> {
         for (process, change) in &batch.states {
             let path = self.state_path(*process);
             match change {
@@ -177,8 +201,9 @@ impl Queue {
 /// Whole or not at all.
 fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let part = PathBuf::from(format!("{}.part", path.display()));
-    fs::write(&part, bytes)?;
-    fs::rename(part, path)
+    let done = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
+    // On a full disk, it takes room for nothing.
+    done.inspect_err(|_| drop(fs::remove_file(&part)))
 }
 
 #[cfg(test)]
@@ -219,6 +244,30 @@ mod tests {
         let mut queue = Queue::open(folder.path(), 1 << 20, "two").unwrap();
         queue.put(&Batch { states: vec![(42, Change::End)], ..batch(1, 0, "") }).unwrap();
         assert_eq!((queue.first().unwrap().unwrap().0, queue.state(42)), (4, None));
+    }
+
+    #[test]
+    fn full_disk_loses_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut queue = Queue::open(folder.path(), 1 << 20, "one").unwrap();
+        queue.put(&batch(1, 0, "ab")).unwrap();
+        // A folder in the place of a file, which cannot be written then.
+        let [second, last] = ["batches/2", "states/last"].map(|name| folder.path().join(name));
+        fs::create_dir(&second).unwrap();
+        queue.put(&batch(2, 2, "cd")).unwrap_err();
+        assert_eq!((queue.waiting(), queue.state(42).unwrap()), (1, b"ab".to_vec()));
+        assert!(!folder.path().join("batches/2.part").exists());
+        fs::remove_dir(&second).unwrap();
+        fs::remove_file(&last).unwrap();
+        fs::create_dir(&last).unwrap();
+        // The batch is kept, and its states are not all.
+        queue.put(&batch(2, 2, "cd")).unwrap();
+        queue.settle().unwrap_err();
+        queue.first().unwrap_err();
+        queue.put(&batch(3, 4, "ef")).unwrap_err();
+        fs::remove_dir(&last).unwrap();
+        queue.put(&batch(3, 4, "ef")).unwrap();
+        assert_eq!((queue.waiting(), queue.state(42).unwrap()), (3, b"abcdef".to_vec()));
     }
 
     #[test]

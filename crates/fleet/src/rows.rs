@@ -18,6 +18,8 @@ pub struct Rows {
 
 /// Takes rows, and has the states of processes.
 pub trait Keep {
+    /// Fails while states are not as they should be.
+    fn settle(&mut self) -> io::Result<()>;
     /// Keeps rows with the states of their processes.
     fn keep(&mut self, rows: Rows) -> io::Result<()>;
     /// State of a process; `None`: it is not known.
@@ -27,6 +29,10 @@ pub trait Keep {
 }
 
 impl Keep for Queue {
+    fn settle(&mut self) -> io::Result<()> {
+        Self::settle(self)
+    }
+
     fn keep(&mut self, rows: Rows) -> io::Result<()> {
         self.put(&rows.batch())
     }
@@ -45,6 +51,10 @@ impl Keep for Queue {
 pub struct JsonLines(pub String);
 
 impl Keep for JsonLines {
+    fn settle(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     fn keep(&mut self, rows: Rows) -> io::Result<()> {
         self.0 += &rows.to_json_lines();
         Ok(())

@@ -21,6 +21,8 @@ pub enum Format {
     Memleak,
     /// Seastar's allocation sites, in a log or as Redpanda's JSON.
     Seastar,
+    /// A ClickHouse server's answer about a fleet.
+    Fleet,
     /// One stack and its value a line.
     Collapsed,
 }
@@ -34,6 +36,7 @@ impl fmt::Display for Format {
             Format::Heaptrack => "heaptrack",
             Format::Memleak => "memleak",
             Format::Seastar => "Seastar",
+            Format::Fleet => "fleet",
             Format::Collapsed => "collapsed stacks",
         })
     }

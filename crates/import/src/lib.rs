@@ -2,8 +2,8 @@
 //!
 //! `recognize` tells formats apart by their content, `input` bounds what a file may cost, `packing` and (on a
 //! thread of its own, for a large file) `read_ahead` unpack it. `weight` says what sampled numbers stand for,
-//! `build` joins names and stacks; `pprof`, `heap_text` (with `heap_symbols` and `maps`), `heaptrack`, `seastar`, `tables` (with `places`) and
-//! `collapsed` read formats and return an `import`; `malloc_info` reads what is no profile. docs/reference/formats.md says what each keeps and loses.
+//! `build` joins names and stacks; `pprof`, `heap_text` (with `heap_symbols` and `maps`), `heaptrack`, `seastar`, `tables` (with `places`),
+//! `fleet` and `collapsed` read formats and return an `import`; `malloc_info` reads what is no profile. docs/reference/formats.md says what each keeps and loses.
 //!
 //! A reader returns what it could read and the list of defects. Sample values that a format does
 //! not have are NaN in the profile, never 0; so is the variance where a format does not say how it
@@ -14,6 +14,7 @@ mod apart;
 mod build;
 mod collapsed;
 mod defect;
+mod fleet;
 mod format;
 mod heap_symbols;
 mod heap_text;
@@ -91,6 +92,7 @@ fn read_profile(
         Format::Heaptrack => heaptrack::read(input, inuse_at),
         Format::Memleak => tables::read(format, input),
         Format::Seastar => seastar::read(input),
+        Format::Fleet => fleet::read(input),
         Format::Collapsed => collapsed::read(input),
     }
 }

@@ -8,7 +8,7 @@ use crate::heap_text;
 use crate::input::Input;
 use crate::malloc_info::is_malloc_info;
 use crate::packing::Packing;
-use crate::{seastar, tables};
+use crate::{fleet, seastar, tables};
 use prost::encoding::{DecodeContext, decode_key, decode_varint, skip_field};
 
 /// Bytes looked at.
@@ -57,6 +57,9 @@ fn format_of(head: &[u8]) -> Option<Format> {
     // The reader finds the header, and with it the format.
     if first_line.starts_with(MARKER.as_bytes()) || first_line.starts_with(b"%warn") {
         return Some(Format::Gperftools);
+    }
+    if first_line == fleet::HEAD.as_bytes() {
+        return Some(Format::Fleet);
     }
     if is_heaptrack(first_line) {
         return Some(Format::Heaptrack);

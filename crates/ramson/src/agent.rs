@@ -3,9 +3,10 @@
 use crate::flags::AgentFlags;
 use crate::output::{print_raw, remark};
 use ramson_analysis::hash::hash;
-use ramson_fleet::{Agent, ClickHouse, Config, JsonLines, Queue, SCHEMA_VERSION, send};
+use ramson_fleet::{Agent, Config, JsonLines, Queue, SCHEMA_VERSION, check, send};
 use ramson_process::clock::unix_ns;
 use ramson_source::Failure;
+use ramson_source::clickhouse::ClickHouse;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::Path;
@@ -13,11 +14,14 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// New processes are searched for so long before each round.
+const SEARCH_AHEAD: Duration = Duration::from_secs(2);
+
 pub fn agent(flags: &AgentFlags) -> Result<(), Failure> {
     let config = Config::read(&flags.config).map_err(Failure::usage)?;
     let server = ClickHouse::new(config.clickhouse.clone()).map_err(Failure::usage)?;
     if flags.check {
-        server.check().map_err(Failure::failed)?;
+        check(&server).map_err(Failure::failed)?;
         let url = &config.clickhouse.url;
         let line =
             format!("{}: ok. {url}: tables of version {SCHEMA_VERSION}\n", flags.config.display());
@@ -38,9 +42,13 @@ pub fn agent(flags: &AgentFlags) -> Result<(), Failure> {
     let orders = orders()?;
     loop {
         let began = Instant::now();
-        session.round()?;
+        session.round_or_wait();
         session.send_or_wait();
-        match session.wait(&orders, began) {
+        let order = session.wait(&orders, began, SEARCH_AHEAD).or_else(|| {
+            session.agent.search();
+            session.wait(&orders, began, Duration::ZERO)
+        });
+        match order {
             Some(SIGHUP) => session.reload(&flags.config),
             Some(_) => return Ok(()),
             None => {}
@@ -62,7 +70,8 @@ struct Session {
     server: ClickHouse,
     queue: Queue,
     agent: Agent,
-    /// Why nothing can be sent, as said last.
+    /// Why nothing can be kept, and why nothing can be sent, as said last.
+    obstacle: String,
     refusal: String,
 }
 
@@ -76,17 +85,17 @@ impl Session {
             ))
         })?;
         let agent = Agent::begin(&config);
-        Ok(Self { config, server, queue, agent, refusal: String::new() })
+        let [obstacle, refusal] = [const { String::new() }; 2];
+        Ok(Self { config, server, queue, agent, obstacle, refusal })
     }
 
     /// Looks, and puts what has changed into the queue.
     fn round(&mut self) -> Result<(), Failure> {
         let place = self.config.state.display();
         let dropped = self.queue.dropped_rows;
-        // What is counted must not go on from what was not kept.
-        self.agent.round(&mut self.queue).map_err(|error| {
-            Failure::failed(format!("{place}: {error}. Make room there, and start the agent again"))
-        })?;
+        self.agent
+            .round(&mut self.queue)
+            .map_err(|error| Failure::failed(format!("{place}: {error}. Make room there")))?;
         self.agent.unreadable().iter().for_each(remark);
         match self.queue.dropped_rows - dropped {
             0 => {}
@@ -95,6 +104,19 @@ impl Session {
             )),
         }
         Ok(())
+    }
+
+    /// Says when nothing can be kept any more, and when it can again. Until then, it waits in the profiles of the processes.
+    fn round_or_wait(&mut self) {
+        let obstacle = self.round().err().map(|failure| failure.to_string()).unwrap_or_default();
+        if obstacle == self.obstacle {
+            return;
+        }
+        match &*obstacle {
+            "" => remark(format_args!("{}: rows are kept again", self.config.state.display())),
+            reason => remark(format_args!("{reason}: rows wait in the processes' profiles")),
+        }
+        self.obstacle = obstacle;
     }
 
     fn send(&mut self) -> Result<(), String> {
@@ -110,18 +132,21 @@ impl Session {
         match &*refusal {
             "" => remark(format_args!("{}: all that waited was sent", self.config.clickhouse.url)),
             reason => remark(format_args!(
-                "{reason}. {} batches wait in {}",
-                self.queue.waiting(),
+                "{reason}. {} in {}",
+                match self.queue.waiting() {
+                    1 => "1 batch waits".to_owned(),
+                    count => format!("{count} batches wait"),
+                },
                 self.config.state.display()
             )),
         }
         self.refusal = refusal;
     }
 
-    /// Until the next round is due or an order comes, which is returned.
-    fn wait(&self, orders: &Receiver<i32>, began: Instant) -> Option<i32> {
+    /// Until so long before the next round is due or an order comes, which is returned.
+    fn wait(&self, orders: &Receiver<i32>, began: Instant, ahead: Duration) -> Option<i32> {
         let every = Duration::from_secs(self.config.every_seconds);
-        orders.recv_timeout(every.saturating_sub(began.elapsed())).ok()
+        orders.recv_timeout(every.saturating_sub(began.elapsed() + ahead)).ok()
     }
 
     /// The folder and the name of the host stay until it is started again.

@@ -3,8 +3,10 @@
 use crate::flags::FleetFlags;
 use crate::output::{print, print_json, print_raw};
 use crate::table;
-use ramson_fleet::{ClickHouse, Config, Parameters, Question};
+use ramson_fleet::{Config, Parameters, Question, check};
+use ramson_profile::printable;
 use ramson_source::Failure;
+use ramson_source::clickhouse::ClickHouse;
 
 pub fn fleet(flags: &FleetFlags) -> Result<(), Failure> {
     let question = Question::from(flags.question);
@@ -25,25 +27,60 @@ pub fn fleet(flags: &FleetFlags) -> Result<(), Failure> {
         }
         service => service.clone().unwrap_or_default(),
     };
-    if question == Question::New && flags.since.is_none() {
+    if question != Question::New && flags.since.is_some() {
         return Err(Failure::usage(format!(
-            "new since which version? \"ramson fleet new {service} --since VERSION\"; \"ramson fleet outliers {service} --json\" shows versions"
+            "--since: {name} is about all versions. Leave it out, or ask \"ramson fleet new SERVICE\""
         )));
     }
-    let parameters = Parameters {
-        day: flags.day.clone(),
-        service,
-        version: flags.since.clone().unwrap_or_default(),
-        rows: flags.rows,
-    };
-    let config = Config::read(&flags.config).map_err(|finding| {
-        Failure::usage(format!("{finding}. --config FILE; \"ramson fleet --help\" shows one"))
-    })?;
+    let config = Config::read(&flags.config).map_err(Failure::usage)?;
     let server = ClickHouse::new(config.clickhouse).map_err(Failure::usage)?;
-    server.check().map_err(Failure::failed)?;
+    check(&server).map_err(Failure::failed)?;
+    let since = match question.is_of_service() {
+        true => known_version(&server, question, &service, flags.since.as_deref())?,
+        false => String::new(),
+    };
+    let (day, rows) = (flags.day.clone(), flags.rows);
+    let parameters = Parameters { day, service, version: since, rows };
     let answer = question.ask(&server, &parameters).map_err(Failure::failed)?;
     if flags.json {
         return print_json("fleet", &answer);
     }
     print(&table::fleet::text(question, &parameters, &answer))
+}
+
+/// The version that begins with `since`. Fails for a service that the server does not have.
+fn known_version(
+    server: &ClickHouse,
+    question: Question,
+    service: &str,
+    since: Option<&str>,
+) -> Result<String, Failure> {
+    const MOST_LISTED: usize = 5;
+    let all = Question::versions(server, service).map_err(Failure::failed)?;
+    let shown = printable(service);
+    if all.is_empty() {
+        return Err(Failure::not_found(format!(
+            "{shown}: no agent has sent anything of this service. \"ramson fleet\" lists those that are there"
+        )));
+    }
+    if question != Question::New {
+        return Ok(String::new());
+    }
+    let list: Vec<_> = all.iter().take(MOST_LISTED).map(|it| printable(it)).collect();
+    let list = list.join(", ");
+    let Some(since) = since else {
+        return Err(Failure::usage(format!(
+            "new since which version? \"ramson fleet new {shown} --since VERSION\"; its latest: {list}"
+        )));
+    };
+    if all.iter().any(|it| it == since) {
+        return Ok(since.into());
+    }
+    let begin_so: Vec<_> = all.iter().filter(|it| it.starts_with(since)).collect();
+    let finding = match &*begin_so {
+        [only] => return Ok((*only).clone()),
+        [] => "no version begins",
+        _ => "several versions begin",
+    };
+    Err(Failure::not_found(format!("{shown}: {finding} with {since}. Its latest: {list}")))
 }

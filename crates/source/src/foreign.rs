@@ -53,7 +53,7 @@ impl Foreign {
         let mut imported = imported.map_err(|error| unreadable(origin, &error))?;
         if inuse_at == InuseAt::Peak && imported.format != Format::Heaptrack {
             return Err(Failure::usage(format!(
-                "{origin}@peak: a {} file holds one moment only. Pass {origin}",
+                "{origin}@peak: a {} profile holds one moment only. Pass {origin}",
                 imported.format
             )));
         }
@@ -84,7 +84,7 @@ impl Foreign {
 
     /// Says what its format lacks, and what to do instead.
     pub fn lacks(&self, finding: &str) -> Failure {
-        Failure::usage(format!("{}: a {} file {finding}", self.origin, self.imported.format))
+        Failure::usage(format!("{}: a {} profile {finding}", self.origin, self.imported.format))
     }
 
     /// Cuts off the frames that the format, or the file itself, wants cut off.

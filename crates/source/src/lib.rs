@@ -7,6 +7,7 @@
 //! process has. `failure` is how every command fails.
 #![forbid(unsafe_code)]
 
+pub mod clickhouse;
 mod discovery;
 mod failure;
 mod file;

@@ -26,7 +26,7 @@ pub fn processes_of(base: &Base) -> Option<Vec<u32>> {
         Base::Tree(root) => processes::tree(*root),
         Base::Unit(name) => processes::of_unit(name),
         Base::Group(path) => processes::of_group(path),
-        Base::Address(_) | Base::Input | Base::File(_) => return None,
+        Base::Address(_) | Base::Database(_) | Base::Input | Base::File(_) => return None,
     };
     let own = std::process::id();
     let is_by_name = matches!(base, Base::Name(_));

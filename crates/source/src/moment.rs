@@ -189,7 +189,7 @@ fn find_all(selector: &Selector, when: &When) -> Result<Vec<PastMoment>, Failure
             }
             if found.is_empty() { Err(failure) } else { Ok(found) }
         }
-        Base::Address(_) | Base::Input => Err(no_file(base)),
+        Base::Address(_) | Base::Database(_) | Base::Input => Err(no_file(base)),
     }
 }
 

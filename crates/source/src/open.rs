@@ -10,7 +10,7 @@ use crate::maps::profile_maps;
 use crate::members::{is_named, none_of, processes_of, several};
 use crate::recording::Recording;
 use crate::selector::{Base, Selector};
-use crate::{http, moment};
+use crate::{clickhouse, http, moment};
 use ramson_apart::{NOBODY, Owner, each_of_owners};
 use ramson_history::Span;
 use ramson_import::InuseAt;
@@ -100,6 +100,10 @@ fn open_each(selector: &Selector) -> Result<Members, Failure> {
             Some(span) => past_of(selector, span, present),
         };
     }
+    if let Base::Database(address) = &selector.base {
+        let opened = clickhouse::open(address, selector.span.as_ref())?;
+        return Ok(Members { opened: vec![opened], unprofiled: 0 });
+    }
     if let Some(past) = moment::open(selector)? {
         return Ok(Members::of(past, 0));
     }
@@ -120,7 +124,7 @@ fn open_each(selector: &Selector) -> Result<Members, Failure> {
         Base::File(path) => {
             open_any_file(path, InuseAt::End).map_err(|failure| of_name(&selector.text, failure))?
         }
-        Base::Name(_) | Base::Tree(_) | Base::Unit(_) | Base::Group(_) => {
+        Base::Name(_) | Base::Tree(_) | Base::Unit(_) | Base::Group(_) | Base::Database(_) => {
             return open_group(selector);
         }
     };

@@ -1,7 +1,7 @@
 //! One SRC as the user typed it: what it names, and which moment of that.
 
 use crate::failure::Failure;
-use crate::http;
+use crate::{clickhouse, http};
 use jiff::tz::TimeZone;
 use ramson_history::Span;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,8 @@ pub enum Base {
     Group(String),
     /// A pprof endpoint.
     Address(String),
+    /// A service of a fleet, in a ClickHouse server.
+    Database(String),
     /// Standard input.
     Input,
     /// A profile of any format, or a history.
@@ -118,6 +120,7 @@ impl Base {
             Some(("cgroup", "")) => wrong("which group? Pass cgroup:/system.slice"),
             Some(("cgroup", group)) => Ok(Self::Group(group.to_owned())),
             _ if text == "-" => Ok(Self::Input),
+            _ if clickhouse::is_database(text) => Ok(Self::Database(text.to_owned())),
             _ if http::is_address(text) => Ok(Self::Address(text.to_owned())),
             _ if is_number(text) => {
                 text.parse().map(Self::Process).or_else(|_| wrong("not a process ID"))
@@ -149,6 +152,10 @@ mod tests {
         assert_eq!(parsed("unit:redis.service"), (Base::Unit("redis.service".into()), false));
         assert_eq!(parsed("cgroup:/a/b"), (Base::Group("/a/b".into()), false));
         assert_eq!(parsed("http://h/x"), (Base::Address("http://h/x".into()), false));
+        let database = "clickhouse://h/ramson?service=postgresql@15-main.service";
+        assert_eq!(parsed(database), (Base::Database(database.into()), false));
+        let earlier = format!("{database}@-1h");
+        assert_eq!(parsed(&earlier), (Base::Database(database.into()), true));
         assert_eq!(parsed("-"), (Base::Input, false));
         assert_eq!(parsed("no/such.ramson"), (Base::File("no/such.ramson".into()), false));
         assert_eq!(parsed("/proc/self/status"), (Base::File("/proc/self/status".into()), false));

@@ -19,7 +19,7 @@ ranked AS
             sum(allocated - freed) AS grown,
             sum(v_state) AS v_begin,
             v_begin + sum(v_allocated - v_freed) AS v_end,
-            sum(v_lost + v_seen) AS v_before
+            least(sum(v_lost + v_seen), sum(v_freed)) AS v_before
         FROM stack_days
         WHERE day = {day:Date}
         GROUP BY service, stack
@@ -46,7 +46,7 @@ FROM
     FROM beyond_chance
     LEFT JOIN
     (
-        SELECT service, stack, countIf(bytes > 0) AS growing
+        SELECT service, stack, countIf(bytes >= 0.5) AS growing
         FROM
         (
             SELECT service, stack, process, sum(n * ramson_bytes(size, interval) * ramson_sign(age)) AS bytes

@@ -9,7 +9,7 @@ WITH of_processes AS
     FROM heap
     WHERE service = {service:String} AND toDate(minute) = {day:Date}
     GROUP BY process
-    HAVING live > 0
+    HAVING live >= 0.5
 ),
 (SELECT median(live) FROM of_processes) AS middle,
 (SELECT median(abs(live - middle)) FROM of_processes) AS usual

@@ -19,15 +19,16 @@ FROM
         sum(allocated) AS allocated_in_all,
         sum(v_state) AS v_begin,
         v_begin + sum(v_allocated - v_freed) AS v_end,
-        sum(v_lost + v_seen) AS v_before
+        least(sum(v_lost + v_seen), sum(v_freed)) AS v_before
     FROM stack_days
     WHERE day = {day:Date}
     GROUP BY service
 ) AS heap
 LEFT JOIN
 (
-    SELECT service, countIf(toUnixTimestamp(ended) = 0) AS running, uniqExactIf(host, toUnixTimestamp(ended) = 0) AS hosts
+    SELECT service, count() AS running, uniqExact(host) AS hosts
     FROM processes FINAL
+    WHERE toDate(started) <= {day:Date} AND toDate(seen) >= {day:Date} AND (toUnixTimestamp(ended) = 0 OR toDate(ended) > {day:Date})
     GROUP BY service
 ) AS known USING (service)
 ORDER BY live_bytes DESC

@@ -18,6 +18,7 @@ FROM
         FROM stack_days
         WHERE service = {service:String} AND day = {day:Date}
         GROUP BY stack
+        HAVING live_bytes > 0
         ORDER BY live_bytes DESC
         LIMIT {rows:UInt32}
     ) AS largest

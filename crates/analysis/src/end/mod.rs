@@ -13,7 +13,8 @@ use ramson_profile::format::{format_bytes, format_duration, format_local_time, f
 use ramson_reader::{End as Noted, FailedAllocation, Header, Snapshot, Way};
 use ramson_source::{Recording, runs_another_program};
 use serde::Serialize;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Signals by which a program ends itself, or the kernel does, when something is wrong with it.
 const OF_FAULTS: [u32; 8] = [4, 5, 6, 7, 8, 9, 11, 31];
@@ -61,7 +62,6 @@ impl Cause {
 
 /// Returns how a process ended. `None`: the process runs, or its end was not seen.
 pub fn end_of(source: &Recording) -> Option<Noted> {
-    static LOG: OnceLock<KernelLog> = OnceLock::new();
     let header = &source.snapshot.header;
     if source.running.is_some() {
         return None;
@@ -74,9 +74,19 @@ pub fn end_of(source: &Recording) -> Option<Noted> {
             }),
             (state::EXITED, Err(_)) => None,
             _ if runs_another_program(header) => Some(Noted::of(Way::Replaced)),
-            _ => in_log(source, LOG.get_or_init(KernelLog::read)),
+            _ => logged(source),
         }
     })
+}
+
+/// How the kernel's log says that it ended, as it was a moment ago at most: who follows processes sees later deaths, too.
+fn logged(source: &Recording) -> Option<Noted> {
+    const MOST_AGE: Duration = Duration::from_secs(1);
+    static LOG: Mutex<Option<(Instant, KernelLog)>> = Mutex::new(None);
+    let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    let fresh = log.take().filter(|(read, _)| read.elapsed() < MOST_AGE);
+    let (_, log) = log.insert(fresh.unwrap_or_else(|| (Instant::now(), KernelLog::read())));
+    in_log(source, log)
 }
 
 /// How the kernel's log says that it ended.

@@ -65,13 +65,8 @@ pub enum Asked {
 }
 
 fn parse_day(text: &str) -> Result<String, String> {
-    let has = |length: usize| {
-        move |part: &&str| part.len() == length && part.bytes().all(|byte| byte.is_ascii_digit())
-    };
-    let parts: Vec<&str> = text.split('-').collect();
-    let is_day =
-        matches!(&*parts, [year, month, day] if has(4)(year) && has(2)(month) && has(2)(day));
-    is_day.then(|| text.to_owned()).ok_or_else(|| "not a day, as in 2026-11-29".into())
+    let day: Option<jiff::civil::Date> = text.parse().ok();
+    day.map(|day| day.to_string()).ok_or_else(|| "not a day, as in 2026-11-29".into())
 }
 
 impl From<Asked> for Question {

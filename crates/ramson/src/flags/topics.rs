@@ -16,6 +16,8 @@ SRC: which process or profile
   crash.ramson            a file: ramson's, pprof, jemalloc, gperftools, heaptrack, memleak, Seastar, collapsed
   http://host/debug/pprof/heap
                           a pprof endpoint
+  clickhouse://host/ramson?service=NAME
+                          a service of a fleet; &version= &host= &pid= choose
   -                       standard input
 
 Dead processes go by the same names: their profiles are still there. Several SRCs, or several matching processes, are

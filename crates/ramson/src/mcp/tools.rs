@@ -282,7 +282,7 @@ pub fn checked(source: &str) -> Result<String, Failure> {
         Base::Input => {
             Err(Failure::usage("-: standard input carries the protocol. Pass a process or a file"))
         }
-        Base::Address(_) => Err(Failure::usage(format!(
+        Base::Address(_) | Base::Database(_) => Err(Failure::usage(format!(
             "{source}: addresses are not fetched here. Save the profile to a file, and pass that"
         ))),
         Base::File(path) => check_stored(&path).map(|()| source.to_owned()),

@@ -45,6 +45,9 @@ pub fn text(question: Question, parameters: &Parameters, answer: &Answer) -> Str
     let room = table.room();
     for row in &answer.rows {
         let cells = columns.iter().flat_map(|column| match column {
+            Column::Bytes(name, error) if row[*name].is_null() => {
+                vec!["–".into(); 1 + usize::from(error.is_some())]
+            }
             Column::Bytes(name, None) => {
                 vec![format_amount(estimate(row, name), SampleUnit::Bytes)]
             }
@@ -128,6 +131,9 @@ fn sentence(question: Question, parameters: &Parameters, answer: &Answer) -> Str
             words(first, "host"),
             bytes("held_bytes")
         ),
+        Question::Free if first["free_bytes"].is_null() => {
+            format!("{day}: no allocator's free memory is known")
+        }
         Question::Free => format!(
             "{day}: most is free in {name}: {} in {}; at best a trim returns it",
             bytes("free_bytes"),
