@@ -27,8 +27,9 @@ CREATE FUNCTION IF NOT EXISTS ramson_sign AS (age) -> if(age <= 1, 1, -1);
 -- Of what was freed: seconds that it had lived at most.
 CREATE FUNCTION IF NOT EXISTS ramson_lived AS (age) -> exp2(if(age >= 66, age - 66, age - 2) + 17) / 1e9;
 
--- age: 0 the state when the day began, or when the agent first saw a process that had begun on an earlier day; 1 allocated in this minute; 2 to 33 freed in this minute, of
--- the lifetimes that the profile file counts together (2 + i: less than 2^(i+17) ns); 66 to 97 was live when the process ended, likewise by its age.
+-- age is a code. 0: live when the day began, or when the agent first saw a process that had begun on an earlier day. 1: allocated in this
+-- minute. 2 to 33: freed by the look in this minute, after a lifetime that the profile file counts together (2 + i: less than 2^(i+17) ns).
+-- 66 to 97: live when the process ended, likewise by its age.
 CREATE TABLE IF NOT EXISTS ramson.heap (
     service LowCardinality(String) CODEC(ZSTD(1)),
     version LowCardinality(String) CODEC(ZSTD(1)),

@@ -4,6 +4,7 @@ mod clickhouse;
 
 use clickhouse::ClickHouse;
 use ramson_format::Kind;
+use ramson_reader::Snapshot;
 use ramson_tests::random::Random;
 use ramson_tests::servers::*;
 use ramson_tests::serving::Serving;
@@ -55,9 +56,11 @@ impl Fleet {
     fn config(&self) -> PathBuf {
         let state = self.scratch.path("agent");
         let text = format!(
-            "state = \"{}\"\nevery_seconds = 1\nhost = \"web-1\"\n[clickhouse]\nurl = \"http://127.0.0.1:{}\"\n",
+            "state = \"{}\"\nevery_seconds = 1\nhost = \"web-1\"\n[clickhouse]\nurl = \"http://127.0.0.1:{}\"\n\
+             [[attach]]\nmatch = \"attached-{}\"\ninterval = \"1\"\n",
             state.display(),
-            self.server.port
+            self.server.port,
+            self.service
         );
         self.scratch.file("agent.toml", text)
     }
@@ -74,6 +77,12 @@ impl Fleet {
         Running::start(&mut command, &log, || {
             fs::read_to_string(&said).is_ok_and(|said| said.contains("ready"))
         })
+    }
+
+    /// What the program has recorded.
+    fn profile(&self) -> Snapshot {
+        let is_its = |profile: &Snapshot| self.service.starts_with(&profile.header.comm);
+        profiles(&self.scratch).into_iter().find(is_its).unwrap()
     }
 
     fn hold(&self) -> PathBuf {
@@ -133,7 +142,7 @@ impl Fleet {
     /// The same as `ramson report` has them.
     fn reported(&self) -> [f64; 2] {
         let report = asked(&self.scratch, &["report", &format!("name:{}", self.service)]);
-        let profile = profiles(&self.scratch).remove(0);
+        let profile = self.profile();
         let of_heap = profile.stacks.iter().filter(|stack| stack.kind() == Kind::Heap);
         let samples = of_heap.map(|stack| stack.sampled_alloc_objects).sum::<u64>();
         [report.number("live_requested.value"), samples as f64]
@@ -151,9 +160,23 @@ impl Fleet {
 fn fleet_has_what_reports_have() {
     let fleet = Fleet::new();
     let agent = fleet.agent();
+    let attached = format!("attached-{}", fleet.service);
+    let plain = fleet.scratch.path(&attached);
+    symlink(python(), &plain).unwrap();
+    let log = fleet.scratch.path("plain.log");
+    let script = "import time\nkept = []\nprint('ready', flush=True)\nwhile True: kept.append(bytes(5000)); time.sleep(0.1)";
+    let mut plain = clean(plain);
+    plain.args(["-c", script]).env("PYTHONMALLOC", "malloc");
+    let _plain = Running::start(&mut plain, &log, || {
+        fs::read_to_string(&log).is_ok_and(|it| it.contains("ready"))
+    });
     let _program = fleet.program();
     wait_until("samples are in the database", || {
         fleet.number("sumIf(n, age > 1) FROM heap WHERE") > 500.0
+    });
+    wait_until("the agent attaches by its rule", || {
+        let rows = format!("SELECT sum(n) FROM heap WHERE service = '{attached}' AND age = 1");
+        fleet.server.ask(&rows).trim().parse::<u64>().unwrap() > 0
     });
     fleet.hold_still();
     let [live, _] = fleet.reported();
@@ -178,7 +201,7 @@ fn fleet_has_what_reports_have() {
     assert_eq!(fleet.ask(process), "web-1\t0");
     let terms = fleet.number("argMax(bytes, minute) FROM memory FINAL WHERE term = 'live' AND");
     assert!((live / 2.0..live * 2.0).contains(&terms), "{terms} {live}");
-    let pid = profiles(&fleet.scratch).remove(0).header.pid;
+    let pid = fleet.profile().header.pid;
     let source = |choice: &str| {
         let (port, service) = (fleet.server.port, &fleet.service);
         format!("clickhouse://127.0.0.1:{port}/ramson?service={service}{choice}")
@@ -234,7 +257,7 @@ fn unix_seconds() -> f64 {
 fn fleet_answers_questions() {
     let fleet = Fleet::new();
     let text = fleet.fleet(&[]).good().text();
-    assert!(text.starts_with("no agent has sent anything yet"), "{text}");
+    assert!(text.starts_with("no rows yet"), "{text}");
     // Rows of long ago are removed.
     let day = &*fleet.server.ask("SELECT toDate(now('UTC')) - 1");
     let day = day.trim();
@@ -287,7 +310,7 @@ fn fleet_answers_questions() {
         ),
         (
             &["grew"],
-            "1 stack has grown beyond chance; most: leak in shop, 47.7 MiB in 1 of its processes",
+            "1 stack has grown by more than sampling error; the largest: leak in shop, 47.7 MiB in 1 of its processes",
             json!([["growth_bytes", 50e6], ["functions", ["leak", "serve", "main"]]]),
         ),
         (
@@ -297,22 +320,27 @@ fn fleet_answers_questions() {
         ),
         (
             &["new", "shop", "--since", "v1"],
-            "1 stack of shop that version v1 did not have; largest: leak, 47.7 MiB live",
+            "1 stack of shop that version v1 never had; the largest: leak, 47.7 MiB live",
             json!([["versions", "v2"], ["allocated_bytes", 57e6]]),
         ),
         (
+            &["processes", "shop"],
+            "9 processes of shop; the largest: pid 19000 on web-1, 47.7 MiB live",
+            json!([["live_bytes", 50e6], ["live_bytes_half_width", 0.0]]),
+        ),
+        (
             &["outliers", "shop"],
-            "1 process of shop differs from the others; most: pid 19000 on web-1, 47.7 MiB live where the median is 977 KiB",
+            "1 process of shop differs from the others; the most: pid 19000 on web-1, 47.7 MiB live (median 977 KiB)",
             json!([["live_bytes", 50e6], ["median_bytes", 1e6]]),
         ),
         (
             &["deaths"],
-            "1 process died of memory; last: shop, pid 20000 on web-1, which held 6.68 MiB",
-            json!([["held_bytes", 7e6], ["held_most_by", "leak"], ["end", "SIGKILL, OOM killer"]]),
+            "1 process ran out of memory; the last: shop, pid 20000 on web-1, with 6.68 MiB live",
+            json!([["live_bytes", 7e6], ["most_in", "leak"], ["end", "SIGKILL, OOM killer"]]),
         ),
         (
             &["free"],
-            "most is free in shop: 4.00 KiB in 1 process; at best a trim returns it",
+            "shop has most free: 4.00 KiB in 1 process. Trims return that at most",
             json!([["free_bytes", 4096], ["rss_bytes", 4105]]),
         ),
     ] {
@@ -326,15 +354,23 @@ fn fleet_answers_questions() {
         }
     }
     let other_day = fleet.fleet(&["deaths", "--day", "2026-11-21"]).good().text();
-    assert_eq!(other_day, "2026-11-21: no process died of memory\n");
+    assert_eq!(other_day, "2026-11-21: no process ran out of memory\n");
     let sql = fleet.fleet(&["grew", "--sql"]).good().text();
     assert!(sql.contains("FROM stack_days") && sql.contains("{day:Date}"), "{sql}");
     assert!(fleet.question(&["free"])[1]["free_bytes"].is_null());
     for (words, status, part) in [
         (&["--day", "2026-13-01"][..], 2, "not a day"),
-        (&["stacks", "shop", "--since", "v1"], 2, "--since: stacks is about all versions"),
-        (&["new", "shop"], 2, "its latest: v1, v2"),
-        (&["new", "shop", "--since", "v"], 5, "several versions begin with v. Its latest: v1, v2"),
+        (&["stacks", "shop", "--since", "v1"], 2, "--since: stacks takes no version"),
+        (
+            &["new", "shop"],
+            2,
+            "new needs --since VERSION. Versions of shop, the latest first: v1, v2",
+        ),
+        (
+            &["new", "shop", "--since", "v"],
+            5,
+            "several versions begin with v. Its versions, the latest first: v1, v2",
+        ),
         (&["new", "shop", "--since", "x"], 5, "no version begins with x"),
         (&["outliers", "cart"], 5, "no agent has sent anything of this service"),
     ] {
@@ -375,8 +411,9 @@ fn fleet_waits_for_its_server_and_its_tables() {
     let refused = fleet.agent_once();
     assert_eq!(refused.status, 1, "{refused:?}");
     assert!(
-        refused.remarks.iter().any(|line| line
-            .contains("have version 7, which is newer than this ramson's 1. Update this ramson")),
+        refused.remarks.iter().any(
+            |line| line.contains("have version 7, and this ramson needs 1. Update ramson here")
+        ),
         "{refused:?}"
     );
     fleet.server.kill();

@@ -1,7 +1,10 @@
 //! The agent's configuration, a TOML file.
 
+use ramson_format::settings::{MAX_INTERVAL_BYTES, parse_size};
+use ramson_profile::Pattern;
 use ramson_source::clickhouse::Server;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +26,40 @@ pub struct Config {
     pub host: String,
     /// The database.
     pub clickhouse: Server,
+    /// Which processes are attached to.
+    #[serde(default)]
+    pub attach: Vec<Rule>,
+}
+
+/// Processes that are recorded from a round on at which they have been there for a while.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// Matches the name or the command line.
+    #[serde(rename = "match", deserialize_with = "pattern")]
+    pub pattern: Pattern,
+    /// Mean bytes from one sample to the next.
+    #[serde(default = "usual_interval", deserialize_with = "size")]
+    pub interval: u64,
+    /// Allocators inside the executable and libraries are recorded, too.
+    #[serde(default)]
+    pub inside: bool,
+}
+
+fn pattern<'de, D: Deserializer<'de>>(from: D) -> Result<Pattern, D::Error> {
+    let text = String::deserialize(from)?;
+    Pattern::new(&text).map_err(|finding| D::Error::custom(format!("{text}: {finding}")))
+}
+
+fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(from)?;
+    let bytes = parse_size(text.as_bytes());
+    let bytes = bytes.filter(|bytes| (1..=MAX_INTERVAL_BYTES).contains(bytes));
+    bytes.ok_or_else(|| D::Error::custom(format!("{text}: not a size. Example: \"512K\"")))
+}
+
+fn usual_interval() -> u64 {
+    512 << 10
 }
 
 fn usual_state() -> PathBuf {
@@ -42,7 +79,7 @@ impl Config {
     pub fn read(path: &Path) -> Result<Self, String> {
         let place = path.display();
         let text = fs::read_to_string(path).map_err(|error| {
-            format!("{place}: {error}. Pass --config FILE; --help tells what stands in it")
+            format!("{place}: {error}. Pass --config FILE; \"ramson agent --help\" shows one")
         })?;
         let config: Self = toml::from_str(&text).map_err(|error| {
             let before = error.span().map_or("", |span| &text[..span.start.min(text.len())]);
@@ -55,10 +92,7 @@ impl Config {
 
     fn check(&self) -> Result<(), String> {
         if !(1..=3600).contains(&self.every_seconds) {
-            return Err(format!(
-                "every_seconds: {}: not a number from 1 to 3600",
-                self.every_seconds
-            ));
+            return Err(format!("every_seconds: {}: must be 1 to 3600", self.every_seconds));
         }
         self.clickhouse.check().map_err(|finding| format!("clickhouse: {finding}"))
     }
@@ -83,12 +117,23 @@ mod tests {
         let failure = |text| read(text).unwrap_err();
         assert_eq!(
             failure("every_seconds = 60\nclickhose = 1\n"),
-            "agent.toml:2: unknown field `clickhose`, expected one of `state`, `queue_bytes`, `every_seconds`, `host`, `clickhouse`"
+            "agent.toml:2: unknown field `clickhose`, expected one of `state`, `queue_bytes`, `every_seconds`, `host`, `clickhouse`, `attach`"
         );
+        let rule = |rule| format!("[clickhouse]\nurl = \"http://db\"\n[[attach]]\n{rule}\n");
+        let config = read(&rule("match = '^redis'\ninterval = \"64K\"")).unwrap();
+        assert_eq!((config.attach[0].interval, config.attach[0].inside), (64 << 10, false));
+        for (wrong, part) in [
+            ("match = '('", "agent.toml:4: (: not a"),
+            ("match = 'a'\ninterval = \"0\"", "agent.toml:5: 0: not a size"),
+            ("interval = \"64K\"", "missing field `match`"),
+        ] {
+            let finding = read(&rule(wrong)).unwrap_err();
+            assert!(finding.contains(part), "{finding}");
+        }
         assert!(failure("[clickhouse]\nurl = 7\n").starts_with("agent.toml:2: invalid type"));
         assert!(
             failure("[clickhouse]\nurl = \"db:8123\"\n")
-                .contains("clickhouse: url: db:8123: not an address")
+                .contains("clickhouse: url: db:8123: not an http address")
         );
         assert!(
             failure("[clickhouse]\nurl = \"http://u:secret@db\"\n")
@@ -100,7 +145,7 @@ mod tests {
         );
         assert!(
             failure("every_seconds = 0\n[clickhouse]\nurl = \"http://db\"\n")
-                .contains("not a number from 1 to 3600")
+                .contains("must be 1 to 3600")
         );
     }
 }

@@ -17,7 +17,7 @@ mod state;
 mod time;
 
 pub use agent::{Agent, send};
-pub use config::Config;
+pub use config::{Config, Rule};
 pub use layout::SCHEMA_VERSION;
 pub use questions::{Answer, Parameters, Question};
 pub use queue::Queue;

@@ -15,6 +15,8 @@ pub enum Question {
     Grew,
     /// Which stacks did a version not have?
     New,
+    /// Which processes of a service?
+    Processes,
     /// Which processes differ from their peers?
     Outliers,
     /// Which processes died of memory?
@@ -66,11 +68,12 @@ struct Column {
 
 impl Question {
     /// In the order in which they are of use.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Services,
         Self::Grew,
         Self::Stacks,
         Self::New,
+        Self::Processes,
         Self::Outliers,
         Self::Deaths,
         Self::Free,
@@ -83,6 +86,7 @@ impl Question {
             Self::Stacks => "stacks",
             Self::Grew => "grew",
             Self::New => "new",
+            Self::Processes => "processes",
             Self::Outliers => "outliers",
             Self::Deaths => "deaths",
             Self::Free => "free",
@@ -101,6 +105,7 @@ impl Question {
             Self::Stacks => file!("stacks"),
             Self::Grew => file!("grew"),
             Self::New => file!("new"),
+            Self::Processes => file!("processes"),
             Self::Outliers => file!("outliers"),
             Self::Deaths => file!("deaths"),
             Self::Free => file!("free"),
@@ -109,7 +114,7 @@ impl Question {
 
     /// Whether it is about one service.
     pub fn is_of_service(self) -> bool {
-        matches!(self, Self::Stacks | Self::New | Self::Outliers)
+        matches!(self, Self::Stacks | Self::New | Self::Processes | Self::Outliers)
     }
 
     /// Versions of a service, the latest first; none: the server does not know the service.

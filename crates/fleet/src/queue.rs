@@ -59,7 +59,7 @@ impl Queue {
         }
         let lock = File::create(folder.join("lock"))?;
         if lock.try_lock().is_err() {
-            return Err(io::Error::other("another agent uses it"));
+            return Err(io::ErrorKind::ResourceBusy.into());
         }
         let named = folder.join("id");
         let id = match fs::read_to_string(&named) {

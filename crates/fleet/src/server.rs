@@ -11,13 +11,12 @@ pub fn check(server: &ClickHouse) -> Result<(), String> {
     if version == SCHEMA_VERSION {
         return Ok(());
     }
-    let (age, next) = if version < SCHEMA_VERSION {
-        ("older", "Run deploy/clickhouse/schema.sql on the server")
-    } else {
-        ("newer", "Update this ramson")
+    let next = match version < SCHEMA_VERSION {
+        true => "Run schema.sql on the server",
+        false => "Update ramson here",
     };
     Err(format!(
-        "{}: its tables have version {version}, which is {age} than this ramson's {SCHEMA_VERSION}. {next}",
+        "{}: its tables have version {version}, and this ramson needs {SCHEMA_VERSION}. {next}",
         server.url()
     ))
 }

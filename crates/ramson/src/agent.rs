@@ -1,5 +1,6 @@
 //! `ramson agent`: sends what changes in the processes of this host to a database, once a minute.
 
+use crate::agent_rules::Rules;
 use crate::flags::AgentFlags;
 use crate::output::{print_raw, remark};
 use ramson_analysis::hash::hash;
@@ -9,6 +10,7 @@ use ramson_source::Failure;
 use ramson_source::clickhouse::ClickHouse;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -56,6 +58,12 @@ pub fn agent(flags: &AgentFlags) -> Result<(), Failure> {
     }
 }
 
+/// Without its number.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
 /// The signals that tell it something.
 fn orders() -> Result<Receiver<i32>, Failure> {
     let failed = |error| Failure::failed(format!("signals: {error}. Try again"));
@@ -70,6 +78,7 @@ struct Session {
     server: ClickHouse,
     queue: Queue,
     agent: Agent,
+    rules: Rules,
     /// Why nothing can be kept, and why nothing can be sent, as said last.
     obstacle: String,
     refusal: String,
@@ -80,27 +89,29 @@ impl Session {
         let id = format!("{:016x}", hash([config.host.as_bytes(), &unix_ns().to_be_bytes()]));
         let queue = Queue::open(&config.state, config.queue_bytes, &id).map_err(|error| {
             let place = config.state.display();
-            Failure::failed(format!(
-                "{place}: {error}. Set another folder as state in the configuration"
-            ))
+            Failure::failed(match error.kind() {
+                ErrorKind::ResourceBusy => format!("{place}: another agent runs. Stop it first"),
+                _ => format!("{place}: {}. Check state in the configuration", plain(&error)),
+            })
         })?;
         let agent = Agent::begin(&config);
         let [obstacle, refusal] = [const { String::new() }; 2];
-        Ok(Self { config, server, queue, agent, obstacle, refusal })
+        Ok(Self { config, server, queue, agent, rules: Rules::default(), obstacle, refusal })
     }
 
     /// Looks, and puts what has changed into the queue.
     fn round(&mut self) -> Result<(), Failure> {
         let place = self.config.state.display();
         let dropped = self.queue.dropped_rows;
-        self.agent
-            .round(&mut self.queue)
-            .map_err(|error| Failure::failed(format!("{place}: {error}. Make room there")))?;
+        self.rules.apply(&self.config.attach);
+        self.agent.round(&mut self.queue).map_err(|error| {
+            Failure::failed(format!("{place}: {}. Make room there", plain(&error)))
+        })?;
         self.agent.unreadable().iter().for_each(remark);
         match self.queue.dropped_rows - dropped {
             0 => {}
             dropped => remark(format_args!(
-                "{place}: full (queue_bytes): {dropped} rows that waited for the server were dropped"
+                "{place}: full (queue_bytes): the oldest {dropped} rows were dropped. This host's numbers are wrong until tomorrow (UTC)"
             )),
         }
         Ok(())
@@ -114,7 +125,7 @@ impl Session {
         }
         match &*obstacle {
             "" => remark(format_args!("{}: rows are kept again", self.config.state.display())),
-            reason => remark(format_args!("{reason}: rows wait in the processes' profiles")),
+            reason => remark(format_args!("{reason}; rows wait in the processes' profiles")),
         }
         self.obstacle = obstacle;
     }
@@ -160,7 +171,7 @@ impl Session {
                 self.server = server;
                 self.config = Config { state: self.config.state.clone(), ..config };
             }
-            Err(finding) => remark(format_args!("{finding}. The agent goes on as before")),
+            Err(finding) => remark(format_args!("{finding}. The configuration stays as it was")),
         }
     }
 }

@@ -28,13 +28,10 @@ pub struct Each<T> {
 }
 
 pub fn attach(flags: &AttachFlags) -> Result<(), Failure> {
-    let path = library::find().map_err(Failure::failed)?;
-    let library = fs::read(&path).map_err(|error| {
-        Failure::failed(format!("{}: {error}. Set RAMSON_LIBRARY", path.display()))
-    })?;
+    let library = library_bytes()?;
     let directory = env::var_os("RAMSON_DIR");
     let interval_bytes = flags.interval.unwrap_or(DEFAULT_INTERVAL_BYTES);
-    let default = if interval_bytes == 1 { 0 } else { DEFAULT_MAX_OVERHEAD_PPM };
+    let default = usual_overhead(interval_bytes);
     let options = Options {
         interval_bytes,
         max_overhead_ppm: bound(flags.max_overhead.as_deref()).unwrap_or(default),
@@ -50,6 +47,19 @@ pub fn attach(flags: &AttachFlags) -> Result<(), Failure> {
         None => find_targets(&flags.sources)?,
     };
     on_each(targets, flags.sources.len() == 1, "attach", flags.json, attach, text)
+}
+
+/// The bytes of libramson.so.
+pub fn library_bytes() -> Result<Vec<u8>, Failure> {
+    let path = library::find().map_err(Failure::failed)?;
+    fs::read(&path).map_err(|error| {
+        Failure::failed(format!("{}: {error}. Set RAMSON_LIBRARY", path.display()))
+    })
+}
+
+/// Who wants every allocation wants it at any cost.
+pub fn usual_overhead(interval_bytes: u64) -> u32 {
+    if interval_bytes == 1 { 0 } else { DEFAULT_MAX_OVERHEAD_PPM }
 }
 
 fn matching(pattern: &Pattern) -> Result<Targets, Failure> {

@@ -17,19 +17,19 @@ pub fn fleet(flags: &FleetFlags) -> Result<(), Failure> {
     let service = match &flags.service {
         None if question.is_of_service() => {
             return Err(Failure::usage(format!(
-                "{name} of which service? \"ramson fleet\" lists them; then \"ramson fleet {name} SERVICE\""
+                "{name} needs a service, as in \"ramson fleet {name} SERVICE\". \"ramson fleet\" lists them"
             )));
         }
         Some(service) if !question.is_of_service() => {
             return Err(Failure::usage(format!(
-                "{service}: {name} is about all services. Leave it out, or ask \"ramson fleet stacks {service}\""
+                "{service}: {name} takes no service. Leave it out, or ask \"ramson fleet stacks {service}\""
             )));
         }
         service => service.clone().unwrap_or_default(),
     };
     if question != Question::New && flags.since.is_some() {
         return Err(Failure::usage(format!(
-            "--since: {name} is about all versions. Leave it out, or ask \"ramson fleet new SERVICE\""
+            "--since: {name} takes no version. Leave it out, or ask \"ramson fleet new SERVICE\""
         )));
     }
     let config = Config::read(&flags.config).map_err(Failure::usage)?;
@@ -70,7 +70,7 @@ fn known_version(
     let list = list.join(", ");
     let Some(since) = since else {
         return Err(Failure::usage(format!(
-            "new since which version? \"ramson fleet new {shown} --since VERSION\"; its latest: {list}"
+            "new needs --since VERSION. Versions of {shown}, the latest first: {list}"
         )));
     };
     if all.iter().any(|it| it == since) {
@@ -82,5 +82,7 @@ fn known_version(
         [] => "no version begins",
         _ => "several versions begin",
     };
-    Err(Failure::not_found(format!("{shown}: {finding} with {since}. Its latest: {list}")))
+    Err(Failure::not_found(format!(
+        "{shown}: {finding} with {since}. Its versions, the latest first: {list}"
+    )))
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod agent_rules;
 mod answers;
 mod attach;
 mod check;

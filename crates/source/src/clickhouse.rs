@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use ureq::http::uri::Authority;
 use ureq::http::{Response, Uri};
+use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
 const MOST_TIME: Duration = Duration::from_secs(60);
@@ -26,6 +27,7 @@ const WITH_TLS: &str = "clickhouses://";
 const FORM: &str = "clickhouse://HOST/ramson?service=NAME";
 const USER_VARIABLE: &str = "RAMSON_CLICKHOUSE_USER";
 const PASSWORD_VARIABLE: &str = "RAMSON_CLICKHOUSE_PASSWORD_FILE";
+const VARIABLES: &str = "RAMSON_CLICKHOUSE_USER and RAMSON_CLICKHOUSE_PASSWORD_FILE";
 /// What may be chosen, as the parameters of the statement are called.
 const CHOICES: [&str; 4] = ["service", "version", "host", "pid"];
 const PROFILE: &str = include_str!("../../../deploy/clickhouse/questions/profile.sql");
@@ -35,7 +37,7 @@ const NS_PER_SECOND: u64 = 1_000_000_000;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// `https://clickhouse.internal:8443`.
+    /// `https://clickhouse.example.com:8443`.
     pub url: String,
     /// Database with the tables.
     #[serde(default = "usual_database")]
@@ -64,7 +66,9 @@ impl Server {
         let has_port = |it: &&Authority| it.port().is_some() || it.as_str().ends_with(it.host());
         let authority =
             address.as_ref().and_then(Uri::authority).filter(has_port).ok_or_else(|| {
-                format!("url: {url}: not an address, as in https://clickhouse.internal:8443")
+                format!(
+                    "url: {url}: not an http address. Example: https://clickhouse.example.com:8443"
+                )
             })?;
         if authority.as_str().contains('@') {
             return Err("url: no password in the address. Use user and password_file".into());
@@ -81,12 +85,12 @@ impl Server {
     fn password(&self) -> Result<String, String> {
         let Some(path) = &self.password_file else { return Ok(String::new()) };
         let place = path.display();
-        let failed = |error| format!("{place}: {error}");
+        let failed = |error| format!("{place}: {error}. Check password_file");
         let mut file = File::open(path).map_err(failed)?;
         let mode = file.metadata().map_err(failed)?.mode();
         if mode & 0o077 != 0 {
             return Err(format!(
-                "{place}: others may read it (mode {:o}): chmod 600 {place}",
+                "{place}: others may read it (mode {:o}). Run: chmod 600 {place}",
                 mode & 0o777
             ));
         }
@@ -101,6 +105,8 @@ pub struct ClickHouse {
     agent: Agent,
     server: Server,
     password: String,
+    /// Where name and password come from.
+    credentials: &'static str,
 }
 
 impl ClickHouse {
@@ -110,10 +116,11 @@ impl ClickHouse {
         let agent = Agent::config_builder()
             .timeout_global(Some(MOST_TIME))
             .http_status_as_error(false)
+            .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build())
             .user_agent(concat!("ramson/", env!("CARGO_PKG_VERSION")))
             .build()
             .new_agent();
-        Ok(Self { agent, server, password })
+        Ok(Self { agent, server, password, credentials: "user and password_file" })
     }
 
     /// Its address.
@@ -158,15 +165,20 @@ impl ClickHouse {
         let Server { user, database, .. } = &self.server;
         Err(match code.as_deref() {
             Some("516" | "192" | "194") => {
-                format!("user {user}: not let in. Check user and password_file")
+                format!(
+                    "user {user}: the name or the password is wrong. Check {}",
+                    self.credentials
+                )
             }
-            Some("81") => format!(
-                "no database {database}. Check its name, or run deploy/clickhouse/schema.sql on the server"
-            ),
+            Some("81") => {
+                format!("no database {database}. Check its name, or run schema.sql on the server")
+            }
             Some("60") => {
-                "a table is missing. Run deploy/clickhouse/schema.sql on the server".into()
+                format!("database {database}: a table is missing. Run schema.sql on the server")
             }
-            Some("497") => format!("user {user}: has no right to do this ({line})"),
+            Some("497") => {
+                format!("user {user}: a right is missing ({line}). Grant it on the server")
+            }
             _ => format!("HTTP {}: {line}", status.as_u16()),
         })
     }
@@ -176,7 +188,10 @@ impl ClickHouse {
 fn said(error: &ureq::Error) -> String {
     let text = error.to_string();
     let text = text.strip_prefix("io: ").unwrap_or(&text);
-    text.split(" (os error").next().unwrap_or(text).to_owned()
+    let text = text.split(" (os error").next().unwrap_or(text);
+    let is_of_tls = text.contains("certificate");
+    let next = if is_of_tls { ". SSL_CERT_FILE may name a private authority" } else { "" };
+    format!("{text}{next}")
 }
 
 /// Whether a SRC names a database.
@@ -192,7 +207,7 @@ pub fn open(address: &str, span: Option<&Span>) -> Result<Opened, Failure> {
         Some(Span::Moment(When::At(time_ns))) => *time_ns,
         Some(_) => {
             return Err(Failure::usage(format!(
-                "{address}: a database has moments such as @-1h and @2026-11-20T17:00 only. \"ramson diff A B\" compares two"
+                "{address}: name one moment, as in @-1h or @2026-11-20T17:00. \"ramson diff A B\" compares two"
             )));
         }
     };
@@ -205,12 +220,13 @@ pub fn open(address: &str, span: Option<&Span>) -> Result<Opened, Failure> {
     let settings: Vec<(&str, &str)> =
         choices.chain([("param_until", &*until), ("readonly", "2")]).collect();
     let server = ClickHouse::new(server).map_err(Failure::failed)?;
+    let server = ClickHouse { credentials: VARIABLES, ..server };
     let answer = server.post(&settings, PROFILE.as_bytes()).map_err(Failure::failed)?;
     let opened = open_stream(address, answer.into_body().into_reader(), NOBODY, InuseAt::End)?;
     match &opened {
         Opened::Foreign(foreign) if foreign.imported.profile.samples.is_empty() => {
             Err(Failure::not_found(format!(
-                "{address}: nothing is live there. \"ramson fleet\" lists services, \"ramson fleet outliers SERVICE\" processes"
+                "{address}: nothing was live. \"ramson fleet\" lists services, \"ramson fleet processes SERVICE\" hosts and pids"
             )))
         }
         _ => Ok(opened),
@@ -228,9 +244,7 @@ fn parse(address: &str) -> Result<(Server, Vec<(String, String)>), String> {
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (host, database) = place.split_once('/').unwrap_or((place, ""));
     if host.contains('@') {
-        return Err(format!(
-            "no password in the address. Set {USER_VARIABLE} and {PASSWORD_VARIABLE}"
-        ));
+        return Err(format!("no password in the address. Set {VARIABLES}"));
     }
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
     let url = match has_port {
@@ -279,7 +293,7 @@ mod tests {
             ("clickhouse://db/ramson?service=a&day=1", "day: not one of service"),
             ("clickhouse://u:p@db/ramson?service=a", "no password in the address"),
             ("clickhouse://db/a;b?service=a", "not a name of letters"),
-            ("clickhouse://db:99999/ramson?service=a", "not an address"),
+            ("clickhouse://db:99999/ramson?service=a", "not an http address"),
         ] {
             let finding = parse(wrong).unwrap_err();
             assert!(finding.contains(part), "{finding}");

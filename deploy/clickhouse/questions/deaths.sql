@@ -1,19 +1,19 @@
--- Processes that died of memory on a day, and what they held.
+-- Processes that ran out of memory on a day, and what was live in their heaps then.
 SELECT
     ended,
     service,
     host,
     pid,
     end,
-    round(held) AS held_bytes,
-    round(1.96 * sqrt(variance)) AS held_bytes_half_width,
-    function AS held_most_by
+    round(live) AS live_bytes,
+    round(1.96 * sqrt(variance)) AS live_bytes_half_width,
+    function AS most_in
 FROM (SELECT * FROM processes FINAL) AS dead
 LEFT JOIN
 (
     SELECT
         process,
-        sum(bytes) AS held,
+        sum(bytes) AS live,
         sum(of_stack) AS variance,
         argMax(stack, bytes) AS largest
     FROM

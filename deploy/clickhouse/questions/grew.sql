@@ -1,5 +1,5 @@
--- Stacks that have grown beyond chance in a day, in all services, and in how many of their processes they have grown: of all that this names,
--- 1% at most are chance (Benjamini and Hochberg). The variance of growth is as in services.sql.
+-- Stacks that have grown by more than sampling error in a day, in all services, and in how many of their processes they have grown: of all that this names,
+-- 1% at most have not (Benjamini and Hochberg). The variance of growth is as in services.sql.
 WITH
 ranked AS
 (

@@ -1,4 +1,4 @@
--- Stacks of a service that a day has and a version did not have.
+-- Stacks of a service that other versions have on a day, and one version never had.
 SELECT
     live_bytes,
     live_bytes_half_width,

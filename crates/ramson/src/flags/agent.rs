@@ -7,16 +7,20 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Follows every profiled process of this user (for root, of all users), looks at each once a minute, and inserts what has changed into the tables of a ClickHouse server (deploy/clickhouse): samples by stack, minute, size and age, the terms of RSS, processes and their ends. While the server cannot be reached, batches wait on disk. SIGHUP reads the configuration again.
 
-Configuration, with what is usual:
-  state = \"/var/lib/ramson/agent\"   # what waits to be sent
-  queue_bytes = 1073741824          # most of it; then the oldest are dropped
+Configuration, with the defaults; url and match have none:
+  state = \"/var/lib/ramson/agent\"   # what waits and what is counted: keep it
+  queue_bytes = 1073741824          # of what waits; beyond, the oldest rows are dropped
   every_seconds = 60
   host = \"\"                         # the kernel's name
   [clickhouse]
-  url = \"https://clickhouse.internal:8443\"
+  url = \"https://clickhouse.example.com:8443\"
   database = \"ramson\"
   user = \"default\"
-  password_file = \"/etc/ramson/clickhouse.password\"   # mode 600; none: no password
+  password_file = \"/etc/ramson/clickhouse.password\"   # mode 600; without it: no password
+  [[attach]]                        # any number of them; none: it attaches to nothing
+  match = \"^redis-server\"         # a regular expression on the name or the command line
+  interval = \"512K\"
+  inside = false                    # also allocators inside the executable and libraries
 
 Examples:
   ramson agent --config /etc/ramson/agent.toml

@@ -6,32 +6,36 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(after_help = "\
-Asks the ClickHouse server to which `ramson agent` sends what changes on each host. Bytes are as they were requested, estimated from samples; ± is at 95%. A day is one of UTC, and the latest one if --day does not say another.
+Asks the ClickHouse server to which `ramson agent` sends what changes on each host. Bytes are as they were requested, estimated from samples; ± is at 95%. Days are of UTC; without --day it is the latest.
 
 --sql prints the statement that is asked, from deploy/clickhouse/questions, for clickhouse-client or a Grafana panel: {day:Date} and the like are its parameters.
 
-Configuration: a TOML file as that of the agent; only its [clickhouse] is used. A user that may read is enough.
+Configuration, a TOML file as that of the agent, with a user that may read:
+  [clickhouse]
+  url = \"https://clickhouse.example.com:8443\"
+  user = \"ramson_reader\"
+  password_file = \"/etc/ramson/reader.password\"   # mode 600; without it: no password
 
 Examples:
   ramson fleet
   ramson fleet grew
-  ramson fleet stacks checkout.service
-  ramson fleet new checkout.service --since 3f0c2a91b7d4
+  ramson fleet stacks checkout
+  ramson fleet new checkout --since 3f0c
   ramson fleet deaths --day 2026-11-28 --json
   ramson fleet grew --sql")]
 pub struct FleetFlags {
     /// What to ask
     #[arg(value_enum, value_name = "QUESTION", default_value = "services")]
     pub question: Asked,
-    /// The service, for stacks, new and outliers
+    /// The service, for stacks, new, processes and outliers
     pub service: Option<String>,
-    /// The version whose stacks are known, for new
+    /// For new: the version whose stacks are known, by its first digits
     #[arg(long, value_name = "VERSION")]
     pub since: Option<String>,
     /// The day, as in 2026-11-29
     #[arg(long, value_name = "DAY", value_parser = parse_day)]
     pub day: Option<String>,
-    /// Most rows of the answer
+    /// Show at most N rows
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub rows: u32,
     /// Configuration, a TOML file
@@ -50,17 +54,19 @@ pub struct FleetFlags {
 pub enum Asked {
     /// Which services use most
     Services,
-    /// Which stacks have grown beyond chance, in all services
+    /// Which stacks of all services have grown by more than sampling error
     Grew,
     /// What of a service is live, by stack
     Stacks,
-    /// Which stacks of a service an earlier version did not have
+    /// Which stacks of a service a version never had
     New,
+    /// Which processes a service has, and what is live in each
+    Processes,
     /// Which processes of a service differ from the others
     Outliers,
-    /// Which processes died of memory, and what they held
+    /// Which processes ran out of memory, and what was live in them
     Deaths,
-    /// What allocators have free: at best a trim returns it
+    /// What allocators have free, which is the most that trims could return
     Free,
 }
 
@@ -76,6 +82,7 @@ impl From<Asked> for Question {
             Asked::Grew => Self::Grew,
             Asked::Stacks => Self::Stacks,
             Asked::New => Self::New,
+            Asked::Processes => Self::Processes,
             Asked::Outliers => Self::Outliers,
             Asked::Deaths => Self::Deaths,
             Asked::Free => Self::Free,

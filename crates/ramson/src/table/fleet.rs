@@ -70,7 +70,7 @@ pub fn text(question: Question, parameters: &Parameters, answer: &Answer) -> Str
 fn sentence(question: Question, parameters: &Parameters, answer: &Answer) -> String {
     let Parameters { service, version, .. } = parameters;
     let Some(day) = &answer.day else {
-        return "no agent has sent anything yet. \"ramson agent --help\" shows how".into();
+        return "no rows yet. On a host: ramson agent --config FILE --check".into();
     };
     let count = answer.rows.len();
     let all = if count as u64 == u64::from(parameters.rows) { "at least " } else { "" };
@@ -78,16 +78,16 @@ fn sentence(question: Question, parameters: &Parameters, answer: &Answer) -> Str
     let Some(first) = answer.rows.first() else {
         return match question {
             Question::Services => format!("{day}: no service has a heap profile"),
-            Question::Grew => format!("{day}: no stack has grown beyond chance"),
-            Question::Stacks => {
-                format!("{day}: {service}: no such service, or nothing of it was sampled")
+            Question::Grew => format!("{day}: no stack has grown by more than sampling error"),
+            Question::Stacks | Question::Processes => {
+                format!("{day}: nothing of {service} was live. Try another --day")
             }
             Question::New => {
-                format!("{day}: {service} has no stack that version {version} did not have")
+                format!("{day}: {service} has no stack that version {version} never had")
             }
             Question::Outliers => format!("{day}: {service}: no process differs from the others"),
-            Question::Deaths => format!("{day}: no process died of memory"),
-            Question::Free => format!("{day}: no allocator's free memory is known"),
+            Question::Deaths => format!("{day}: no process ran out of memory"),
+            Question::Free => format!("{day}: no allocator has told what it has free"),
         };
     };
     let bytes = |name: &str| format_amount(estimate(first, name), SampleUnit::Bytes);
@@ -102,19 +102,26 @@ fn sentence(question: Question, parameters: &Parameters, answer: &Answer) -> Str
             counted(number(first, "hosts"), "host", "hosts")
         ),
         Question::Grew => format!(
-            "{day}: {all}{} beyond chance; most: {leaf} in {name}, {} in {} of its processes",
+            "{day}: {all}{} by more than sampling error; the largest: {leaf} in {name}, {} in {} of its processes",
             several("stack has grown", "stacks have grown"),
             bytes("growth_bytes"),
             number(first, "growing")
         ),
         Question::Stacks => format!("{day}: {service}: {leaf} holds most: {}", bytes("live_bytes")),
         Question::New => format!(
-            "{day}: {all}{} that version {version} did not have; largest: {leaf}, {} live",
+            "{day}: {all}{} that version {version} never had; the largest: {leaf}, {} live",
             several(&format!("stack of {service}"), &format!("stacks of {service}")),
             bytes("live_bytes")
         ),
+        Question::Processes => format!(
+            "{day}: {all}{} of {service}; the largest: pid {} on {}, {} live",
+            several("process", "processes"),
+            number(first, "pid"),
+            words(first, "host"),
+            bytes("live_bytes")
+        ),
         Question::Outliers => format!(
-            "{day}: {all}{} from the others; most: pid {} on {}, {} live where the median is {}",
+            "{day}: {all}{} from the others; the most: pid {} on {}, {} live (median {})",
             several(
                 &format!("process of {service} differs"),
                 &format!("processes of {service} differ")
@@ -125,17 +132,17 @@ fn sentence(question: Question, parameters: &Parameters, answer: &Answer) -> Str
             bytes("median_bytes")
         ),
         Question::Deaths => format!(
-            "{day}: {all}{} died of memory; last: {name}, pid {} on {}, which held {}",
-            several("process", "processes"),
+            "{day}: {all}{} out of memory; the last: {name}, pid {} on {}, with {} live",
+            several("process ran", "processes ran"),
             number(first, "pid"),
             words(first, "host"),
-            bytes("held_bytes")
+            bytes("live_bytes")
         ),
         Question::Free if first["free_bytes"].is_null() => {
-            format!("{day}: no allocator's free memory is known")
+            format!("{day}: no allocator has told what it has free")
         }
         Question::Free => format!(
-            "{day}: most is free in {name}: {} in {}; at best a trim returns it",
+            "{day}: {name} has most free: {} in {}. Trims return that at most",
             bytes("free_bytes"),
             counted(number(first, "running"), "process", "processes")
         ),
