@@ -124,7 +124,7 @@ pub fn how_to_see(owner: &str, pid: u32) -> Option<String> {
     } else if of("Java") {
         return Some(format!("jcmd {pid} GC.heap_dump FILE"));
     } else if of("Go heap") {
-        "go tool pprof http://…/debug/pprof/heap"
+        return Some(format!("ramson report {pid}, or go tool pprof http://…/debug/pprof/heap"));
     } else if of(".NET") {
         return Some(format!("dotnet-gcdump collect -p {pid}"));
     } else {

@@ -21,7 +21,7 @@ use std::mem;
 use std::time::Duration;
 
 /// Share of one core that reading the memory of all processes may take.
-const SURVEY_SHARE: f64 = 0.002;
+const SURVEY_SHARE: f64 = 0.001;
 /// Digits of a build ID that tell one build from another.
 const VERSION_BYTES: usize = 6;
 const SECONDS_PER_DAY: u32 = 24 * 60 * 60;

@@ -93,6 +93,8 @@ fn read_profile(
         Format::Memleak => tables::read(format, input),
         Format::Seastar => seastar::read(input),
         Format::Fleet => fleet::read(input),
+        // No file has it.
+        Format::Go => Err(ImportError::Empty),
         Format::Collapsed => collapsed::read(input),
     }
 }

@@ -17,6 +17,7 @@ mod details;
 pub mod executable;
 mod forked;
 pub mod glibc;
+pub mod go;
 pub mod identify;
 mod mappings;
 mod memory;

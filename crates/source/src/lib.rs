@@ -13,6 +13,7 @@ mod failure;
 mod file;
 mod finder;
 mod foreign;
+mod go;
 mod http;
 mod maps;
 pub mod marks;

@@ -10,7 +10,7 @@ use crate::maps::profile_maps;
 use crate::members::{is_named, none_of, processes_of, several};
 use crate::recording::Recording;
 use crate::selector::{Base, Selector};
-use crate::{clickhouse, http, moment};
+use crate::{clickhouse, go, http, moment};
 use ramson_apart::{NOBODY, Owner, each_of_owners};
 use ramson_history::Span;
 use ramson_import::InuseAt;
@@ -108,7 +108,7 @@ fn open_each(selector: &Selector) -> Result<Members, Failure> {
         return Ok(Members::of(past, 0));
     }
     let opened = match &selector.base {
-        Base::Process(pid) => Opened::Recording(open_pid(*pid)?),
+        Base::Process(pid) => open_process(*pid)?,
         Base::Input => open_stream(
             "standard input",
             io::stdin().lock(),
@@ -150,6 +150,20 @@ fn open_group(selector: &Selector) -> Result<Members, Failure> {
     if !profiled.is_empty() {
         let unprofiled = pids.len() - profiled.len();
         return Ok(Members::of(profiled, unprofiled));
+    }
+    let mut of_go = Vec::new();
+    let mut refusal = None;
+    for opened in pids.iter().filter_map(|&pid| go::open(pid)) {
+        match opened {
+            Ok(opened) => of_go.push(opened),
+            Err(failure) => refusal = Some(failure),
+        }
+    }
+    if !of_go.is_empty() {
+        return Ok(Members { unprofiled: pids.len() - of_go.len(), opened: of_go });
+    }
+    if let Some(refusal) = refusal {
+        return Err(refusal);
     }
     if let Base::Name(name) = &selector.base {
         let mut named = all_with(|header| is_named(header, name));
@@ -208,6 +222,14 @@ pub fn running(selectors: &[Selector]) -> Vec<Recording> {
         None => Vec::from_iter(open_file(selector.text.as_ref()).ok()),
     });
     all.filter(|found| found.running.is_some_and(|pid| known.insert(pid))).collect()
+}
+
+/// Opens the profile of a process, or the one that a Go program has of itself.
+fn open_process(pid: u32) -> Result<Opened, Failure> {
+    match open_pid(pid) {
+        Ok(recording) => Ok(Opened::Recording(recording)),
+        Err(failure) => go::open(pid).unwrap_or(Err(failure)),
+    }
 }
 
 /// Opens the profile of a process, running or dead.

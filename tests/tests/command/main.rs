@@ -12,6 +12,7 @@ mod explain_targets;
 mod exports;
 mod extents_command;
 mod follower;
+mod go;
 mod health_view;
 mod history;
 mod history_pressure;

@@ -250,7 +250,10 @@ fn past_fate(past: &Past, profiled: &str) -> String {
 }
 
 fn of_foreign(summary: &ForeignSummary) -> String {
-    let mut out = format!("RSS not recorded in {} files", summary.format);
+    let mut out = match summary.rss {
+        Some(rss) => format!("RSS {}", size(rss)),
+        None => format!("RSS not recorded in {} profiles", summary.format),
+    };
     if let Some(live) = summary.live {
         let _ = write!(out, "; live {}", format_estimate(live, SampleUnit::Bytes));
     }

@@ -1,0 +1,118 @@
+//! The heap of a running Go program as a profile, weighted as `go tool pprof` weighs it, with the variances of that.
+
+use crate::failure::Failure;
+use crate::file::Opened;
+use crate::foreign::Foreign;
+use ramson_import::{DropFrames, Format, Imported, InuseAt};
+use ramson_process::clock::unix_ns;
+use ramson_process::go::{Bucket, GoHeap, NoGoHeap, heap_of};
+use ramson_process::text;
+use ramson_profile::{
+    Estimate, Location, Mapping, Profile, ReturnAddress, SampleType, StackSample,
+};
+use std::collections::HashMap;
+
+/// Opens it. `None`: it is no Go program, or another user's.
+pub fn open(pid: u32) -> Option<Result<Opened, Failure>> {
+    let name = text::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let name = name.trim();
+    Some(match heap_of(pid)? {
+        Ok(heap) => {
+            let origin = format!("process {pid}, Go's own heap profile");
+            let foreign = Foreign::of(&origin, Ok(imported(&heap, name)), InuseAt::End);
+            foreign.map(|foreign| Opened::Foreign(Foreign { running: Some(pid), ..foreign }))
+        }
+        Err(defect) => Err(failure(pid, name, &defect)),
+    })
+}
+
+fn failure(pid: u32, name: &str, defect: &NoGoHeap) -> Failure {
+    let why = match defect {
+        NoGoHeap::Off => {
+            "Go's heap profile is off (MemProfileRate is 0, as where nothing in it uses runtime/pprof). Import net/http/pprof"
+        }
+        NoGoHeap::Old(version) => {
+            &format!("{version}: only Go 1.21 and newer can be read. Build it with a newer Go")
+        }
+        NoGoHeap::Stripped => {
+            "a Go program without symbols (-ldflags=-s). Build it with them, or pass the address of its /debug/pprof/heap"
+        }
+        NoGoHeap::Unreadable => {
+            "Go's heap profile cannot be read. Pass the address of its /debug/pprof/heap"
+        }
+    };
+    Failure::not_found(format!("process {pid} ({name}): {why}"))
+}
+
+fn imported(heap: &GoHeap, name: &str) -> Imported {
+    let GoHeap { interval, code, bias, .. } = heap;
+    let mut profile = Profile {
+        interval_bytes: *interval,
+        time_unix_ns: unix_ns(),
+        command: name.into(),
+        mappings: vec![Mapping {
+            start: code.start,
+            end: code.end,
+            file_offset: code.offset,
+            bias: *bias,
+            path: code.path.clone(),
+            ..Mapping::default()
+        }],
+        ..Profile::default()
+    };
+    let mut known: HashMap<u64, u32> = HashMap::new();
+    for bucket in heap.buckets.iter().filter(|bucket| bucket.allocated > 0) {
+        let locations = bucket.stack.iter().map(|&address| {
+            *known.entry(address).or_insert_with(|| {
+                let is_ours = (code.start..code.end).contains(&address);
+                profile.locations.push(Location {
+                    mapping: is_ours.then_some(0),
+                    address: ReturnAddress(address).lookup(),
+                    lines: Vec::new(),
+                    offset: None,
+                });
+                profile.locations.len() as u32 - 1
+            })
+        });
+        let locations = locations.collect();
+        let values = values(bucket, *interval);
+        profile.samples.push(StackSample { locations, values, ..StackSample::default() });
+    }
+    Imported {
+        profile,
+        format: Format::Go,
+        sample_types: SampleType::ALL.into(),
+        default_sample_type: SampleType::InuseSpace,
+        drop_frames: DropFrames::Nothing,
+        defects: Vec::new(),
+    }
+}
+
+/// A block of s bytes is sampled with probability p = 1 − e^(−s/T), so each of n samples stands for 1/p blocks, with a variance of (1 − p)/p².
+fn values(bucket: &Bucket, interval: u64) -> [Estimate; 4] {
+    let size = bucket.size as f64;
+    // Of 1: each block is recorded.
+    let p = if interval > 1 { -(-size / interval as f64).exp_m1() } else { 1.0 };
+    let of = |samples: u64, unit: f64| match samples {
+        0 => Estimate::new(0.0, 0.0),
+        n => Estimate::new(n as f64 / p * unit, n as f64 * (1.0 - p) / (p * p) * unit * unit),
+    };
+    let live = bucket.allocated - bucket.freed;
+    [of(bucket.allocated, 1.0), of(bucket.allocated, size), of(live, 1.0), of(live, size)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_weigh_as_go_tool_pprof_has_them() {
+        let bucket = Bucket { size: 100_000, allocated: 104, freed: 0, stack: vec![] };
+        let [objects, _, _, live] = values(&bucket, 512 << 10);
+        // scaleHeapSample(104, 10_400_000, 524_288) of runtime/pprof.
+        assert_eq!((objects.value as u64, live.value as u64), (598, 59_891_155));
+        assert!(objects.variance > 0.0);
+        let [objects, space, ..] = values(&bucket, 1);
+        assert_eq!((objects.value, space.value, space.variance), (104.0, 10_400_000.0, 0.0));
+    }
+}
