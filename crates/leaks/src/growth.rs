@@ -29,14 +29,15 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// The measured one if there is one.
+    /// The measured one if there is one, unless growth began within its time: the rest of that would count as a time of slow growth.
     pub fn of(history: &StackHistory, seen: &Persistence, settings: &Settings) -> Option<Self> {
         Self::summed(history, seen, settings, |it, window| {
             let measured = it.measured.filter(|measured| measured.window_ns > 0);
-            match measured {
-                Some(it) => Some(Self::new(it.change, it.window_ns, true)),
-                None => kept(it, window?),
-            }
+            let measured = measured.map(|it| Self::new(it.change, it.window_ns, true));
+            let Some(measured) = measured else { return kept(it, window?) };
+            let began_within = window.filter(|window| window.end < measured.window_ns);
+            let promised = began_within.and_then(|window| kept(it, window));
+            promised.filter(|promised| !measured.denies(promised)).or(Some(measured))
         })
     }
 
@@ -76,6 +77,13 @@ impl Growth {
                 > growth.per_hour.error_variance().sqrt() * deviations,
             ..growth
         })
+    }
+
+    /// Whether the two snapshots that this was measured between show far less growth than the ages promise.
+    pub(crate) fn denies(&self, promised: &Self) -> bool {
+        let shared_ns = self.window_ns.min(promised.window_ns) as f64;
+        let most = self.interval().1 * self.window_ns as f64;
+        self.is_measured && most < promised.interval().0 * shared_ns / 2.0
     }
 
     fn new(change: Estimate, window_ns: u64, is_measured: bool) -> Self {
@@ -157,6 +165,23 @@ mod tests {
             live,
             ..StackHistory::default()
         }
+    }
+
+    #[test]
+    fn growth_that_began_after_the_earlier_snapshot_is_not_spread_over_the_time_before() {
+        let settings = Settings { min_age_ns: 30_000_000_000, stacks: 1 };
+        // For the last 150 s of nine minutes.
+        let mut leak = process(3450, 3600, 1);
+        let window_ns = 540_000_000_000;
+        leak.measured = Some(MeasuredChange { change: leak.inuse(SampleUnit::Bytes), window_ns });
+        let found = judge(&leak, &settings);
+        assert!(found.is_growing(), "{}", found.reason);
+        let growth = found.growth.unwrap();
+        assert!((growth.per_hour.value / 360_000.0 - 1.0).abs() < 0.02, "{growth:?}");
+        // A pool that is as large as it was, and whose blocks are all young.
+        leak.measured = Some(MeasuredChange { change: Estimate::exact(0.0), window_ns });
+        let found = judge(&leak, &settings);
+        assert!(!found.is_growing() && found.growth.unwrap().per_hour.value == 0.0, "{found:?}");
     }
 
     #[test]

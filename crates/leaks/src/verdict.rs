@@ -303,16 +303,14 @@ fn growing(history: &StackHistory, seen: &Persistence) -> String {
     }
 }
 
-/// Two snapshots show far less growth than the ages promise.
+/// Two snapshots deny what the ages promise.
 fn is_contradiction(
     growth: &Growth,
     history: &StackHistory,
     seen: &Persistence,
     settings: &Settings,
 ) -> bool {
-    let promised = Growth::of_kept(history, seen, settings);
-    growth.is_measured
-        && promised.is_some_and(|promised| growth.interval().1 < promised.interval().0 / 2.0)
+    Growth::of_kept(history, seen, settings).is_some_and(|promised| growth.denies(&promised))
 }
 
 /// Nearly all that is live came in one go, long ago.
