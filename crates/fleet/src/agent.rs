@@ -19,7 +19,7 @@ use ramson_reader::Header;
 use ramson_source::Recording;
 use ramson_source::clickhouse::ClickHouse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{io, mem};
 
 /// Rows and states are put on disk when they have so many bytes.
@@ -40,11 +40,11 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Finds the processes that are there.
-    pub fn begin(config: &Config) -> Self {
-        let start_ns = unix_ns();
+    /// Finds the processes that are there, and those that began after `last_ns`, when an agent looked last, and have ended.
+    pub fn begin(config: &Config, last_ns: Option<u64>) -> Self {
+        let start_ns = last_ns.map_or_else(unix_ns, |last_ns| last_ns.min(unix_ns()));
         let every = Duration::from_secs(config.every_seconds);
-        let (search, found) = Search::begin(Vec::new(), true, every);
+        let (search, found) = Search::begin(Vec::new(), true, every, start_ns);
         let host = match &*config.host {
             "" => text::read("/proc/sys/kernel/hostname").unwrap_or_default().trim().into(),
             host => host.into(),
@@ -183,8 +183,9 @@ impl Agent {
     }
 }
 
-/// Sends what waits, the oldest first. Returns how many batches were sent.
-pub fn send(queue: &mut Queue, server: &ClickHouse) -> Result<usize, String> {
+/// Sends what waits, the oldest first, for about so long. Returns how many batches were sent.
+pub fn send(queue: &mut Queue, server: &ClickHouse, most: Duration) -> Result<usize, String> {
+    let began = Instant::now();
     let broken = |error: io::Error| format!("the agent's queue: {error}");
     let mut sent = 0;
     if queue.waiting() > 0 {
@@ -194,6 +195,9 @@ pub fn send(queue: &mut Queue, server: &ClickHouse) -> Result<usize, String> {
         insert(server, &batch, &format!("{}-{number}", queue.id))?;
         queue.remove(number).map_err(broken)?;
         sent += 1;
+        if began.elapsed() > most {
+            break;
+        }
     }
     Ok(sent)
 }

@@ -4,7 +4,7 @@
 //! What is live at a look is known exactly, so the sum of all counts is what is live. Of what was allocated and freed between two looks, the
 //! number, the sum of the sizes and the lifetimes are exact, and `sizes` chooses sizes for them.
 
-use crate::sizes::{Sizes, objects, with_sums};
+use crate::sizes::{Sizes, fitting_interval, objects, with_sums};
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_format::{Kind, LIFETIME_BUCKETS, lifetime_bucket, stack_hash};
 use ramson_reader::{LiveSample, Snapshot, Stack};
@@ -67,6 +67,8 @@ pub struct Counted {
     monotonic_ns: u64,
     /// The same moment; nanoseconds since 1970.
     unix_ns: u64,
+    /// Sampling interval in force then.
+    interval: u64,
     /// Ascending.
     stacks: Vec<(StackKey, Sums)>,
     /// Frees by stacks and lifetimes, ascending: most stacks have few.
@@ -80,6 +82,7 @@ pub struct Counted {
 pub struct Step {
     monotonic_ns: u64,
     unix_ns: u64,
+    interval: u64,
     /// Those that are not as before.
     stacks: Vec<(StackKey, Sums)>,
     lifetimes: Vec<((StackKey, u8), u64)>,
@@ -151,7 +154,9 @@ impl Counted {
     /// Takes a process up that has been recorded for some time: what is live is its state, and what it has freed is not counted.
     pub fn taken_up(now: &Keyed, look: Look) -> (Step, Counts) {
         let Look { monotonic_ns, unix_ns } = look;
-        let mut counted = Self { monotonic_ns, unix_ns, live: live(now), ..Self::default() };
+        let interval = now.snapshot.header.interval_bytes;
+        let mut counted =
+            Self { monotonic_ns, unix_ns, interval, live: live(now), ..Self::default() };
         let sums = |&index: &usize| {
             let stack = &now.snapshot.stacks[index];
             let sums = Sums {
@@ -171,14 +176,15 @@ impl Counted {
 
     /// The step from nothing.
     pub fn whole(self) -> Step {
-        let Self { monotonic_ns, unix_ns, stacks, lifetimes, live } = self;
+        let Self { monotonic_ns, unix_ns, interval, stacks, lifetimes, live } = self;
         let born = live.into_iter().collect();
-        Step { monotonic_ns, unix_ns, stacks, lifetimes, born, gone: HashSet::new() }
+        Step { monotonic_ns, unix_ns, interval, stacks, lifetimes, born, gone: HashSet::new() }
     }
 
     /// Goes on by a step.
     pub fn apply(&mut self, step: Step) {
-        (self.monotonic_ns, self.unix_ns) = (step.monotonic_ns, step.unix_ns);
+        (self.monotonic_ns, self.unix_ns, self.interval) =
+            (step.monotonic_ns, step.unix_ns, step.interval);
         put(&mut self.stacks, step.stacks);
         put(&mut self.lifetimes, step.lifetimes);
         self.live.retain(|place, _| !step.gone.contains(place));
@@ -200,7 +206,8 @@ impl Counted {
     /// Counts what has changed since the latest look. A new day begins with the state.
     pub fn changes(&self, now: &Keyed, look: Look) -> (Step, Counts) {
         let Look { monotonic_ns, unix_ns } = look;
-        let mut step = Step { monotonic_ns, unix_ns, ..Step::default() };
+        let interval = now.snapshot.header.interval_bytes;
+        let mut step = Step { monotonic_ns, unix_ns, interval, ..Step::default() };
         let mut counts = Counts::new();
         let midnight = (day(look.unix_ns) * 24 * 60) as u32;
         if self.monotonic_ns > 0 && day(look.unix_ns) > day(self.unix_ns) {
@@ -223,7 +230,7 @@ impl Counted {
         let mut window = Window {
             from_ns: self.monotonic_ns,
             look,
-            interval: now.snapshot.header.interval_bytes,
+            interval: self.interval.max(interval),
             short_lived_left: MOST_SHORT_LIVED,
         };
         let none = Sums::default();
@@ -285,7 +292,7 @@ impl Changed {
 struct Window {
     from_ns: u64,
     look: Look,
-    /// In force at the second look.
+    /// The larger one of those in force at the looks: in between it may have been any.
     interval: u64,
     /// Short-lived samples that may still be counted at it.
     short_lived_left: u64,
@@ -323,8 +330,9 @@ impl Sums {
             freed.push((lifetime_bucket(least_ns)..=lifetime_bucket(most_ns), block));
         }
         let longest = lifetime_bucket(to_ns.saturating_sub(window.from_ns));
-        for (size, count) in self.take_short_lived(stack, window) {
-            let block = Block { stack: key, size, interval: window.interval, ..Block::default() };
+        let (sizes, interval) = self.take_short_lived(stack, window);
+        for (size, count) in sizes {
+            let block = Block { stack: key, size, interval, ..Block::default() };
             for _ in 0..count {
                 block.count(counts, minute, age::ALLOCATED);
                 freed.push((0..=longest, block));
@@ -337,14 +345,14 @@ impl Sums {
         }
     }
 
-    /// Takes the samples that were allocated and freed since the latest look, by sizes that have their sums.
-    fn take_short_lived(&mut self, stack: &Stack, window: &mut Window) -> Sizes {
+    /// Takes the samples that were allocated and freed since the latest look, by sizes that have their sums, with an interval.
+    fn take_short_lived(&mut self, stack: &Stack, window: &mut Window) -> (Sizes, u64) {
         let allocated = stack.sampled_alloc_objects.saturating_sub(self.allocated);
         let both = allocated
             .min(stack.sampled_freed_objects.saturating_sub(self.freed))
             .min(window.short_lived_left);
         if both == 0 {
-            return Sizes::new();
+            return (Sizes::new(), window.interval);
         }
         // The counters of what is not freed yet, or not found yet, are a part of the difference.
         let share = both as f64 / allocated as f64;
@@ -356,7 +364,9 @@ impl Sums {
         self.freed += both;
         self.bytes += bytes.round() as u64;
         self.objects = number(self.objects + objects);
-        with_sums(both, bytes.round() as u64, objects, window.interval)
+        let sum = bytes.round() as u64;
+        let interval = fitting_interval(both, sum, objects, window.interval);
+        (with_sums(both, sum, objects, interval), interval)
     }
 }
 

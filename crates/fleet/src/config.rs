@@ -78,9 +78,13 @@ impl Config {
     /// Reads a configuration. Fails with a line that names the file.
     pub fn read(path: &Path) -> Result<Self, String> {
         let place = path.display();
-        let text = fs::read_to_string(path).map_err(|error| {
-            format!("{place}: {error}. Pass --config FILE; \"ramson agent --help\" shows one")
-        })?;
+        let next = "Pass --config FILE; --help shows one";
+        let unread = |error| format!("{place}: {error}. {next}");
+        // To open a FIFO would wait for its writer.
+        if !path.metadata().map_err(unread)?.is_file() {
+            return Err(format!("{place}: not a file. {next}"));
+        }
+        let text = fs::read_to_string(path).map_err(unread)?;
         let config: Self = toml::from_str(&text).map_err(|error| {
             let before = error.span().map_or("", |span| &text[..span.start.min(text.len())]);
             let line = before.matches('\n').count() + 1;

@@ -6,9 +6,10 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use rustix::fs::syncfs;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 /// Rows that are sent together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
@@ -45,6 +46,8 @@ pub struct Queue {
     unsettled: Option<u64>,
     /// Rows that were dropped since it was opened.
     pub dropped_rows: u64,
+    /// Batches that could not be read any more.
+    pub damaged_batches: u64,
     /// Tells this agent's batches from those of others, as long as its folder is kept.
     pub id: String,
     _lock: File,
@@ -91,18 +94,27 @@ impl Queue {
             // States are written after their batch.
             unsettled: latest,
             dropped_rows: 0,
+            damaged_batches: 0,
             id,
             _lock: lock,
         };
-        queue.settle()?;
+        // On a full disk, what is sent makes room for it.
+        let _ = queue.settle();
         Ok(queue)
+    }
+
+    /// When something was kept last; nanoseconds since 1970.
+    pub fn last_kept_ns(&self) -> Option<u64> {
+        let kept = fs::metadata(self.states.join("last")).and_then(|it| it.modified()).ok()?;
+        Some(kept.duration_since(UNIX_EPOCH).ok()?.as_nanos() as u64)
     }
 
     /// Writes the states of the latest batch, if that failed. Until then no state is as it should be.
     pub fn settle(&mut self) -> io::Result<()> {
         if let Some(number) = self.unsettled {
-            let batch = self.read(number)?;
-            self.keep_states(number, &batch)?;
+            if let Some(batch) = self.read_or_drop(number)? {
+                self.keep_states(number, &batch)?;
+            }
             self.unsettled = None;
         }
         Ok(())
@@ -113,9 +125,7 @@ impl Queue {
         self.settle()?;
         let bytes = borsh::to_vec(batch)?;
         let number = self.next;
-        let path = self.path(number);
-        put(&path, &bytes)?;
-        File::open(path)?.sync_all()?;
+        put_synced(&self.path(number), &bytes)?;
         self.next += 1;
         self.waiting.insert(number, bytes.len() as u64);
         if self.keep_states(number, batch).is_err() {
@@ -137,9 +147,15 @@ impl Queue {
 
     /// The oldest batch, with a number that no other batch of this agent has.
     pub fn first(&mut self) -> io::Result<Option<(u64, Batch)>> {
-        self.settle()?;
-        let Some(&number) = self.waiting.keys().next() else { return Ok(None) };
-        self.read(number).map(|batch| Some((number, batch)))
+        while let Some(&number) = self.waiting.keys().next() {
+            if self.unsettled == Some(number) {
+                self.settle()?;
+            }
+            if let Some(batch) = self.read_or_drop(number)? {
+                return Ok(Some((number, batch)));
+            }
+        }
+        Ok(None)
     }
 
     /// It was sent.
@@ -185,6 +201,18 @@ impl Queue {
         Ok(syncfs(File::open(&self.states)?)?)
     }
 
+    /// One that is damaged is dropped.
+    fn read_or_drop(&mut self, number: u64) -> io::Result<Option<Batch>> {
+        match self.read(number) {
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                self.damaged_batches += 1;
+                self.remove(number)?;
+                Ok(None)
+            }
+            read => read.map(Some),
+        }
+    }
+
     fn read(&self, number: u64) -> io::Result<Batch> {
         borsh::from_slice(&fs::read(self.path(number))?)
     }
@@ -196,6 +224,18 @@ impl Queue {
     fn state_path(&self, process: u64) -> PathBuf {
         self.states.join(format!("{process:016x}"))
     }
+}
+
+/// Whole or not at all, also after a power cut.
+fn put_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let part = PathBuf::from(format!("{}.part", path.display()));
+    let write = || {
+        let mut file = File::create(&part)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&part, path)
+    };
+    write().inspect_err(|_| drop(fs::remove_file(&part)))
 }
 
 /// Whole or not at all.
@@ -263,11 +303,24 @@ mod tests {
         // The batch is kept, and its states are not all.
         queue.put(&batch(2, 2, "cd")).unwrap();
         queue.settle().unwrap_err();
-        queue.first().unwrap_err();
         queue.put(&batch(3, 4, "ef")).unwrap_err();
+        // Those before it can be sent, which makes room.
+        assert_eq!(queue.first().unwrap().unwrap().0, 1);
+        drop(queue);
+        let mut queue = Queue::open(folder.path(), 1 << 20, "one").unwrap();
+        queue.remove(1).unwrap();
+        queue.first().unwrap_err();
         fs::remove_dir(&last).unwrap();
         queue.put(&batch(3, 4, "ef")).unwrap();
-        assert_eq!((queue.waiting(), queue.state(42).unwrap()), (3, b"abcdef".to_vec()));
+        assert_eq!((queue.waiting(), queue.state(42).unwrap()), (2, b"abcdef".to_vec()));
+        // Damaged ones keep no other from being sent.
+        fs::write(&second, "").unwrap();
+        assert_eq!(queue.first().unwrap().unwrap().0, 3);
+        fs::write(folder.path().join("batches/3"), "?").unwrap();
+        drop(queue);
+        let mut queue = Queue::open(folder.path(), 1 << 20, "one").unwrap();
+        assert_eq!((queue.first().unwrap().is_none(), queue.damaged_batches), (true, 1));
+        assert!(queue.last_kept_ns().is_some());
     }
 
     #[test]

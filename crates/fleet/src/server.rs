@@ -7,7 +7,10 @@ use ramson_source::clickhouse::ClickHouse;
 /// Fails unless the server has the tables of this version.
 pub fn check(server: &ClickHouse) -> Result<(), String> {
     let text = server.ask(&[], "SELECT max(version) FROM schema")?;
-    let version: u32 = text.trim().parse().unwrap_or(0);
+    let version: u32 = text
+        .trim()
+        .parse()
+        .map_err(|_| format!("{}: not an answer of ClickHouse. Check url", server.url()))?;
     if version == SCHEMA_VERSION {
         return Ok(());
     }

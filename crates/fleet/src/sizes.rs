@@ -21,6 +21,14 @@ pub fn objects(size: u64, interval: u64) -> f64 {
     1.0 / sampling_probability(size.max(1), interval)
 }
 
+/// The interval with which samples were taken that stand for so many objects, `most` at most: a busy program's changes by itself. With the
+/// larger one equal sizes, which stand for the fewest objects, would stand for too many; then it is the one with which they fit.
+pub fn fitting_interval(count: u64, sum: u64, standing_for: f64, most: u64) -> u64 {
+    let mean = sum / count.max(1);
+    let enough = standing_for * ROUNDED;
+    first(1, most, |interval| count as f64 * objects(mean, interval) >= enough)
+}
+
 /// `count` sizes with this sum that stand for so many objects.
 pub fn with_sums(count: u64, sum: u64, standing_for: f64, interval: u64) -> Sizes {
     if count == 0 {
@@ -97,6 +105,19 @@ mod tests {
     use super::*;
 
     const INTERVAL: u64 = 512 << 10;
+
+    #[test]
+    fn smaller_interval_than_the_last_is_found() {
+        for (size, interval) in [(100, 64 << 10), (5000, 200_000), (300_000, INTERVAL)] {
+            let standing_for = 40.0 * objects(size, interval);
+            let found = fitting_interval(40, 40 * size, standing_for, INTERVAL);
+            assert!(found.abs_diff(interval) <= 1, "{found} {interval}");
+            assert_eq!(with_sums(40, 40 * size, standing_for, found), [(size, 40)]);
+        }
+        // Sizes that differ stand for more objects than equal ones: no smaller interval is needed.
+        let standing_for = 20.0 * objects(100, INTERVAL) + 20.0 * objects(9000, INTERVAL);
+        assert_eq!(fitting_interval(40, 20 * 9100, standing_for, INTERVAL), INTERVAL);
+    }
 
     fn sums(sizes: &[(u64, u64)]) -> (u64, u64, f64, f64) {
         let of = |term: fn(u64) -> f64| {

@@ -4,7 +4,6 @@
 use crate::pace::{Pace, thread_cpu_time};
 use ramson_format::state;
 use ramson_paths::{Directory, Entry};
-use ramson_process::clock::unix_ns;
 use ramson_reader::Header;
 use ramson_source::{
     Base, Discovery, Recording, Selector, is_named, outline_file, outlines_with, places,
@@ -36,7 +35,7 @@ pub struct Search {
     is_for_all: bool,
     /// `None` while new files are looked for.
     known: Option<KnownFiles>,
-    /// When the search began; nanoseconds since 1970.
+    /// Processes that began later are found even if they have ended; nanoseconds since 1970.
     start_ns: u64,
     files: Pace,
     everywhere: Pace,
@@ -51,18 +50,20 @@ struct KnownFiles(HashSet<(u64, u64)>);
 
 impl Search {
     /// Searches for the processes that are selected, or for all; also returns those that are there now. Recordings have a header only.
-    /// Profiles in other places than the profile directories are searched for `every` so much time.
+    /// Profiles in other places than the profile directories are searched for `every` so much time. Processes that began after `start_ns`,
+    /// nanoseconds since 1970, are found even if they have ended.
     pub fn begin(
         selectors: Vec<Selector>,
         is_for_all: bool,
         every: Duration,
+        start_ns: u64,
     ) -> (Self, Vec<Recording>) {
         let mut search = Self {
             unreadable: Vec::new(),
             selectors,
             is_for_all,
             known: None,
-            start_ns: unix_ns(),
+            start_ns,
             files: Pace::new(FILES_EVERY, FILES_SHARE),
             everywhere: Pace::new(every, EVERYWHERE_SHARE),
             task: None,

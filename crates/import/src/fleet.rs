@@ -7,18 +7,17 @@ use crate::format::Format;
 use crate::import::{DropFrames, Imported};
 use crate::input::{Input, Stop};
 use ramson_profile::{Estimate, SampleType};
+use std::mem;
 
 /// The first line.
 pub const HEAD: &str =
     "live_objects\tlive_objects_variance\tlive_bytes\tlive_bytes_variance\tfunctions";
-/// A line feed in a column.
-const LINE_FEED: &str = "\\n";
 
 pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
     let mut builder = Builder::default();
     let mut is_head = true;
     input.each_line(|input, line| {
-        if std::mem::take(&mut is_head) {
+        if mem::take(&mut is_head) {
             return Ok(());
         }
         let line = String::from_utf8_lossy(line);
@@ -30,9 +29,8 @@ pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
         let objects = Estimate::new(number()?, number()?);
         let bytes = Estimate::new(number()?, number()?);
         let functions = columns.next().ok_or(Stop::BadLine)?;
-        let functions = functions.split(LINE_FEED).filter(|name| !name.is_empty());
         let stack: Result<Vec<u32>, Stop> =
-            functions.map(|name| builder.location_named(input, &unescaped(name))).collect();
+            lines(functions).iter().map(|name| builder.location_named(input, name)).collect();
         builder.add(input, &stack?, [UNKNOWN, UNKNOWN, objects, bytes])
     })?;
     Ok(Imported {
@@ -45,21 +43,30 @@ pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
     })
 }
 
-/// Without the backslashes that ClickHouse puts before some characters.
-fn unescaped(name: &str) -> String {
-    let mut characters = name.chars();
-    let mut out = String::new();
+/// The lines of a column, without the backslashes that ClickHouse puts before some characters; without empty ones.
+fn lines(column: &str) -> Vec<String> {
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    let mut characters = column.chars();
     while let Some(character) = characters.next() {
-        out.push(match character {
-            '\\' => match characters.next() {
-                Some('t') => '\t',
-                Some('r') => '\r',
-                Some('0') => '\0',
-                Some(other) => other,
-                None => break,
-            },
-            other => other,
-        });
+        let escaped = if character == '\\' { characters.next() } else { None };
+        match escaped {
+            Some('n') => lines.push(mem::take(&mut line)),
+            Some('t') => line.push('\t'),
+            _ => line.push(escaped.unwrap_or(character)),
+        }
     }
-    out
+    lines.push(line);
+    lines.retain(|line| !line.is_empty());
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lines;
+
+    #[test]
+    fn backslashes_are_taken_away_once() {
+        assert_eq!(lines("main\\nApp\\\\notify\\n\\ta\\'b"), ["main", "App\\notify", "\ta'b"]);
+        assert!(lines("").is_empty());
+    }
 }

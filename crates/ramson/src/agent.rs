@@ -13,9 +13,10 @@ use signal_hook::iterator::Signals;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{mem, thread};
 
+const MOST_SENDING: Duration = Duration::from_secs(10);
 /// New processes are searched for so long before each round.
 const SEARCH_AHEAD: Duration = Duration::from_secs(2);
 
@@ -31,7 +32,7 @@ pub fn agent(flags: &AgentFlags) -> Result<(), Failure> {
     }
     if flags.dry_run {
         let mut rows = JsonLines::default();
-        let mut agent = Agent::begin(&config);
+        let mut agent = Agent::begin(&config, None);
         agent.round(&mut rows)?;
         agent.unreadable().iter().for_each(remark);
         return print_raw(rows.0.as_bytes());
@@ -39,7 +40,7 @@ pub fn agent(flags: &AgentFlags) -> Result<(), Failure> {
     let mut session = Session::begin(config, server)?;
     if flags.once {
         session.round()?;
-        return session.send().map_err(Failure::failed);
+        return session.send(Duration::MAX).map_err(Failure::failed);
     }
     let orders = orders()?;
     loop {
@@ -52,7 +53,11 @@ pub fn agent(flags: &AgentFlags) -> Result<(), Failure> {
         });
         match order {
             Some(SIGHUP) => session.reload(&flags.config),
-            Some(_) => return Ok(()),
+            Some(_) => {
+                // What has come since the last look is sent at the next start.
+                session.round_or_wait();
+                return Ok(());
+            }
             None => {}
         }
     }
@@ -94,7 +99,7 @@ impl Session {
                 _ => format!("{place}: {}. Check state in the configuration", plain(&error)),
             })
         })?;
-        let agent = Agent::begin(&config);
+        let agent = Agent::begin(&config, queue.last_kept_ns());
         let [obstacle, refusal] = [const { String::new() }; 2];
         Ok(Self { config, server, queue, agent, rules: Rules::default(), obstacle, refusal })
     }
@@ -103,6 +108,12 @@ impl Session {
     fn round(&mut self) -> Result<(), Failure> {
         let place = self.config.state.display();
         let dropped = self.queue.dropped_rows;
+        match mem::take(&mut self.queue.damaged_batches) {
+            0 => {}
+            count => remark(format_args!(
+                "{place}: damaged batches were dropped: {count}. This host's numbers are wrong until tomorrow (UTC)"
+            )),
+        }
         self.rules.apply(&self.config.attach);
         self.agent.round(&mut self.queue).map_err(|error| {
             Failure::failed(format!("{place}: {}. Make room there", plain(&error)))
@@ -130,18 +141,19 @@ impl Session {
         self.obstacle = obstacle;
     }
 
-    fn send(&mut self) -> Result<(), String> {
-        send(&mut self.queue, &self.server).map(drop)
+    fn send(&mut self, most: Duration) -> Result<(), String> {
+        send(&mut self.queue, &self.server, most).map(drop)
     }
 
     /// Says when the server cannot be reached any more, and when it can again.
     fn send_or_wait(&mut self) {
-        let refusal = self.send().err().unwrap_or_default();
+        // The next look and orders do not wait for all of a long queue.
+        let refusal = self.send(MOST_SENDING).err().unwrap_or_default();
         if refusal == self.refusal {
             return;
         }
         match &*refusal {
-            "" => remark(format_args!("{}: all that waited was sent", self.config.clickhouse.url)),
+            "" => remark(format_args!("{}: it takes rows again", self.config.clickhouse.url)),
             reason => remark(format_args!(
                 "{reason}. {} in {}",
                 match self.queue.waiting() {

@@ -86,6 +86,10 @@ impl Server {
         let Some(path) = &self.password_file else { return Ok(String::new()) };
         let place = path.display();
         let failed = |error| format!("{place}: {error}. Check password_file");
+        // To open a FIFO would wait for its writer.
+        if !path.metadata().map_err(failed)?.is_file() {
+            return Err(format!("{place}: not a file. Check password_file"));
+        }
         let mut file = File::open(path).map_err(failed)?;
         let mode = file.metadata().map_err(failed)?.mode();
         if mode & 0o077 != 0 {
@@ -116,6 +120,9 @@ impl ClickHouse {
         let agent = Agent::config_builder()
             .timeout_global(Some(MOST_TIME))
             .http_status_as_error(false)
+            // Another address gets neither the password nor the rows.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
             .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build())
             .user_agent(concat!("ramson/", env!("CARGO_PKG_VERSION")))
             .build()
@@ -138,7 +145,11 @@ impl ClickHouse {
     /// Sends a statement, or the data of one that is among the settings.
     pub fn post(&self, settings: &[(&str, &str)], body: &[u8]) -> Result<Response<Body>, String> {
         let url = &self.server.url;
-        let request = self.agent.post(url).query_pairs(settings.iter().copied());
+        let settings = settings.iter().map(|&(name, value)| match name.starts_with("param_") {
+            true => (name, escaped(value)),
+            false => (name, value.to_owned()),
+        });
+        let request = self.agent.post(url).query_pairs(settings);
         let request = request
             .query("database", &self.server.database)
             // Else a statement that fails on its way has answered well already.
@@ -176,12 +187,30 @@ impl ClickHouse {
             Some("60") => {
                 format!("database {database}: a table is missing. Run schema.sql on the server")
             }
+            None if status.is_redirection() => {
+                format!(
+                    "HTTP {}: it leads elsewhere. Set url to the server itself",
+                    status.as_u16()
+                )
+            }
             Some("497") => {
                 format!("user {user}: a right is missing ({line}). Grant it on the server")
             }
             _ => format!("HTTP {}: {line}", status.as_u16()),
         })
     }
+}
+
+/// A parameter as ClickHouse reads it.
+fn escaped(value: &str) -> String {
+    let escape = |character| match character {
+        '\\' => "\\\\".into(),
+        '\n' => "\\n".into(),
+        '\t' => "\\t".into(),
+        '\r' => "\\r".into(),
+        other => String::from(other),
+    };
+    value.chars().map(escape).collect()
 }
 
 /// Without the names of kinds and numbers of errors.

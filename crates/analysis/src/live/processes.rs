@@ -49,7 +49,8 @@ pub struct Process {
 impl Processes {
     /// Those that are named and run now, and from here on those that come; nothing named: all.
     pub fn find(wanted: &[Selector]) -> Self {
-        let (search, found) = Search::begin(wanted.to_vec(), wanted.is_empty(), WATCH_EVERY);
+        let (search, found) =
+            Search::begin(wanted.to_vec(), wanted.is_empty(), WATCH_EVERY, unix_ns());
         let read_pace = Pace::new(READ_EVERY, READ_SHARE);
         let mut processes =
             Self { list: Vec::new(), ended: Vec::new(), search, failures: Vec::new(), read_pace };

@@ -2,6 +2,7 @@
 
 use crate::flags::HistoryFlags;
 use ramson_follow::{Search, WATCH_EVERY};
+use ramson_process::clock::unix_ns;
 use ramson_source::{Base, Failure, Opened, Recording, Selector, none_of, processes_of};
 
 pub struct Selection {
@@ -32,7 +33,7 @@ impl Selection {
         }
         let names: Vec<String> = groups.iter().map(words).collect();
         let awaited = if flags.all { "a profiled process".into() } else { names.join(" or ") };
-        let (search, found) = Search::begin(groups, flags.all, WATCH_EVERY);
+        let (search, found) = Search::begin(groups, flags.all, WATCH_EVERY, unix_ns());
         single.extend(found);
         Ok((Self { search, awaited }, single))
     }
