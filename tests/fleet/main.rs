@@ -425,6 +425,13 @@ fn fleet_waits_for_its_server_and_its_tables() {
     fleet.hold_still();
     fleet.agent_once().good();
     assert_eq!(fleet.sums()[0], fleet.reported()[0]);
+    // What is counted is damaged: nothing is counted twice.
+    let states = fs::read_dir(fleet.scratch.path("agent/states")).unwrap().flatten();
+    let states = states.filter(|entry| entry.file_name() != "last");
+    states.for_each(|entry| fs::write(entry.path(), "").unwrap());
+    let damaged = fleet.agent_once().good();
+    assert!(damaged.remarks.iter().any(|line| line.contains("was damaged")), "{damaged:?}");
+    assert_eq!(fleet.sums()[0], fleet.reported()[0]);
     // It began on this day: all that is live is growth, though no agent ran then.
     let state = "sum(state) FROM stack_days WHERE day = (SELECT min(day) FROM stack_days) AND";
     assert_eq!(fleet.number(state), 0.0);

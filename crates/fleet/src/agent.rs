@@ -91,8 +91,7 @@ impl Agent {
         let all: Vec<u64> = self.processes.keys().copied().collect();
         for id in &all {
             let Some(process) = self.processes.get_mut(id) else { continue };
-            let state = || State::read(&kept.state(*id)?);
-            if process.look(state, all.len(), &mut self.dictionary, &mut rows) {
+            if process.look(|| kept.state(*id), all.len(), &mut self.dictionary, &mut rows) {
                 ended.insert(*id);
             }
             if rows.bytes() > MOST_BYTES {

@@ -93,15 +93,15 @@ impl Process {
         process(self).is_some() && process(self) == process(new) && began(self) < began(new)
     }
 
-    /// Adds what has changed since the state that it had. Whether the process has ended.
+    /// Adds what has changed since the state that was `kept`. Whether the process has ended.
     pub fn look(
         &mut self,
-        state: impl FnOnce() -> Option<State>,
+        kept: impl FnOnce() -> Option<Vec<u8>>,
         processes: usize,
         dictionary: &mut Dictionary,
         rows: &mut Rows,
     ) -> bool {
-        let has_ended = self.look_whole(state, processes, dictionary, rows);
+        let has_ended = self.look_whole(kept, processes, dictionary, rows);
         // It is read anew each time: those of all processes would not fit.
         self.followed.follower = Follower::default();
         has_ended
@@ -109,7 +109,7 @@ impl Process {
 
     fn look_whole(
         &mut self,
-        state: impl FnOnce() -> Option<State>,
+        kept: impl FnOnce() -> Option<Vec<u8>>,
         processes: usize,
         dictionary: &mut Dictionary,
         rows: &mut Rows,
@@ -137,7 +137,15 @@ impl Process {
         let is_read = matches!(read, Some(Ok(())));
         let failure = read.and_then(Result::err).filter(|_| !has_ended);
         self.failure = failure.map(|error| format!("{}: {error}", self.followed.recording.origin));
-        let state = state();
+        let kept = kept();
+        let state = kept.as_deref().and_then(State::read);
+        let is_damaged = kept.is_some() && state.is_none();
+        if is_damaged {
+            let origin = &self.followed.recording.origin;
+            self.failure = Some(format!(
+                "{origin}: its state in the agent's folder was damaged. What changed since the last look is lost"
+            ));
+        }
         // What was in memory only goes with its process: then it ends as it was last seen.
         if !is_read && (!has_ended || state.is_none()) {
             return has_ended;
@@ -164,6 +172,11 @@ impl Process {
                 self.row.version = version(self.followed.snapshot());
             }
             found = self.changes(&state, is_known, look, dictionary, rows);
+            // It was counted before.
+            if is_damaged {
+                let keyed = Keyed::of(self.followed.snapshot());
+                (found.step, found.counts) = (Counted::taken_up(&keyed, look).0, Counts::new());
+            }
         }
         let Found { names, step, mut counts } = found;
         self.row.seen = unix_ns() / NS_PER_MILLISECOND;

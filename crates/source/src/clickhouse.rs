@@ -228,8 +228,8 @@ pub fn is_database(source: &str) -> bool {
     source.starts_with(PLAIN) || source.starts_with(WITH_TLS)
 }
 
-/// What was live in a service at a moment; without one, at the last that the database has.
-pub fn open(address: &str, span: Option<&Span>) -> Result<Opened, Failure> {
+/// What was live in a service at a moment; without one, at the last that the database has. `text` is address and moment, as they were typed.
+pub fn open(text: &str, address: &str, span: Option<&Span>) -> Result<Opened, Failure> {
     let until_ns = match span {
         None => u64::MAX,
         Some(Span::Moment(When::Ago(ago_ns))) => unix_ns().saturating_sub(*ago_ns),
@@ -251,7 +251,7 @@ pub fn open(address: &str, span: Option<&Span>) -> Result<Opened, Failure> {
     let server = ClickHouse::new(server).map_err(Failure::failed)?;
     let server = ClickHouse { credentials: VARIABLES, ..server };
     let answer = server.post(&settings, PROFILE.as_bytes()).map_err(Failure::failed)?;
-    let opened = open_stream(address, answer.into_body().into_reader(), NOBODY, InuseAt::End)?;
+    let opened = open_stream(text, answer.into_body().into_reader(), NOBODY, InuseAt::End)?;
     match &opened {
         Opened::Foreign(foreign) if foreign.imported.profile.samples.is_empty() => {
             Err(Failure::not_found(format!(

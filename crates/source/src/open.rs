@@ -101,7 +101,7 @@ fn open_each(selector: &Selector) -> Result<Members, Failure> {
         };
     }
     if let Base::Database(address) = &selector.base {
-        let opened = clickhouse::open(address, selector.span.as_ref())?;
+        let opened = clickhouse::open(&selector.text, address, selector.span.as_ref())?;
         return Ok(Members { opened: vec![opened], unprofiled: 0 });
     }
     if let Some(past) = moment::open(selector)? {

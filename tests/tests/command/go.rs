@@ -120,9 +120,9 @@ fn heap_of_go_is_what_its_own_profile_has() {
                 rows.iter().map(|(stack, _)| stack.clone()).collect()
             };
             assert_eq!(stacks(&read), stacks(&own), "{name} {count}");
-            // A file has whole numbers of each size.
+            // A file has whole numbers, cut off for each size of a stack; there are up to twenty.
             let is_equal =
-                |pair: (&(String, f64), &(String, f64))| (pair.0.1 - pair.1.1).abs() <= 2.0;
+                |pair: (&(String, f64), &(String, f64))| (pair.0.1 - pair.1.1).abs() <= 20.0;
             assert!(read.iter().zip(&own).all(is_equal), "{name} {count}: {read:#?} {own:#?}");
         }
         let report = say(&scratch, &["report", &pid]).good().text();

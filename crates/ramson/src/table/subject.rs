@@ -262,6 +262,8 @@ fn of_foreign(summary: &ForeignSummary) -> String {
         let _ = write!(out, " ({})", printable(&summary.command));
     }
     let _ = match summary.interval_bytes {
+        // Some tell their variance all the same.
+        0 if summary.live.is_some_and(|live| live.variance.is_finite()) => write!(out, ": sampled"),
         0 => write!(out, ": sampling unknown"),
         1 => write!(out, ": not sampled"),
         interval => write!(out, ": interval {}", size(interval)),

@@ -118,6 +118,13 @@ fn shared(finding: &Finding) -> (Needs, String) {
     }
 }
 
+/// A leak was looked for, one would have shown, and the whole does not grow either.
+fn has_found_no_leak(finding: &Finding) -> bool {
+    finding.leaks.as_ref().is_some_and(|leaks| {
+        leaks.growing.is_empty() && leaks.limit.is_some() && leaks.totals.live_per_hour.is_none()
+    }) && !finding.is_growth_undecided()
+}
+
 /// Advises about the part that is most of RSS, if one part is.
 pub fn main_part(finding: &Finding) -> Option<Advice> {
     let rss_bytes = finding.rss.bytes;
@@ -140,7 +147,13 @@ pub fn main_part(finding: &Finding) -> Option<Advice> {
             "leaks",
             sum(&[Part::Live]),
             live,
-            (Needs::Command, format!("check for a leak: {}", recorded("leaks PID"))),
+            (
+                Needs::Command,
+                match has_found_no_leak(finding) {
+                    true => format!("see what is live: {}", recorded("report PID")),
+                    false => format!("check for a leak: {}", recorded("leaks PID")),
+                },
+            ),
         ),
         (
             "files",
