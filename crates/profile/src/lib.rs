@@ -46,6 +46,6 @@ pub use own_frames::OwnFrames;
 pub use pattern::{BadPattern, Pattern};
 pub use printable::{is_printable, printable, push_printable};
 pub use ramson_format::{LookupAddress, ReturnAddress};
-pub use short_name::{fold_addresses, short_name};
+pub use short_name::{fold_addresses, is_address, short_name};
 pub use stacks::{Group, Stacks};
 pub use tag_filter::TagFilter;

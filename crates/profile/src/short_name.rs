@@ -67,8 +67,8 @@ pub fn fold_addresses(names: impl IntoIterator<Item = String>) -> Vec<String> {
     folded
 }
 
-/// `libfoo.so+0x1234` or `0x7f…`.
-fn is_address(name: &str) -> bool {
+/// Whether it is the name of a frame without one: `libfoo.so+0x1234` or `0x7f…`.
+pub fn is_address(name: &str) -> bool {
     let digits = name.strip_prefix("0x").or_else(|| Some(name.rsplit_once("+0x")?.1));
     digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }

@@ -127,3 +127,27 @@ fn unprofiled_process_shows_rss_and_advice() {
     let exported = say(&scratch, &["export", &pid, "-f", "collapsed"]);
     assert_eq!((exported.status, exported.text().as_str()), (5, ""));
 }
+
+#[test]
+fn leak_without_symbols_says_how_to_go_on() {
+    let scratch = Scratch::new();
+    let source = "#include <stdlib.h>\n#include <unistd.h>\n\
+         int main(void) { for (;;) { if (!malloc(4000)) return 1; usleep(500); } }\n";
+    let program = scratch.path("stripped");
+    let file = scratch.file("stripped.c", source);
+    finish(clean(installed("gcc", "gcc")).args(["-O1", "-s", "-o"]).arg(&program).arg(&file))
+        .good();
+    let mut command = ramson(&scratch);
+    command.args(["run", "--interval", "4K", "--"]).arg(&program);
+    let running = Running::start(&mut command, &scratch.path("log"), || true);
+    let leaks = || say(&scratch, &["leaks", "name:stripped", "--min-age", "1s"]).text();
+    wait_until("the leak is found", || leaks().starts_with("1 leak suspect"));
+    let text = leaks();
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let pid = profiles(&scratch).remove(0).header.pid;
+    let expected = format!(
+        "stripped has no symbols: install them (NAME-dbgsym) or pass --debuginfod. Callers with names: ramson report {pid} --view functions --sort total"
+    );
+    assert!(words.contains(&expected), "{text}");
+    drop(running);
+}

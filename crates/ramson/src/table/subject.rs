@@ -256,6 +256,9 @@ fn of_foreign(summary: &ForeignSummary) -> String {
     };
     if let Some(live) = summary.live {
         let _ = write!(out, "; live {}", format_estimate(live, SampleUnit::Bytes));
+        if summary.rss.is_some_and(|rss| live.value > rss as f64) {
+            out += ", not all of it resident: what was never written to is not";
+        }
     }
     let _ = write!(out, "\n{}", printable(&summary.origin));
     if !summary.command.is_empty() {

@@ -13,7 +13,7 @@ use ramson_profile::format::{
     format_amount, format_bytes, format_duration, format_estimate, format_local_time,
     format_objects, format_per_hour, format_share, format_wait,
 };
-use ramson_profile::{Estimate, Language, SampleUnit, short_name};
+use ramson_profile::{Estimate, Language, SampleUnit, is_address, printable, short_name};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -60,6 +60,7 @@ fn block(found: &Suspects, rows: usize, has_evidence: bool) -> String {
     }
     if !has_evidence {
         push_short(&mut out, found, rows);
+        push_nameless(&mut out, found);
         push_python(&mut out, found);
         out.truncate(out.trim_end().len());
         return out + "\n";
@@ -70,6 +71,22 @@ fn block(found: &Suspects, rows: usize, has_evidence: bool) -> String {
     push_rest(&mut out, found.suspects.len(), most(rows), " findings");
     out.truncate(out.trim_end().len());
     out + "\n"
+}
+
+/// How to find the function that is meant, where the first suspect is an address: that may be a wrapper that all allocate by.
+fn push_nameless(out: &mut String, found: &Suspects) {
+    let Subject::Recording(summary) = &found.subject else { return };
+    let is_nameless = |first: &&Suspect| summary.pid != 0 && is_address(&first.function.name);
+    let first = found.growing().next().filter(is_nameless);
+    let Some((binary, _)) = first.and_then(|first| first.function.name.rsplit_once("+0x")) else {
+        return;
+    };
+    let line = format!(
+        "{} has no symbols: install them (NAME-dbgsym) or pass --debuginfod. Callers with names: ramson report {} --view functions --sort total",
+        printable(binary),
+        summary.pid
+    );
+    push_prose(out, "", &line);
 }
 
 /// How to have names of Python's functions, where a leak has only the interpreter's.
