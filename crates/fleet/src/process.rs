@@ -75,7 +75,7 @@ impl Process {
         })
     }
 
-    /// What the last looks found was not kept: it is to be found again.
+    /// Finds again at the next look what the last one found, which was not kept.
     pub fn forget(&mut self) {
         self.seen = None;
     }
@@ -162,7 +162,7 @@ impl Process {
             None => Look { monotonic_ns, unix_ns: header.unix_ns(monotonic_ns) },
         };
         let began_ns = header.start_realtime_ns;
-        // What was freed before then is of the same day, too.
+        // All frees since the process began are of this day, so none is left out by counting from its start.
         let began_today =
             seconds(began_ns) / SECONDS_PER_DAY == seconds(look.unix_ns) / SECONDS_PER_DAY;
         let is_known = was_looked_at || self.is_new || began_today;

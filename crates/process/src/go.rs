@@ -20,6 +20,8 @@ const OF_HEAP: u64 = 1;
 /// runtime.maxProfStackDepth.
 const MOST_FRAMES: u64 = 1024;
 const MOST_BUCKETS: usize = 1 << 20;
+/// Frames of all stacks together: memory that is made to deceive may claim any number.
+const MOST_FRAMES_IN_ALL: u64 = 1 << 24;
 const MOST_SIZE: u64 = 1 << 47;
 /// Read at once: buckets lie side by side.
 const BLOCK_BYTES: u64 = 64 << 10;
@@ -27,7 +29,7 @@ const BLOCK_BYTES: u64 = 64 << 10;
 const TRIES: usize = 5;
 const OLDEST: u64 = 21;
 
-/// What the runtime has sampled.
+/// Samples of a Go program's runtime.
 pub struct GoHeap {
     /// `go1.26.8`.
     pub version: String,
@@ -45,9 +47,9 @@ pub struct GoHeap {
 pub struct Bucket {
     /// Bytes of each block.
     pub size: u64,
-    /// Blocks that were sampled.
+    /// Sampled blocks.
     pub allocated: u64,
-    /// Of these, blocks that were freed.
+    /// Sampled blocks that were freed, a part of those.
     pub freed: u64,
     /// Return addresses, leaf first, one for each function: also for those that are inlined.
     pub stack: Vec<u64>,
@@ -62,11 +64,11 @@ pub enum NoGoHeap {
     Old(String),
     /// It has no symbol table.
     Stripped,
-    /// What is there is no list of buckets.
+    /// The memory holds no list of buckets.
     Unreadable,
 }
 
-/// Where the runtime's variables are, in the file.
+/// Addresses of the runtime's variables, in the file.
 struct Variables {
     buckets: u64,
     interval: u64,
@@ -107,13 +109,15 @@ fn read(
     };
     let mut at = word(variables.buckets).ok_or(NoGoHeap::Unreadable)?;
     let mut buckets = Vec::new();
+    let mut frames_left = MOST_FRAMES_IN_ALL;
     while at != 0 {
         let [_, next, kind, _, size, frames] =
             memory.words::<HEAD_WORDS>(at).ok_or(NoGoHeap::Unreadable)?;
         let is_bucket = kind == OF_HEAP && size <= MOST_SIZE && frames <= MOST_FRAMES;
-        if !is_bucket || buckets.len() == MOST_BUCKETS {
+        if !is_bucket || buckets.len() == MOST_BUCKETS || frames > frames_left {
             return Err(NoGoHeap::Unreadable);
         }
+        frames_left -= frames;
         buckets.push(memory.bucket(at, size, frames).ok_or(NoGoHeap::Unreadable)?);
         at = next;
     }
