@@ -17,7 +17,7 @@ from rust_source import ROOT, production
 
 # Crates of ours that each crate may import.
 MAY_IMPORT = {
-    "format": "", "libramson": "format", "launch": "", "paths": "apart", "apart": "", "symbols": "apart paths", "process": "apart paths", "inject": "paths",
+    "format": "", "libramson": "format", "launch": "", "paths": "apart", "apart": "", "pclntab": "", "symbols": "apart paths pclntab", "process": "apart paths pclntab", "inject": "paths",
     "reader": "format apart", "profile": "format", "import": "apart profile", "encode": "profile", "leaks": "format profile",
     "history": "format apart paths reader profile",
     "source": "format apart paths reader profile import history symbols process",

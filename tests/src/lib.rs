@@ -11,6 +11,7 @@ mod build;
 pub mod cgroups;
 pub mod deaths;
 pub mod forged;
+pub mod golang;
 pub mod hostile;
 pub mod keeping;
 pub mod loaded;

@@ -18,6 +18,7 @@ pub mod executable;
 mod forked;
 pub mod glibc;
 pub mod go;
+mod go_variables;
 pub mod identify;
 mod mappings;
 mod memory;

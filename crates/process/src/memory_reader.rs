@@ -3,11 +3,12 @@
 use crate::allocators::Allocators;
 use crate::areas::read_outline;
 use crate::asked::{
-    AREAS, BESIDE, BYTES, DIRECTORY, MAPPINGS, PEEK, PIECE, RSS, RUNS, SEARCH, STATISTICS,
+    AREAS, BESIDE, BYTES, DIRECTORY, GO_HEAP, MAPPINGS, PEEK, PIECE, RSS, RUNS, SEARCH, STATISTICS,
 };
 use crate::beside::all_beside;
 use crate::binary::{Content, Place};
 use crate::glibc::{Effort, Range, Statistics};
+use crate::go::heap_of_ours;
 use crate::mappings;
 use crate::memory::Memory;
 use crate::process_memory::ProcessMemory;
@@ -33,7 +34,10 @@ pub struct MemoryReader {
 
 impl Handler for MemoryReader {
     fn kinds(&self) -> &'static [u8] {
-        &[RSS, STATISTICS, MAPPINGS, BYTES, BESIDE, SEARCH, PEEK, RUNS, AREAS, PIECE, DIRECTORY]
+        &[
+            RSS, STATISTICS, MAPPINGS, BYTES, BESIDE, SEARCH, PEEK, RUNS, AREAS, PIECE, DIRECTORY,
+            GO_HEAP,
+        ]
     }
 
     fn answer(&mut self, kind: u8, body: &[u8], _: Vec<File>) -> Option<Vec<u8>> {
@@ -86,6 +90,7 @@ impl Handler for MemoryReader {
                     self.memory(pid).map(|memory| all_beside(memory, &statistics, &blocks));
                 borsh::to_vec(&beside.unwrap_or_default())
             }
+            GO_HEAP => borsh::to_vec(&heap_of_ours(borsh::from_slice(body).ok()?)),
             PEEK => {
                 let (pid, address, length): (u32, u64, u64) = borsh::from_slice(body).ok()?;
                 let mut bytes = vec![0; length.min(MOST_READ_BYTES) as usize];

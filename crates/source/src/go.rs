@@ -6,7 +6,7 @@ use crate::foreign::Foreign;
 use ramson_import::{DropFrames, Format, Imported, InuseAt};
 use ramson_process::clock::unix_ns;
 use ramson_process::go::{Bucket, GoHeap, NoGoHeap, heap_of};
-use ramson_process::text;
+use ramson_process::{Mapping as Mapped, mappings, text};
 use ramson_profile::{
     Estimate, Location, Mapping, Profile, ReturnAddress, SampleType, StackSample,
 };
@@ -19,11 +19,20 @@ pub fn open(pid: u32) -> Option<Result<Opened, Failure>> {
     Some(match heap_of(pid)? {
         Ok(heap) => {
             let origin = format!("process {pid}, Go's own heap profile");
-            let foreign = Foreign::of(&origin, Ok(imported(&heap, name)), InuseAt::End);
+            let imported = imported(&heap, &code_of(pid, &heap)?, name);
+            let foreign = Foreign::of(&origin, Ok(imported), InuseAt::End);
             foreign.map(|foreign| Opened::Foreign(Foreign { running: Some(pid), ..foreign }))
         }
         Err(defect) => Err(failure(pid, name, &defect)),
     })
+}
+
+/// Where the executable's code is mapped.
+fn code_of(pid: u32, heap: &GoHeap) -> Option<Mapped> {
+    let all: Vec<Mapped> = mappings(pid).ok()?.collect();
+    let executable = all.iter().find(|it| (it.start..it.end).contains(&heap.at))?;
+    let file = |it: &Mapped| (it.device, it.inode);
+    all.iter().find(|it| it.is_code() && file(it) == file(executable)).cloned()
 }
 
 fn failure(pid: u32, name: &str, defect: &NoGoHeap) -> Failure {
@@ -32,20 +41,18 @@ fn failure(pid: u32, name: &str, defect: &NoGoHeap) -> Failure {
             "Go's heap profile is off (MemProfileRate is 0, as where nothing in it uses runtime/pprof). Import net/http/pprof"
         }
         NoGoHeap::Old(version) => {
+            let version = if version.is_empty() { "built with Go 1.17 or older" } else { version };
             &format!("{version}: only Go 1.21 and newer can be read. Build it with a newer Go")
         }
-        NoGoHeap::Stripped => {
-            "a Go program without symbols (-ldflags=-s). Build it with them, or pass the address of its /debug/pprof/heap"
-        }
-        NoGoHeap::Unreadable => {
-            "Go's heap profile cannot be read. Pass the address of its /debug/pprof/heap"
-        }
+        NoGoHeap::Unreadable(version) => &format!(
+            "Go's heap profile cannot be read where {version} has it. Pass the address of its /debug/pprof/heap"
+        ),
     };
     Failure::not_found(format!("process {pid} ({name}): {why}"))
 }
 
-fn imported(heap: &GoHeap, name: &str) -> Imported {
-    let GoHeap { interval, code, bias, .. } = heap;
+fn imported(heap: &GoHeap, code: &Mapped, name: &str) -> Imported {
+    let GoHeap { interval, bias, .. } = heap;
     let mut profile = Profile {
         interval_bytes: *interval,
         time_unix_ns: unix_ns(),

@@ -1,9 +1,10 @@
-//! The opened sources of one binary, and how an address gets its frames from them: DWARF, then the symbol table.
+//! The opened sources of one binary, and how an address gets its frames from them: Go's own table, DWARF, then the symbol table.
 
 use std::path::PathBuf;
 
-use object::elf;
+use object::{ReadCache, elf};
 use ramson_apart::on_all;
+use ramson_pclntab::Pclntab;
 
 use crate::answers::Answers;
 use crate::budget::Budget;
@@ -18,12 +19,17 @@ use crate::sources::Found;
 use crate::split::Split;
 use crate::worker::{Worker, threads};
 
+/// A section that only Go programs have.
+const GO: &str = ".go.buildinfo";
 /// Addresses that one thread names at a time where there is only a symbol table.
 const NAMES_PER_GROUP: usize = 1 << 10;
 
 /// Sources that can name addresses of one binary.
 #[derive(Default)]
 pub(crate) struct Engine {
+    go: Option<Pclntab>,
+    /// Nothing else was opened.
+    is_go_only: bool,
     lines: Option<Lines>,
     /// In the order of trust. Mini debug information has only what the dynamic symbols lack, so both count.
     names: Vec<Names>,
@@ -42,11 +48,18 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Opens the best sources among `file` and `files`: DWARF of the binary itself, else of a debug file; names from either.
-    pub fn open(files: &mut Found, file: Option<&ElfFile>) -> Self {
+    /// Opens the best sources among `file` and `files`: Go's own table, if that has all `addresses`, DWARF of the binary itself, else of a debug file;
+    /// names from either.
+    pub fn open(files: &mut Found, file: Option<&ElfFile>, addresses: &[u64]) -> Self {
         let mut engine = Self::default();
         let file = file.filter(|file| engine.has_sections(file));
         if let Some(file) = file {
+            engine.open_go(file);
+            engine.is_go_only = engine.go.is_some();
+            if engine.is_go_only && engine.may_answer(addresses) {
+                return engine;
+            }
+            engine.is_go_only = false;
             engine.open_lines(files, file);
         }
         let mut debug_file = None;
@@ -64,6 +77,25 @@ impl Engine {
         }
         engine.open_names(debug_file.as_ref(), file);
         engine
+    }
+
+    /// Whether all that may name these addresses is open.
+    pub fn may_answer(&self, addresses: &[u64]) -> bool {
+        let is_of_go = |go: &Pclntab| addresses.iter().all(|&address| go.start(address).is_some());
+        !self.is_go_only || self.go.as_ref().is_some_and(is_of_go)
+    }
+
+    fn open_go(&mut self, file: &ElfFile) {
+        if file.section(GO).is_none() {
+            return;
+        }
+        let content = ReadCache::new(&file.file);
+        let may_read = |bytes| file.budget.take(bytes).is_ok();
+        self.go = Pclntab::read(&content, may_read);
+        if self.go.is_some() {
+            self.is_strange |= !file.is_trusted;
+            self.come_from(SymbolSource::Pclntab, file);
+        }
     }
 
     fn has_sections(&mut self, file: &ElfFile) -> bool {
@@ -125,7 +157,7 @@ impl Engine {
         });
         let Some(names) = names else { return false };
         self.is_strange |= !file.is_trusted;
-        if self.lines.is_none() && self.names.is_empty() {
+        if self.go.is_none() && self.lines.is_none() && self.names.is_empty() {
             let is_whole = kind == elf::SHT_SYMTAB;
             let source = if is_whole { SymbolSource::Symtab } else { SymbolSource::Dynsym };
             self.come_from(source, file);
@@ -137,7 +169,8 @@ impl Engine {
     /// Bytes of files held in memory, about.
     pub fn size_bytes(&self) -> u64 {
         let lines = self.lines.as_ref().map_or(0, Lines::size_bytes);
-        lines + self.names.iter().map(Names::size_bytes).sum::<u64>()
+        let go = self.go.as_ref().map_or(0, Pclntab::size_bytes);
+        go + lines + self.names.iter().map(Names::size_bytes).sum::<u64>()
     }
 
     /// Finds the frames at `addresses` and adds them to `answers`.
@@ -149,11 +182,12 @@ impl Engine {
             None => addresses.chunks(NAMES_PER_GROUP).map(<[u64]>::to_vec).collect(),
         };
         let lines = self.lines.as_ref();
+        let go = self.go.as_ref();
         let names = self.names.as_slice();
         let found = on_all(
             &groups,
             threads(),
-            || Worker::new(lines, names, budget.clone()),
+            || Worker::new(go, lines, names, budget.clone()),
             |worker, group| {
                 let found = |&address: &u64| (address, worker.find(address));
                 group.iter().map(found).collect::<Vec<_>>()

@@ -33,4 +33,13 @@ pub enum SymbolSource {
     Dynsym,
     /// The profile itself.
     Carried,
+    /// The table that each Go program has for its own tracebacks: inlined calls, files and lines.
+    Pclntab,
+}
+
+impl SymbolSource {
+    /// Whether nothing else knows more.
+    pub(crate) fn is_best(self) -> bool {
+        matches!(self, Self::Dwarf | Self::Pclntab)
+    }
 }

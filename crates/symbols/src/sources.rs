@@ -5,15 +5,20 @@ use crate::elf::ElfFile;
 use crate::engine::Engine;
 use crate::find::{Place, Search, open_debug_file, supplement};
 
-/// Opens the best sources, here or from a server. Files of strangers are used only if there are no others.
-pub(crate) fn open(search: &mut Search, places: &[Place], file: Option<&ElfFile>) -> Engine {
+/// Opens the best sources for these addresses, here or from a server. Files of strangers are used only if there are no others.
+pub(crate) fn open(
+    search: &mut Search,
+    places: &[Place],
+    file: Option<&ElfFile>,
+    addresses: &[u64],
+) -> Engine {
     let chosen = file.filter(|file| file.is_chosen());
     let mut found = Found::new(search, places, chosen, ElfFile::is_chosen);
-    let engine = Engine::open(&mut found, chosen);
+    let engine = Engine::open(&mut found, chosen, addresses);
     if found.is_any {
         return engine;
     }
-    Engine::open(&mut Found::new(search, places, file, |_| true), file)
+    Engine::open(&mut Found::new(search, places, file, |_| true), file, addresses)
 }
 
 /// Debug files that are found by name, one after the other.

@@ -194,7 +194,7 @@ impl Symbolizer {
         found: Symbolized,
         addresses: &[FileAddress],
     ) -> Symbolized {
-        let is_whole = matches!(found.source, SymbolSource::Dwarf | SymbolSource::Symtab);
+        let is_whole = found.source.is_best() || found.source == SymbolSource::Symtab;
         if is_whole && found.frames.iter().any(|frames| !frames.is_empty()) {
             return found;
         }
@@ -296,7 +296,7 @@ fn refresh(search: &Search, known: &mut Known, file: Option<&ElfFile>) -> Vec<Pl
     if !known.origin.considered.is_empty() {
         let places = debug_places(search, file, known.origin.link.as_ref());
         let may_know = |servers: &&mut Servers| servers.may_know(&search.binary.build_id);
-        let has_lines = known.origin.source == SymbolSource::Dwarf;
+        let has_lines = known.origin.source.is_best();
         if (has_lines || !search.servers.as_ref().is_some_and(may_know))
             && is_current(search.binary, &known.origin, file, &present(file, &places))
         {
@@ -317,10 +317,11 @@ fn answer(
     file: Option<&ElfFile>,
     unknown: &[u64],
 ) {
+    known.sources.take_if(|sources| !sources.may_answer(unknown));
     let sources = known.sources.get_or_insert_with(|| {
         // Old answers may be from a better file that has gone; should it come back, it counts as new.
         known.origin.considered = present(file, places);
-        sources::open(search, places, file)
+        sources::open(search, places, file, unknown)
     });
     sources.answer(unknown, &mut known.answers);
     known.origin.source = sources.source;
@@ -347,10 +348,10 @@ fn save(cache: Option<&Cache>, binary: &Binary, known: &mut Known) {
 /// Whether answers of this origin are the best that can be had from the files of `now`.
 fn is_current(binary: &Binary, then: &Origin, file: Option<&ElfFile>, now: &[Identity]) -> bool {
     let is_known = |identity: &Identity| then.considered.contains(identity);
-    if then.source != SymbolSource::Dwarf {
+    if !then.source.is_best() {
         return now.iter().all(is_known);
     }
-    // Nothing knows more than DWARF, and the build ID says that it is the right one. A source that has gone does no
+    // Nothing knows more, and the build ID says that it is the right one. A source that has gone does no
     // harm, if it was no stranger's; one that has changed does.
     let is_same_binary =
         !binary.build_id.is_empty() || file.is_none_or(|file| is_known(&file.identity));
@@ -375,13 +376,13 @@ fn defect(
             let used = origin.place.as_ref().map(RootedPath::shown);
             Some(SymbolDefect::BuildIdDiffers { path, wanted, found, used })
         }
-        // With DWARF at hand the binary itself is not needed.
-        refusal => refusal.filter(|_| source != SymbolSource::Dwarf),
+        // With debug information at hand the binary itself is not needed.
+        refusal => refusal.filter(|_| !source.is_best()),
     };
     let path = binary.path.clone();
     let build_id = binary.build_id.clone();
     refusal.or(damage).or(match source {
-        SymbolSource::Dwarf | SymbolSource::Carried => None,
+        SymbolSource::Dwarf | SymbolSource::Pclntab | SymbolSource::Carried => None,
         SymbolSource::Symtab => Some(SymbolDefect::NoLines { path, build_id }),
         SymbolSource::Dynsym | SymbolSource::None => {
             let are_exports_named = source == SymbolSource::Dynsym;

@@ -1,4 +1,4 @@
-//! One thread's look-ups: the functions at an address from DWARF, their names from there or the symbol table.
+//! One thread's look-ups: the functions at an address from Go's own table or DWARF, their names from there or the symbol table.
 //!
 //! Parsed structures borrow the sections, exist for one question, and belong to one thread: shared ones would count references, and threads would
 //! wait for each other at that counter.
@@ -14,6 +14,7 @@ use crate::frame::Frame;
 use crate::lines::{LineFinder, Lines};
 use crate::names::Names;
 use crate::texts::Texts;
+use ramson_pclntab::Pclntab;
 
 /// More threads would wait for memory, and each holds what it has parsed.
 const MAX_THREADS: usize = 8;
@@ -25,6 +26,7 @@ pub fn threads() -> usize {
 
 /// Sources that name addresses on one thread.
 pub(crate) struct Worker<'a> {
+    go: Option<&'a Pclntab>,
     /// `Err`: why there are no lines, although there is debug information.
     lines: Option<Result<LineFinder<'a>, String>>,
     /// In the order of trust.
@@ -35,13 +37,22 @@ pub(crate) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    pub fn new(lines: Option<&'a Lines>, names: &'a [Names], budget: Budget) -> Self {
+    pub fn new(
+        go: Option<&'a Pclntab>,
+        lines: Option<&'a Lines>,
+        names: &'a [Names],
+        budget: Budget,
+    ) -> Self {
         let lines = lines.map(|lines| lines.finder(&budget));
-        Self { lines, names, texts: Texts::new(budget), demangled: HashMap::new() }
+        Self { go, lines, names, texts: Texts::new(budget), demangled: HashMap::new() }
     }
 
     /// The frames at `address`, inlined ones first, and why there may be less than there should be.
     pub fn find(&mut self, address: u64) -> (Vec<Frame>, Option<String>) {
+        let of_go = self.frames_of_go(address);
+        if !of_go.is_empty() {
+            return (of_go, self.texts.refusal.clone());
+        }
         let mut found = Vec::new();
         let texts = &mut self.texts;
         let damage = match &self.lines {
@@ -70,6 +81,19 @@ impl<'a> Worker<'a> {
             frames.push(Frame { function, system_name, file, line, offset });
         }
         (frames, damage.or_else(|| self.texts.refusal.clone()))
+    }
+
+    fn frames_of_go(&mut self, address: u64) -> Vec<Frame> {
+        let Some(go) = self.go else { return Vec::new() };
+        let start = go.start(address);
+        let offset = start.and_then(|start| u32::try_from(address - start).ok());
+        let frames = go.frames(address).into_iter().filter_map(|frame| {
+            let function = self.texts.keep(&frame.function)?;
+            let file = frame.file.and_then(|file| self.texts.keep(&file));
+            let system_name = function.clone();
+            Some(Frame { function, system_name, file, line: frame.line, offset })
+        });
+        frames.collect()
     }
 
     /// Function and system name from DWARF's name, or else from the symbol at the address (inlined calls have none).

@@ -2,6 +2,7 @@
 //! machine, waits of the real length, the tutorials.
 
 mod estimates;
+mod go;
 mod governed;
 mod hostile;
 mod leaks;

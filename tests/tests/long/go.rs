@@ -1,0 +1,24 @@
+//! The heap profiles of programs of each version of Go, however they are linked.
+
+use ramson_tests::golang::*;
+use ramson_tests::servers::Scratch;
+
+#[test]
+fn heap_of_each_go_is_what_its_own_profile_has() {
+    const WITH_C: &str = "\n// #include <stdlib.h>\nimport \"C\"\n\nimport (";
+    let scratch = Scratch::new();
+    let with_c = SHOP.replacen("\nimport (", WITH_C, 1) + "\nfunc init() { C.free(nil) }\n";
+    let external = "-ldflags=-s -w -linkmode=external";
+    for version in VERSIONS {
+        for (kind, source, flags) in [
+            ("static", SHOP, &["-ldflags=-s -w"][..]),
+            ("pie", SHOP, &["-ldflags=-s -w", "-buildmode=pie"]),
+            ("c", &with_c, &["-ldflags=-s -w"]),
+            ("c-pie", &with_c, &[external, "-buildmode=pie"]),
+        ] {
+            let name = format!("{kind}-{version}");
+            let running = start(&go(version), &scratch, &name, source, flags);
+            assert_equals_own(&scratch, &name, running.0.id());
+        }
+    }
+}
