@@ -47,6 +47,7 @@ impl Line {
         for tier in ["JS:~", "JS:^", "JS:*", "JS:+"] {
             text = text.replace(tier, "JS:");
         }
+        text = text.replace("nearly all of it", "1 MiB of it");
         let frames: Vec<&str> = text.splitn(FRAMES + 1, CALLED_BY).take(FRAMES).collect();
         let mut shown = numbers_masked(&frames.join(CALLED_BY));
         for part in PARTS_BY_CHANCE {

@@ -184,13 +184,11 @@ fn free(finding: &Finding) -> Option<Cause> {
 
 /// Why an allocator that was asked has not returned it, and what a trim would return.
 fn by_figures(finding: &Finding, free: f64, pages: Part, chunks: Part) -> String {
-    let [pages_text, chunks_text] = [pages, chunks].map(|part| part_text(finding, part));
-    if finding.part(chunks) as f64 > (1.0 - NEXT_TO_NOTHING) * free {
-        return format!(
-            "nearly all of it shares pages with live blocks. A trim would return at most {pages_text}"
-        );
-    }
-    let caches = if pages == Part::FreePages { in_caches(finding) } else { String::new() };
+    let pages_text = part_text(finding, pages);
+    let is_nearly_all = finding.part(chunks) as f64 > (1.0 - NEXT_TO_NOTHING) * free;
+    let chunks_text = if is_nearly_all { "nearly all".into() } else { part_text(finding, chunks) };
+    let is_without_caches = is_nearly_all || pages != Part::FreePages;
+    let caches = if is_without_caches { String::new() } else { in_caches(finding) };
     format!(
         "{chunks_text} of it shares pages with live blocks and cannot be returned{caches}. A trim would return at most {pages_text}"
     )
