@@ -11,7 +11,6 @@ OWN_PROC = "a file of /proc that we form, which the kernel makes up"
 # Files that may open something in another way, and what each opens.
 EXCEPTIONS = {
     "crates/symbols/src/folder.rs": "the user's own cache",
-    "crates/process/src/go.rs": OWN_PROC,
     "crates/process/src/processes.rs": OWN_PROC + ", and control groups that the user names",
     "crates/process/src/program.rs": "the program that the user runs",
     "crates/process/src/rights.rs": OWN_PROC,

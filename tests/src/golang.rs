@@ -5,6 +5,7 @@ use crate::several::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The last release of each version that can be read.
 pub const VERSIONS: [&str; 7] =
@@ -70,6 +71,90 @@ func main() {
 }
 ";
 
+/// Keeps memory for the cause that its argument names, says what its runtime counts, and does what gives it back when it gets SIGUSR1.
+pub const KEEPS: &str = "package main
+
+import (
+\t\"fmt\"
+\t\"os\"
+\t\"os/signal\"
+\t\"runtime\"
+\t\"runtime/debug\"
+\t\"runtime/metrics\"
+\t\"syscall\"
+\t\"time\"
+)
+
+type node struct {
+\tnext *node
+\tpad  [7]int
+}
+
+var nodes []*node
+var blocks [][]byte
+var garbage []byte
+
+func fill(count int) {
+\tfor i := 0; i < count; i++ {
+\t\tblock := make([]byte, 100000)
+\t\tfor j := range block {
+\t\t\tblock[j] = 1
+\t\t}
+\t\tblocks = append(blocks, block)
+\t\tgarbage = block
+\t}
+}
+
+//go:noinline
+func wait(depth int, c chan int) int {
+\tvar used [1024]byte
+\tfor i := range used {
+\t\tused[i] = byte(depth)
+\t}
+\tif depth == 0 {
+\t\treturn <-c
+\t}
+\treturn wait(depth-1, c) + int(used[depth])
+}
+
+func main() {
+\tcauses := make(chan os.Signal, 1)
+\tsignal.Notify(causes, syscall.SIGUSR1)
+\tswitch os.Args[1] {
+\tcase \"live\":
+\t\tfor i := 0; i < 1000000; i++ {
+\t\t\tnodes = append(nodes, &node{pad: [7]int{1, 1, 1, 1, 1, 1, 1}})
+\t\t}
+\t\truntime.GC()
+\tcase \"free\":
+\t\tfill(2000)
+\t\tblocks = append([][]byte(nil), blocks[:100]...)
+\t\truntime.GC()
+\tcase \"off\":
+\t\tdebug.SetGCPercent(-1)
+\t\tfill(1000)
+\t\tblocks = append([][]byte(nil), blocks[:100]...)
+\tcase \"stacks\":
+\t\tc := make(chan int)
+\t\tfor i := 0; i < 1000; i++ {
+\t\t\tgo wait(50, c)
+\t\t}
+\t\ttime.Sleep(time.Second)
+\t}
+\tsamples := []metrics.Sample{{Name: \"/memory/classes/heap/objects:bytes\"}, {Name: \"/memory/classes/heap/free:bytes\"}, {Name: \"/memory/classes/heap/stacks:bytes\"}}
+\tmetrics.Read(samples)
+\tfor _, sample := range samples {
+\t\tfmt.Print(sample.Value.Uint64(), \" \")
+\t}
+\tfmt.Println(\"ready\")
+\t<-causes
+\tdebug.SetGCPercent(100)
+\tdebug.FreeOSMemory()
+\tfmt.Println(\"returned\")
+\ttime.Sleep(time.Hour)
+}
+";
+
 /// The command of this version of Go: the one that is installed, or one that is downloaded (70 MB).
 pub fn go(version: &str) -> PathBuf {
     let installed = installed("go", "golang-go");
@@ -96,12 +181,18 @@ pub fn go(version: &str) -> PathBuf {
 /// Builds it with these flags, and starts it.
 pub fn start(go: &Path, scratch: &Scratch, name: &str, source: &str, flags: &[&str]) -> Running {
     let program = built(go, scratch, name, source, flags);
-    let log = scratch.path(&format!("{name}.log"));
     let mut command = clean(program);
     command.arg(profile(scratch, name));
-    Running::start(&mut command, &log, || {
-        fs::read_to_string(&log).is_ok_and(|said| said.contains("ready"))
-    })
+    run(&mut command, &scratch.path(&format!("{name}.log")))
+}
+
+/// Starts it, and waits until it says that it is ready.
+pub fn run(command: &mut Command, log: &Path) -> Running {
+    Running::start(command, log, || says(log, "ready"))
+}
+
+fn says(log: &Path, word: &str) -> bool {
+    fs::read_to_string(log).is_ok_and(|said| said.contains(word))
 }
 
 /// Builds it with these flags.
@@ -157,5 +248,49 @@ pub fn assert_equals_own(scratch: &Scratch, name: &str, pid: u32) {
         // A file has whole numbers, cut off for each size of a stack; there are up to twenty.
         let is_equal = |pair: (&(String, f64), &(String, f64))| (pair.0.1 - pair.1.1).abs() <= 20.0;
         assert!(read.iter().zip(&own).all(is_equal), "{name} {count}: {read:#?} {own:#?}");
+    }
+}
+
+/// Compares the parts of RSS of a program of this version with what its runtime counts, and what advice predicts with what it brings.
+#[track_caller]
+pub fn assert_memory_is_explained(version: &str) {
+    const MIB: f64 = 1048576.0;
+    let scratch = Scratch::new();
+    let program = built(&go(version), &scratch, "keeps", KEEPS, &["-ldflags=-s -w"]);
+    for (cause, advice) in
+        [("live", None), ("free", Some("go_free")), ("off", Some("go_garbage")), ("stacks", None)]
+    {
+        let log = scratch.path(cause);
+        let running = run(clean(&program).arg(cause), &log);
+        let said = fs::read_to_string(&log).unwrap();
+        let counted: Vec<f64> = said.split(' ').map_while(|it| it.parse().ok()).collect();
+        let pid = running.0.id().to_string();
+        let explained = json(&scratch, &["explain", &pid]);
+        let part = |name: &str| explained.number(&format!("parts.{name}"));
+        let near = |found: f64, truth: f64| (found - truth).abs() <= 0.02 * truth + 2.0 * MIB;
+        let objects = part("go_live") + part("go_not_collected");
+        let [of_objects, of_free, of_stacks] = counted[..] else { panic!("{said}") };
+        let what = format!("go{version} {cause}: {explained:?}\n{said}");
+        assert!(near(objects, of_objects), "objects {objects}: {what}");
+        // Some of it was never touched, and the runtime goes on returning it.
+        let free = part("free_in_go");
+        assert!(free <= of_free + MIB, "free: {what}");
+        assert!(cause != "free" || free >= 0.9 * of_free - 8.0 * MIB, "free: {what}");
+        // A goroutine does not touch all of its stack.
+        let stacks = part("stacks_of_goroutines");
+        assert!(stacks <= of_stacks && stacks >= 0.75 * of_stacks - MIB, "stacks: {what}");
+        assert!(part("other_anonymous") <= 0.02 * explained.number("rss.bytes"), "{what}");
+        let Some(advice) = advice else { continue };
+        let all = explained.list("advice");
+        let predicted = all.iter().find(|it| it.text("cause") == advice).expect(&what);
+        let predicted = predicted.number("saving.bytes");
+        let before = explained.number("rss.bytes");
+        running.signal("USR1");
+        wait_until("memory is returned", || says(&log, "returned"));
+        let after = json(&scratch, &["explain", &pid]).number("rss.bytes");
+        // It is an upper bound.
+        let returned = before - after;
+        let is_bound = returned <= predicted + 2.0 * MIB && returned >= 0.85 * predicted;
+        assert!(is_bound, "{returned} returned of {predicted}: {what}");
     }
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Every part of RSS.
-const PARTS: [&str; 28] = [
+const PARTS: [&str; 34] = [
     "live",
     "allocated_before_the_attach_or_not_seen",
     "free_top",
@@ -22,12 +22,18 @@ const PARTS: [&str; 28] = [
     "held_by_allocator",
     "free_whole_pages_inside",
     "free_in_used_pages_inside",
+    "go_live",
+    "go_not_collected",
+    "go_unused",
+    "free_in_go",
     "inherited_from_parent",
     "copied_from_parent",
     "mmap",
     "stacks",
     "stacks_of_ended_threads",
     "thread_local_variables",
+    "stacks_of_goroutines",
+    "go_runtime",
     "code",
     "data",
     "files",
@@ -40,13 +46,15 @@ const PARTS: [&str; 28] = [
     "changed_during_measurement",
 ];
 /// Every term of RSS, in its order.
-pub const TERMS: [&str; 16] = [
+pub const TERMS: [&str; 18] = [
     "live",
     "allocated_before_the_attach_or_not_seen",
     "free_in_allocator",
     "freed_lazily",
     "allocator_metadata",
     "held_by_allocator",
+    "go_heap",
+    "free_in_go",
     "inherited_from_parent",
     "mmap",
     "stacks",

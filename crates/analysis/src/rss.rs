@@ -143,6 +143,21 @@ impl Rss {
         Self::read_with(pid, profile, snapshot, allocators, false)
     }
 
+    /// The same of a process that is not recorded.
+    pub fn of_unrecorded(pid: u32) -> Option<Self> {
+        let mut allocators = None;
+        let request = Request {
+            effort: Effort::Survey(MOST_WALKED_BYTES),
+            profile: None,
+            extents: &[],
+            blocks: &[],
+            blocks_inside: &[],
+            is_one_of_many: false,
+        };
+        let reading = rss::read(pid, &mut allocators, &request).ok()?;
+        Some(Self::of(&reading, None, allocators.as_ref(), None).with_peak_of(pid))
+    }
+
     fn read_with(
         pid: u32,
         profile: &str,
@@ -510,6 +525,12 @@ impl Rss {
         matches!(&*self.allocator, "jemalloc" | "tcmalloc")
     }
 
+    /// Whether most of what is an allocator's own is a Go program's runtime's.
+    fn is_of_go(&self) -> bool {
+        let of = |part| self.explained.part(part);
+        of(Part::GoRuntime) > of(Part::Metadata)
+    }
+
     /// Every term's name and bytes, in their order: they add up to `bytes`.
     pub fn words(&self) -> impl Iterator<Item = (String, Estimate)> {
         Term::ALL.iter().map(|&(term, _)| (self.word(term), self.term(term)))
@@ -529,6 +550,9 @@ impl Rss {
                 format!("held by {}: allocated before the attach, or free", self.holder())
             }
             Term::Held => format!("held by {}", self.holder()),
+            Term::GoHeap => "Go heap".into(),
+            Term::GoFree => "free in Go".into(),
+            Term::Metadata if self.is_of_go() => "Go's runtime".into(),
             Term::Other if self.may_be_allocators() => {
                 format!("other anonymous or {}'s", self.allocator)
             }

@@ -11,7 +11,6 @@ use crate::recording::{self, Cost};
 use crate::rss::Rss;
 use ramson_format::Health;
 use ramson_process::allocators::Allocators;
-use ramson_process::stat::Stat;
 use ramson_profile::{Estimate, Profile, SampleType};
 use ramson_reader::{Counting, Snapshot};
 use ramson_source::{Foreign, Opened, Past, Recording};
@@ -193,8 +192,8 @@ pub struct ForeignSummary {
     pub sample_types: Vec<SampleType>,
     /// The program's name; empty: not known.
     pub command: String,
-    /// Resident bytes of the process; null: it was read from no process.
-    pub rss: Option<u64>,
+    /// Resident memory of the process; null: it was read from no process.
+    pub rss: Option<Rss>,
     /// Live bytes; `None`: the file does not count them.
     #[serde(skip)]
     pub live: Option<Estimate>,
@@ -215,7 +214,7 @@ impl ForeignSummary {
             format: foreign.imported.format.to_string(),
             sample_types: foreign.imported.sample_types.clone(),
             command: profile.command.clone(),
-            rss: foreign.running.and_then(Stat::of).and_then(|stat| stat.rss),
+            rss: foreign.running.and_then(Rss::of_unrecorded),
             live: counts_live.then(|| profile.total(SampleType::InuseSpace)),
             interval_bytes: profile.interval_bytes,
             stacks: (profile.samples.len(), is_labelled),

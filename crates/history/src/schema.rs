@@ -16,9 +16,9 @@ use std::time::Duration;
 /// `PRAGMA application_id`: "RMSH".
 const APPLICATION_ID: i32 = 0x524d_5348;
 /// `PRAGMA user_version`.
-pub const VERSION: i32 = 7;
+pub const VERSION: i32 = 8;
 /// How many terms of RSS there are. Their columns have the names and the order that they have elsewhere.
-pub const TERM_COUNT: usize = 16;
+pub const TERM_COUNT: usize = 18;
 /// The first bytes of every SQLite database.
 pub const MAGIC: &[u8] = b"SQLite format 3\0";
 /// How long to wait for another writer.
@@ -64,8 +64,8 @@ CREATE TABLE allocators (
 CREATE TABLE terms (
   snapshot INTEGER PRIMARY KEY, live INTEGER NOT NULL, allocated_before_the_attach_or_not_seen INTEGER NOT NULL,
   free_in_allocator INTEGER NOT NULL, freed_lazily INTEGER NOT NULL, allocator_metadata INTEGER NOT NULL, held_by_allocator INTEGER NOT NULL,
-  inherited_from_parent INTEGER NOT NULL, mmap INTEGER NOT NULL, stacks INTEGER NOT NULL, code_and_data INTEGER NOT NULL,
-  files INTEGER NOT NULL, shared_memory INTEGER NOT NULL, kernel INTEGER NOT NULL, ramson INTEGER NOT NULL,
+  go_heap INTEGER NOT NULL, free_in_go INTEGER NOT NULL, inherited_from_parent INTEGER NOT NULL, mmap INTEGER NOT NULL,
+  stacks INTEGER NOT NULL, code_and_data INTEGER NOT NULL, files INTEGER NOT NULL, shared_memory INTEGER NOT NULL, kernel INTEGER NOT NULL, ramson INTEGER NOT NULL,
   other_anonymous INTEGER NOT NULL, changed_during_measurement INTEGER NOT NULL);
 ";
 

@@ -259,9 +259,9 @@ fn foreign_files_are_refused_by_name() {
     drop(place.writer());
     let newer = rusqlite::Connection::open(place.database()).unwrap();
     newer.pragma_update(None, "user_version", VERSION + 1).unwrap();
-    assert!(matches!(History::open(&place.database()), Err(HistoryError::Version(8))));
+    assert!(matches!(History::open(&place.database()), Err(HistoryError::Version(9))));
     let refused = HistoryWriter::open(&place.database(), levels, 1 << 20);
-    assert!(matches!(refused.err(), Some(HistoryError::Version(8))));
+    assert!(matches!(refused.err(), Some(HistoryError::Version(9))));
 }
 
 /// Writes rounds as fast as it can, and says the time of each when it is kept, until it is killed.

@@ -32,10 +32,10 @@ pub fn is_go<'data>(data: impl ReadRef<'data>) -> bool {
     file.is_ok_and(|file| file.section_by_name(BUILD_INFO).is_some())
 }
 
-impl Pclntab {
+impl<'data> Pclntab<'data> {
     /// Reads the table of a file. `may_read` is asked before each section, with its size in bytes. `None`: the file is of no Go program, or of one before
     /// Go 1.20, or damaged.
-    pub fn read<'data, R: ReadRef<'data>>(data: R, may_read: impl Fn(u64) -> bool) -> Option<Self> {
+    pub fn read<R: ReadRef<'data>>(data: R, may_read: impl Fn(u64) -> bool) -> Option<Self> {
         let file = ElfFile64::<LittleEndian, R>::parse(data).ok()?;
         file.section_by_name(BUILD_INFO)?;
         let image = Image { file, may_read };

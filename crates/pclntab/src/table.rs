@@ -44,10 +44,10 @@ pub struct GoFrame<'table> {
 }
 
 /// The table of a program.
-pub struct Pclntab {
-    bytes: Vec<u8>,
+pub struct Pclntab<'data> {
+    bytes: Cow<'data, [u8]>,
     /// Inlined calls, among the functions' further data.
-    inline: Vec<u8>,
+    inline: Cow<'data, [u8]>,
     /// Address of the first function.
     text: u64,
     count: usize,
@@ -66,8 +66,8 @@ struct Function {
     start: u64,
 }
 
-impl Pclntab {
-    pub(crate) fn of(bytes: &[u8], text: u64, inline: &[u8]) -> Option<Self> {
+impl<'data> Pclntab<'data> {
+    pub(crate) fn of(bytes: &'data [u8], text: u64, inline: &'data [u8]) -> Option<Self> {
         let number = |offset| usize::try_from(word(bytes, offset)?).ok();
         let table = Self {
             text,
@@ -83,6 +83,12 @@ impl Pclntab {
         // The list of starts has one more, the end of the last function.
         let end = table.count.checked_mul(START_BYTES)?.checked_add(table.functions)?;
         (end.checked_add(4)? <= bytes.len()).then_some(table)
+    }
+
+    /// The same without the file.
+    pub fn into_owned(self) -> Pclntab<'static> {
+        let [bytes, inline] = [self.bytes, self.inline].map(|it| Cow::Owned(it.into_owned()));
+        Pclntab { bytes, inline, ..self }
     }
 
     /// The activations at an address, inlined ones first; none where no function of Go's is.

@@ -3,6 +3,7 @@
 use crate::areas::anonymous_bytes;
 use crate::asked::STATISTICS;
 use crate::glibc::{self, Effort, Statistics};
+use crate::go_variables::Runtime;
 use crate::identify::{self, AllocatorKind};
 use crate::part::Part;
 use crate::search::{Found, Search};
@@ -43,6 +44,9 @@ pub struct Allocators {
     /// The executable is of 32 bits.
     #[serde(skip)]
     pub is_32_bit: bool,
+    /// It is a Go program, whose runtime has its variables there.
+    #[serde(skip)]
+    pub go: Option<Runtime>,
 }
 
 /// One of them.
@@ -151,6 +155,7 @@ impl Allocators {
             version: version.map(|(version, _)| version),
             is_32_bit: program::is_32_bit(pid),
             settings,
+            go: Runtime::of(pid).and_then(Result::ok),
         }
     }
 

@@ -96,6 +96,14 @@ impl Binary {
         }
     }
 
+    /// Its content, if it is neither another user's file nor one of another user's process.
+    pub(crate) fn if_ours(self) -> Option<Content> {
+        match self.0 {
+            Source::Ours(content) => Some(*content),
+            Source::Theirs(..) => None,
+        }
+    }
+
     /// Its content, to be read by this process, as one that acts on a process reads what it calls there. Of another user's file, a copy.
     pub fn here(self) -> Option<Content> {
         let (by, place) = match self.0 {

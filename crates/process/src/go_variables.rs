@@ -1,37 +1,115 @@
 //! Where the variables of Go's runtime are, found in its code: stripped programs have no symbols of data.
 
+use crate::binary::Binary;
+use crate::blocks::{Blocks, words_in};
+use crate::go::NoGoHeap;
+use crate::process_memory::ProcessMemory;
+use crate::watched;
+use borsh::{BorshDeserialize, BorshSerialize};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{LittleEndian, Object, ObjectSection, ReadRef, elf};
-use ramson_pclntab::Pclntab;
+use ramson_pclntab::{Pclntab, is_go};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// A variable is the only one to which both functions refer (tried with Go 1.21 to 1.27).
+/// A variable, or a part of one, is the only one to which both functions refer (tried with Go 1.21 to 1.27).
 const BUCKETS: [&str; 2] = ["runtime.stkbucket", "runtime.mProf_FlushLocked"];
 const INTERVAL: [&str; 2] = ["runtime.allocmcache", "runtime.profilealloc"];
+const ARENAS: [&str; 2] = ["runtime.(*mheap).freeSpanLocked", "runtime.findObject"];
+const CONTROLLER: [&str; 2] = ["runtime.gcinit", "runtime.(*mcache).allocLarge"];
+const STATISTICS: [&str; 2] = ["runtime.(*mcache).refill", "runtime.(*mheap).grow"];
 /// The largest function of the runtime has 16 KiB.
 const MOST_CODE_BYTES: u64 = 64 << 10;
+/// The oldest minor version whose layouts are known.
+const OLDEST: u64 = 21;
 
-/// Addresses of the runtime's variables, in the file.
-#[derive(Debug)]
-pub struct Variables {
+/// Where the runtime of a Go program has its variables, in memory.
+#[derive(Clone, Debug, BorshSerialize, BorshDeserialize)]
+pub struct Runtime {
+    /// `go1.26.8`.
+    pub version: String,
+    /// Added to the file's addresses where it is mapped.
+    pub bias: u64,
+    /// An address of the executable.
+    pub at: u64,
     /// runtime.mbuckets.
     pub buckets: u64,
     /// runtime.MemProfileRate.
     pub interval: u64,
+    /// The arenas of runtime.mheap_.
+    pub arenas: u64,
+    /// runtime.gcController.
+    pub controller: u64,
+    /// runtime.memstats.
+    pub statistics: u64,
+}
+
+impl Runtime {
+    /// Finds them in a process of the user who runs this, or in a worker. `None`: it is no Go program, or cannot be looked at.
+    pub fn of(pid: u32) -> Option<Result<Self, NoGoHeap>> {
+        let content = Binary::executable(pid)?.if_ours()?;
+        is_go(&content).then_some(())?;
+        let version = match version(&content) {
+            Some(version) if minor(&version) >= OLDEST => version,
+            older => return Some(Err(NoGoHeap::Old(older.unwrap_or_default()))),
+        };
+        let memory = Blocks::of(ProcessMemory::open(pid).ok()?);
+        let layout = Layout::of(&content)?;
+        let at = headers_of(pid)?;
+        let bias = at.wrapping_sub(layout.headers);
+        let code = |address: u64, bytes: &mut [u8]| memory.fill(address.wrapping_add(bias), bytes);
+        let found = Pclntab::read(&content, |_| true).and_then(|table| {
+            let common = |functions| {
+                let found = layout.common(&table, functions, &code);
+                found.map(|address| address.wrapping_add(bias))
+            };
+            Some(Self {
+                version: version.clone(),
+                bias,
+                at,
+                buckets: common(BUCKETS)?,
+                interval: common(INTERVAL)?,
+                arenas: common(ARENAS)?,
+                controller: common(CONTROLLER)?,
+                statistics: common(STATISTICS)?,
+            })
+        });
+        Some(found.ok_or(NoGoHeap::Unreadable(version)))
+    }
+
+    /// 26 of `go1.26.8`.
+    pub fn minor(&self) -> u64 {
+        minor(&self.version)
+    }
+}
+
+/// Where the program headers of the executable are, by the auxiliary vector (AT_PHDR of getauxval(3)): pairs of words.
+fn headers_of(pid: u32) -> Option<u64> {
+    const MOST_BYTES: u64 = 4096;
+    const HEADERS: u64 = 3;
+    let vector = watched::start(pid, "auxv", MOST_BYTES).ok()?;
+    let mut pairs = vector.chunks_exact(16).map(words_in::<2>);
+    pairs.find_map(|[kind, value]| (kind == HEADERS).then_some(value))
+}
+
+/// 26 of `go1.26.8`, also in `devel go1.27-…`. One that has none is newer than all.
+fn minor(version: &str) -> u64 {
+    let digits = version.split_once("go1.").map_or("", |(_, minor)| minor);
+    let end = digits.find(|it: char| !it.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse().unwrap_or(u64::MAX)
 }
 
 /// What a program's file says about where it is in memory. Addresses are the file's.
-pub struct Layout {
+struct Layout {
     /// The address of the program headers.
-    pub headers: u64,
+    headers: u64,
     /// Where variables are.
     writable: Vec<Range<u64>>,
 }
 
 impl Layout {
     /// Of an executable.
-    pub fn of<'data, R: ReadRef<'data>>(content: R) -> Option<Self> {
+    fn of<'data, R: ReadRef<'data>>(content: R) -> Option<Self> {
         let file = ElfFile64::<LittleEndian, R>::parse(content).ok()?;
         let endian = file.endian();
         let loaded = file.elf_program_headers().iter();
@@ -50,29 +128,24 @@ impl Layout {
     }
 }
 
-impl Variables {
-    /// Finds them. `code` reads from an address of the file on.
-    pub fn find(
-        table: &Pclntab,
-        layout: &Layout,
-        code: impl Fn(u64, &mut [u8]) -> bool,
-    ) -> Option<Self> {
-        let referred = |name: &str| {
+impl Layout {
+    /// The only variable to which both functions refer. `code` reads from an address of the file on.
+    fn common(
+        &self,
+        table: &Pclntab<'_>,
+        functions: [&str; 2],
+        code: &impl Fn(u64, &mut [u8]) -> bool,
+    ) -> Option<u64> {
+        let [first, second] = functions.map(|name| {
             let function = table.function(name)?;
             let bytes = function.end.checked_sub(function.start)?;
             let mut content = vec![0; bytes.min(MOST_CODE_BYTES) as usize];
-            code(function.start, &mut content).then(|| layout.referred(function.start, &content))
-        };
-        let common = |[first, second]: [&str; 2]| {
-            let all: Vec<u64> =
-                referred(first)?.intersection(&referred(second)?).copied().collect();
-            <[u64; 1]>::try_from(all).ok().map(|[only]| only)
-        };
-        Some(Self { buckets: common(BUCKETS)?, interval: common(INTERVAL)? })
+            code(function.start, &mut content).then(|| self.referred(function.start, &content))
+        });
+        let all: Vec<u64> = first?.intersection(&second?).copied().collect();
+        <[u64; 1]>::try_from(all).ok().map(|[only]| only)
     }
-}
 
-impl Layout {
     /// Words among the variables to which code at `start` may refer: each four bytes are taken for a distance from their end, which they are where an
     /// instruction ends with them.
     fn referred(&self, start: u64, code: &[u8]) -> BTreeSet<u64> {
@@ -89,7 +162,7 @@ impl Layout {
 }
 
 /// The version that a Go program was built with, as `go1.26.8` (debug/buildinfo). `None`: it was built before Go 1.18, or is no Go program.
-pub fn version<'data, R: ReadRef<'data>>(content: R) -> Option<String> {
+fn version<'data, R: ReadRef<'data>>(content: R) -> Option<String> {
     /// Flags, of which this one means that texts follow.
     const FLAGS: usize = 15;
     const HAS_TEXTS: u8 = 2;
@@ -103,4 +176,28 @@ pub fn version<'data, R: ReadRef<'data>>(content: R) -> Option<String> {
     let text = info.get(TEXTS + 1..TEXTS + 1 + length)?;
     let is_plain = |byte: &&u8| byte.is_ascii_graphic() || **byte == b' ';
     Some(text.iter().take_while(is_plain).map(|&byte| char::from(byte)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_have_a_minor() {
+        let minors = ["go1.26.8", "devel go1.27-3f0", "x"].map(minor);
+        assert_eq!(minors, [26, 27, u64::MAX]);
+    }
+
+    #[test]
+    fn code_refers_by_distance() {
+        let layout = Layout { headers: 0, writable: vec![0x3000..0x3800, 0x3800..0x4000] };
+        // mov rax, [rip + 0xff9] at 0x2000, of 7 bytes; mov rcx, [rip + 0x2ff1], beyond the variables; then to a word that is not aligned.
+        let code = [
+            &[0x48, 0x8b, 0x05, 0xf9, 0x0f, 0, 0][..],
+            &[0x48, 0x8b, 0x0d, 0xf1, 0x2f, 0, 0],
+            &[0x48, 0x8b, 0x0d, 0xef, 0x0f, 0, 0],
+        ];
+        let referred = layout.referred(0x2000, &code.concat());
+        assert_eq!(Vec::from_iter(referred), [0x3000]);
+    }
 }

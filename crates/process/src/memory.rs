@@ -35,6 +35,20 @@ pub trait Memory {
     fn present_runs(&self, start: u64, end: u64, visit: &mut dyn FnMut(u64, u64)) -> bool;
 }
 
+impl<M: Memory + ?Sized> Memory for &M {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
+        (**self).read(address, buffer)
+    }
+
+    fn heads(&self, addresses: &[u64]) -> Vec<Option<Head>> {
+        (**self).heads(addresses)
+    }
+
+    fn present_runs(&self, start: u64, end: u64, visit: &mut dyn FnMut(u64, u64)) -> bool {
+        (**self).present_runs(start, end, visit)
+    }
+}
+
 /// Which pages of one range are there.
 #[derive(Clone, Debug)]
 pub struct Presence {

@@ -15,6 +15,10 @@ pub enum Term {
     Metadata,
     /// In the areas of an allocator that cannot be read, beyond what lives there: free, its own bytes, and what it rounds up.
     Held,
+    /// The heap of a Go program: objects that were live at the end of the last collection, those that are not collected yet, and the rest of their spans.
+    GoHeap,
+    /// Free memory of a Go program's arenas, which its runtime has not returned yet.
+    GoFree,
     /// Memory that a forked child has from its parent: shared, copy on write, or copied since.
     Inherited,
     /// Anonymous memory that the program mapped itself, as far as it was recorded.
@@ -39,13 +43,15 @@ pub enum Term {
 
 impl Term {
     /// All of them, in their order, with the names of `--json`.
-    pub const ALL: [(Self, &str); 16] = [
+    pub const ALL: [(Self, &str); 18] = [
         (Self::Live, "live"),
         (Self::Unseen, "allocated_before_the_attach_or_not_seen"),
         (Self::Free, "free_in_allocator"),
         (Self::LazyFree, "freed_lazily"),
         (Self::Metadata, "allocator_metadata"),
         (Self::Held, "held_by_allocator"),
+        (Self::GoHeap, "go_heap"),
+        (Self::GoFree, "free_in_go"),
         (Self::Inherited, "inherited_from_parent"),
         (Self::Mmap, "mmap"),
         (Self::Stacks, "stacks"),
@@ -86,6 +92,14 @@ pub enum Part {
     InsidePages,
     /// … and what it has free on pages that are in use, or in caches.
     InsideChunks,
+    /// A Go program's objects that were live at the end of its last collection …
+    GoLive,
+    /// … those that were allocated since, or died and are not collected yet …
+    GoUncollected,
+    /// … and memory among objects, for more of their size.
+    GoUnused,
+    /// Free pages of a Go program's arenas.
+    GoFree,
     /// Still shared with the process that forked this one, copy on write.
     Inherited,
     /// The parent's, copied since the fork because one of the two has written to it.
@@ -98,6 +112,10 @@ pub enum Part {
     EndedStacks,
     /// Thread-local variables, which lie on the threads' stacks.
     ThreadLocals,
+    /// Stacks of goroutines.
+    GoStacks,
+    /// What Go's runtime has for itself.
+    GoRuntime,
     /// Pages of binaries' files.
     Code,
     /// Variables of binaries.
@@ -122,7 +140,7 @@ pub enum Part {
 
 impl Part {
     /// All of them, in the order in which they are shown, with the names of `--json` and the terms that they belong to.
-    pub const ALL: [(Self, &str, Term); 28] = [
+    pub const ALL: [(Self, &str, Term); 34] = [
         (Self::Live, "live", Term::Live),
         (Self::Unseen, "allocated_before_the_attach_or_not_seen", Term::Unseen),
         (Self::Top, "free_top", Term::Free),
@@ -135,12 +153,18 @@ impl Part {
         (Self::Held, "held_by_allocator", Term::Held),
         (Self::InsidePages, "free_whole_pages_inside", Term::Held),
         (Self::InsideChunks, "free_in_used_pages_inside", Term::Held),
+        (Self::GoLive, "go_live", Term::GoHeap),
+        (Self::GoUncollected, "go_not_collected", Term::GoHeap),
+        (Self::GoUnused, "go_unused", Term::GoHeap),
+        (Self::GoFree, "free_in_go", Term::GoFree),
         (Self::Inherited, "inherited_from_parent", Term::Inherited),
         (Self::Copied, "copied_from_parent", Term::Inherited),
         (Self::Extents, "mmap", Term::Mmap),
         (Self::Stacks, "stacks", Term::Stacks),
         (Self::EndedStacks, "stacks_of_ended_threads", Term::Stacks),
         (Self::ThreadLocals, "thread_local_variables", Term::Stacks),
+        (Self::GoStacks, "stacks_of_goroutines", Term::Stacks),
+        (Self::GoRuntime, "go_runtime", Term::Metadata),
         (Self::Code, "code", Term::CodeAndData),
         (Self::Data, "data", Term::CodeAndData),
         (Self::Files, "files", Term::Files),

@@ -5,6 +5,7 @@ use crate::areas::{self, Area, Backing, without};
 use crate::asked::MOST_BYTES;
 use crate::details::Details;
 use crate::glibc::{Arena, Effort, Statistics};
+use crate::go_memory::{Collector, parts};
 use crate::identify::base_name;
 use crate::memory::{Memory, Presence};
 use crate::part::{Part, Term};
@@ -35,6 +36,16 @@ const NARROW_SHARE: f64 = 0.1;
 /// More than this below an area is memory that the program keeps for later, and no guard.
 const MOST_GUARD_BYTES: u64 = 1 << 20;
 
+/// The bytes of each part, in the order of `Part::ALL`.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+struct Parts([i64; Part::ALL.len()]);
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self([0; Part::ALL.len()])
+    }
+}
+
 /// RSS in parts, and what stands beside it. Bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Explained {
@@ -42,7 +53,7 @@ pub struct Explained {
     pub rss: u64,
     /// It changed faster than its parts can be read: they are of other moments than the total.
     pub is_unsettled: bool,
-    parts: [i64; Part::ALL.len()],
+    parts: Parts,
     /// Proportional: each shared page divided by how often it is mapped (Pss).
     pub pss: u64,
     /// On pages that nobody else has mapped.
@@ -58,13 +69,13 @@ pub struct Explained {
 impl Explained {
     /// The bytes of a part.
     pub fn part(&self, part: Part) -> i64 {
-        self.parts[part as usize]
+        self.parts.0[part as usize]
     }
 
     /// Whether its numbers can be added up.
     pub(crate) fn is_possible(&self) -> bool {
         let own = [self.rss, self.pss, self.private, self.swap, self.anonymous_huge, self.hugetlb];
-        own.into_iter().chain(self.parts.map(i64::unsigned_abs)).all(|bytes| bytes <= MOST_BYTES)
+        own.into_iter().chain(self.parts.0.map(i64::unsigned_abs)).all(|bytes| bytes <= MOST_BYTES)
     }
 
     /// The bytes of a term: the sum of its parts.
@@ -76,6 +87,10 @@ impl Explained {
     /// Moves what an allocator says of itself out of the anonymous memory, in this order, as far as there is any.
     pub fn divide_anonymous(&mut self, parts: &[(Part, u64)]) {
         self.transfer(Part::Held, Part::Anonymous, self.part(Part::Held));
+        self.take_anonymous(parts);
+    }
+
+    fn take_anonymous(&mut self, parts: &[(Part, u64)]) {
         for &(part, bytes) in parts {
             let moved = self.part(Part::Anonymous).max(0).min(bytes.min(i64::MAX as u64) as i64);
             self.transfer(Part::Anonymous, part, moved);
@@ -96,7 +111,7 @@ impl Explained {
     }
 
     fn add(&mut self, part: Part, bytes: i64) {
-        self.parts[part as usize] += bytes;
+        self.parts.0[part as usize] += bytes;
     }
 }
 
@@ -106,7 +121,7 @@ impl<'a> iter::Sum<&'a Self> for Explained {
         all.fold(Self::default(), |mut sum, one| {
             sum.rss += one.rss;
             sum.is_unsettled |= one.is_unsettled;
-            sum.parts.iter_mut().zip(one.parts).for_each(|(sum, bytes)| *sum += bytes);
+            sum.parts.0.iter_mut().zip(one.parts.0).for_each(|(sum, bytes)| *sum += bytes);
             sum.pss += one.pss;
             sum.private += one.private;
             sum.swap += one.swap;
@@ -348,7 +363,7 @@ fn add_statistics(explained: &mut Explained, statistics: &Statistics) {
     add(Part::NotWalked, sum(|arena| arena.not_walked_resident_bytes));
     add(Part::Live, statistics.live_resident_bytes());
     // Bytes about which the two readings do not agree.
-    let all: i64 = explained.parts.iter().sum();
+    let all: i64 = explained.parts.0.iter().sum();
     explained.add(Part::Moved, explained.rss as i64 - all);
 }
 
@@ -364,6 +379,8 @@ pub struct Reading {
     pub memory: Option<ProcessMemory>,
     /// It was forked, and has not started another program: some of its memory may be from before that.
     pub is_forked: bool,
+    /// What the collector of a Go program knows.
+    pub go: Option<Collector>,
 }
 
 /// How a process is to be read.
@@ -427,6 +444,12 @@ pub fn read(
             memory: memory_read.map(|memory| memory as &dyn Memory),
         };
         let mut explained = explain(&areas, &known);
+        let runtime = allocators.go.as_ref().zip(memory_read);
+        let go = runtime.and_then(|(runtime, memory)| {
+            let collector = Collector::of(memory, runtime)?;
+            explained.take_anonymous(&parts(memory, runtime, &collector, &areas)?);
+            Some(collector)
+        });
         let is_good = is_still_and_narrow(&explained, statistics.as_ref().ok());
         explained.settle(rss, is_settled);
         let has_taken_long = clock::thread_cpu_ns() - begin_ns > MOST_READING_NS
@@ -435,7 +458,14 @@ pub fn read(
         if is_good || !is_settled || is_last {
             let details = Details { parent, ..Details::of(&areas, &known) };
             let is_forked = forked::is_forked(pid);
-            return Ok(Reading { explained, details, statistics, memory: memory.ok(), is_forked });
+            return Ok(Reading {
+                explained,
+                details,
+                statistics,
+                memory: memory.ok(),
+                is_forked,
+                go,
+            });
         }
     }
 }

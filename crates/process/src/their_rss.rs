@@ -4,6 +4,7 @@ use crate::allocators::{Allocators, Missing};
 use crate::asked::RSS;
 use crate::details::Details;
 use crate::glibc::{Effort, Statistics};
+use crate::go_memory::Collector;
 use crate::process_memory::ProcessMemory;
 use crate::rss::{self, Explained, Reading, Request};
 use crate::watched;
@@ -33,6 +34,7 @@ pub struct Told {
     statistics: Result<Statistics, Missing>,
     has_memory: bool,
     is_forked: bool,
+    go: Option<Collector>,
 }
 
 /// The same as `rss::read`.
@@ -60,14 +62,16 @@ pub fn read_rss(
     }
     let told = told.map_err(|failure| watched::noted(pid, failure))?;
     let told = told.ok_or(io::ErrorKind::NotFound)?;
-    let Told { explained, details, statistics, has_memory, is_forked, .. } = told;
+    let Told { explained, details, statistics, has_memory, is_forked, go, .. } = told;
     let are_statistics_possible = statistics.as_ref().ok().is_none_or(Statistics::is_possible);
-    if !explained.is_possible() || !details.is_possible() || !are_statistics_possible {
+    let is_go_possible = go.as_ref().is_none_or(Collector::is_possible);
+    let is_possible = explained.is_possible() && details.is_possible() && is_go_possible;
+    if !is_possible || !are_statistics_possible {
         return Err(Failure::BadAnswer.into());
     }
     *allocators = told.allocators;
     let memory = has_memory.then(|| ProcessMemory::Theirs(by.clone(), pid));
-    Ok(Reading { explained, details, statistics, memory, is_forked })
+    Ok(Reading { explained, details, statistics, memory, is_forked, go })
 }
 
 /// In a worker: the answer.
@@ -93,8 +97,8 @@ pub fn told(asked: Asked) -> Option<Told> {
         blocks_inside: &blocks_inside,
         is_one_of_many,
     };
-    let Reading { explained, details, statistics, memory, is_forked } =
+    let Reading { explained, details, statistics, memory, is_forked, go } =
         rss::read(pid, &mut allocators, &request).ok()?;
     let has_memory = memory.is_some();
-    Some(Told { allocators, explained, details, statistics, has_memory, is_forked })
+    Some(Told { allocators, explained, details, statistics, has_memory, is_forked, go })
 }

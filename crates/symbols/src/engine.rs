@@ -27,7 +27,7 @@ const NAMES_PER_GROUP: usize = 1 << 10;
 /// Sources that can name addresses of one binary.
 #[derive(Default)]
 pub(crate) struct Engine {
-    go: Option<Pclntab>,
+    go: Option<Pclntab<'static>>,
     /// Nothing else was opened.
     is_go_only: bool,
     lines: Option<Lines>,
@@ -81,7 +81,8 @@ impl Engine {
 
     /// Whether all that may name these addresses is open.
     pub fn may_answer(&self, addresses: &[u64]) -> bool {
-        let is_of_go = |go: &Pclntab| addresses.iter().all(|&address| go.start(address).is_some());
+        let is_of_go =
+            |go: &Pclntab<'_>| addresses.iter().all(|&address| go.start(address).is_some());
         !self.is_go_only || self.go.as_ref().is_some_and(is_of_go)
     }
 
@@ -91,7 +92,7 @@ impl Engine {
         }
         let content = ReadCache::new(&file.file);
         let may_read = |bytes| file.budget.take(bytes).is_ok();
-        self.go = Pclntab::read(&content, may_read);
+        self.go = Pclntab::read(&content, may_read).map(Pclntab::into_owned);
         if self.go.is_some() {
             self.is_strange |= !file.is_trusted;
             self.come_from(SymbolSource::Pclntab, file);

@@ -26,7 +26,7 @@ pub fn threads() -> usize {
 
 /// Sources that name addresses on one thread.
 pub(crate) struct Worker<'a> {
-    go: Option<&'a Pclntab>,
+    go: Option<&'a Pclntab<'static>>,
     /// `Err`: why there are no lines, although there is debug information.
     lines: Option<Result<LineFinder<'a>, String>>,
     /// In the order of trust.
@@ -38,7 +38,7 @@ pub(crate) struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     pub fn new(
-        go: Option<&'a Pclntab>,
+        go: Option<&'a Pclntab<'static>>,
         lines: Option<&'a Lines>,
         names: &'a [Names],
         budget: Budget,

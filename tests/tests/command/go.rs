@@ -22,12 +22,8 @@ fn heap_of_another_users_go_program_is_read() {
     const USER: u32 = 1501;
     let scratch = Scratch::new();
     let program = built(&go(ONE), &scratch, "shop", SHOP, &["-ldflags=-s"]);
-    let log = scratch.path("shop.log");
     let mut command = clean(program);
-    command.arg("/dev/null").uid(USER).gid(USER);
-    let running = Running::start(&mut command, &log, || {
-        std::fs::read_to_string(&log).is_ok_and(|said| said.contains("ready"))
-    });
+    let running = run(command.arg("/dev/null").uid(USER).gid(USER), &scratch.path("shop.log"));
     let stacks = rows(&scratch, &running.0.id().to_string(), "live");
     let of = |name: &str| stacks.iter().any(|(stack, _)| stack.starts_with(name));
     assert!(of("main.open main.go:") && of("main.inlined main.go:"), "{stacks:#?}");
@@ -40,4 +36,9 @@ fn go_program_without_a_profile_says_why() {
     let refused = say(&scratch, &["report", &running.0.id().to_string()]);
     assert_eq!(refused.status, 5, "{refused:?}");
     assert!(refused.remarks[0].contains("Go's heap profile is off"), "{refused:?}");
+}
+
+#[test]
+fn memory_of_go_is_explained() {
+    assert_memory_is_explained(ONE);
 }

@@ -74,7 +74,7 @@ fn foreign_file_has_smaller_budget() {
 fn endless_view_in_history_is_refused() {
     const SCRIPT: &str = "import sqlite3, sys
 made = sqlite3.connect(sys.argv[1])
-made.executescript('''PRAGMA application_id = 0x524d5348; PRAGMA user_version = 7;
+made.executescript('''PRAGMA application_id = 0x524d5348; PRAGMA user_version = 8;
 CREATE VIEW processes AS WITH RECURSIVE endless(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM endless)
 SELECT i AS id, 1 AS pid, 'x' AS name, '/x' AS exe, 'x' AS comm, 1 AS start_unix_ns FROM endless;''')";
     let scratch = Scratch::new();

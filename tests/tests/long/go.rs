@@ -22,3 +22,8 @@ fn heap_of_each_go_is_what_its_own_profile_has() {
         }
     }
 }
+
+#[test]
+fn memory_of_each_go_is_explained() {
+    VERSIONS.into_iter().for_each(assert_memory_is_explained);
+}

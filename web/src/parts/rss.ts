@@ -15,6 +15,8 @@ const TERMS: [string, string, string[]][] = [
   ["free in the allocator", "free", ["free_in_allocator"]],
   ["freed lazily", "lazy", ["freed_lazily"]],
   ["held by the allocator", "held", ["held_by_allocator"]],
+  ["Go heap", "go", ["go_heap"]],
+  ["free in Go", "gofree", ["free_in_go"]],
   ["inherited from parent", "inherited", ["inherited_from_parent"]],
   ["mmap", "extents", ["mmap"]],
   ["code, data, files", "files", ["code_and_data", "files"]],

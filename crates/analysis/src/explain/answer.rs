@@ -9,6 +9,7 @@ use crate::rss::Rss;
 use ramson_process::allocators::{Allocator, Allocators, Figures};
 use ramson_process::cgroup::Limit;
 use ramson_process::glibc::{Arena, Cell, Parameters, Space, Statistics};
+use ramson_process::go_memory::Collector;
 use ramson_process::{Details, Part};
 use ramson_profile::Estimate;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -40,6 +41,8 @@ struct Answer<'a> {
     pins: &'a Option<Pins>,
     /// Stacks that ended early, if many bytes have them.
     early_ends: &'a Option<String>,
+    /// What the collector knows, if it is a Go program.
+    go: &'a Option<Collector>,
     leaks: &'a Option<Leaks>,
     advice: &'a [Advice],
 }
@@ -74,6 +77,7 @@ impl Serialize for Finding {
             asked_missing: asked.and_then(Result::err),
             pins: &self.pins,
             early_ends: &self.early_ends,
+            go: &self.go,
             leaks: &self.leaks,
             advice: &self.advice,
         };

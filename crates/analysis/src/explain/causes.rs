@@ -2,6 +2,7 @@
 
 use super::cause::{Cause, least};
 use super::finding::Finding;
+use super::go;
 use super::leaks::Leaks;
 use super::named;
 use super::words::{amount, measured, sentence, site, size};
@@ -21,13 +22,27 @@ const NEXT_TO_NOTHING: f64 = 0.05;
 const BY_NAME: &str = "";
 
 /// Parts that one phrase explains.
-const OTHERS: [(&str, &[Part], &str); 18] = [
+const OTHERS: [(&str, &[Part], &str); 24] = [
     (
         "mmap",
         &[Part::Extents],
         "is memory that the program mapped itself, without malloc (ramson report PID --kind mmap)",
     ),
     ("unseen", &[Part::Unseen], BY_NAME),
+    ("go_live", &[Part::GoLive], BY_NAME),
+    ("go_not_collected", &[Part::GoUncollected], BY_NAME),
+    ("go_unused", &[Part::GoUnused], "is room among Go's objects, for more of the same sizes"),
+    (
+        "go_free",
+        &[Part::GoFree],
+        "is free in Go's arenas: the runtime returns it bit by bit, but for a tenth of the heap's goal",
+    ),
+    ("go_stacks", &[Part::GoStacks], "is stacks of goroutines"),
+    (
+        "go_runtime",
+        &[Part::GoRuntime],
+        "is Go's runtime's own: what describes the heap, the profile, and the collector's buffers",
+    ),
     (
         "inherited",
         &[Part::Inherited],
@@ -262,7 +277,7 @@ fn held(finding: &Finding) -> Option<Cause> {
 
 fn of_parts(finding: &Finding, other: &(&'static str, &[Part], &str)) -> Option<Cause> {
     let &(cause, parts, phrase) = other;
-    let named = named::phrase(finding, cause);
+    let named = named::phrase(finding, cause).or_else(|| go::phrase(finding, cause));
     let phrase = named.as_deref().unwrap_or(phrase);
     let bytes = match parts {
         &[part] => finding.part_estimate(part),

@@ -11,6 +11,7 @@ use ramson_leaks::Slope;
 use ramson_process::allocators::{Allocator, Allocators, Figures, Missing};
 use ramson_process::cgroup::Limit;
 use ramson_process::glibc::{Arena, Statistics};
+use ramson_process::go_memory::Collector;
 use ramson_process::identify::AllocatorKind;
 use ramson_process::{Details, Part, Term};
 use ramson_profile::Estimate;
@@ -63,6 +64,8 @@ pub struct Finding {
     pub has_sampling_ended: bool,
     /// Whether what is live grows; `None` without a profile, and where sampling has ended.
     pub leaks: Option<Leaks>,
+    /// What the collector knows, if it is a Go program.
+    pub go: Option<Collector>,
     /// Advice, best first, with what an operator can do before changes of the code; never empty.
     pub advice: Vec<Advice>,
 }

@@ -5,6 +5,7 @@ mod answer;
 mod cause;
 mod causes;
 mod finding;
+mod go;
 mod leaks;
 mod malloc_info;
 mod named;
@@ -173,6 +174,7 @@ fn look_at(
         detached: profile.and_then(attachment::detached_text),
         has_sampling_ended,
         leaks,
+        go: reading.go,
         advice: Vec::new(),
     };
     if finding.limit.is_some() && advice::growth::grows(&finding) {

@@ -7,6 +7,7 @@ use crate::suspects::Totals;
 use ramson_leaks::DetectionLimit;
 use ramson_process::allocators::{Allocator, Allocators, Missing};
 use ramson_process::cgroup::Limit;
+use ramson_process::go_memory::Collector;
 use ramson_process::identify::AllocatorKind;
 use ramson_process::{Details, Part};
 use ramson_profile::Estimate;
@@ -30,6 +31,7 @@ fn allocators(name: &str, kind: AllocatorKind) -> Allocators {
         settings: Vec::new(),
         version: None,
         is_32_bit: false,
+        go: None,
     }
 }
 
@@ -59,6 +61,7 @@ fn finding(leaks: Option<Leaks>, limit: Option<Limit>) -> Finding {
         detached: None,
         has_sampling_ended: false,
         leaks,
+        go: None,
         advice: Vec::new(),
     };
     finding.causes = causes::causes(&finding);
@@ -80,6 +83,67 @@ fn leaks(undecided: f64, growing: &[&str]) -> Leaks {
         limit: DetectionLimit::of(600_000_000_000, 512 << 10, [], 60_000_000_000),
         totals: Totals::default(),
     }
+}
+
+/// 40 MiB live, and 50 that are not collected, of a Go program.
+fn of_go(percent: i32, limit: Option<u64>, group: Option<Limit>) -> Finding {
+    let mut finding = finding(None, group);
+    let explained = &mut finding.rss.explained;
+    explained.transfer(Part::Live, Part::GoLive, 40 << 20);
+    explained.transfer(Part::Live, Part::GoUncollected, 40 << 20);
+    explained.transfer(Part::Anonymous, Part::GoUncollected, 10 << 20);
+    finding.go = Some(Collector {
+        version: "go1.26.8".into(),
+        percent,
+        limit,
+        live: 40 << 20,
+        in_use: 90 << 20,
+        goal: (percent >= 0).then_some(80 << 20),
+        collections: 7,
+        forced: 0,
+        last_unix_ns: 0,
+    });
+    finding.causes = causes::causes(&finding);
+    finding.advice = advice::advice(&finding);
+    finding
+}
+
+fn saves(finding: &Finding, cause: &str) -> Option<u64> {
+    let advice = finding.advice.iter().find(|advice| advice.cause == cause)?;
+    Some(advice.saving.map_or(0, |saving| saving.bytes) >> 20)
+}
+
+#[test]
+fn go_settings_say_when_garbage_goes() {
+    let garbage = |percent, limit: Option<u64>| {
+        let finding = of_go(percent, limit, None);
+        let is_it = |cause: &&Cause| cause.cause == "go_not_collected";
+        let sentence = finding.causes.iter().find(is_it).unwrap().sentence.clone();
+        (sentence.rsplit_once(": ").unwrap().1.to_owned(), saves(&finding, "go_garbage"))
+    };
+    let (pace, saved) = garbage(100, None);
+    assert_eq!(pace, "GOGC=100 lets the heap grow to 80.0 MiB before a collection ends.");
+    // With 50, 20 MiB of garbage beside 40 that are live.
+    assert_eq!(saved, Some(30));
+    let (pace, saved) = garbage(-1, None);
+    assert_eq!(pace, "GOGC is off and there is no GOMEMLIMIT, so nothing collects them.");
+    assert_eq!(saved, Some(10));
+    let (pace, saved) = garbage(-1, Some(512 << 20));
+    assert!(pace.ends_with("comes near GOMEMLIMIT (512 MiB)."), "{pace}");
+    assert_eq!(saved, None);
+    assert_eq!(garbage(40, None).1, None);
+}
+
+#[test]
+fn go_limits_are_compared_with_what_is_live() {
+    assert_eq!(saves(&of_go(100, Some(44 << 20), None), "go_limit"), Some(0));
+    assert_eq!(saves(&of_go(100, Some(60 << 20), None), "go_limit"), None);
+    let group =
+        |bytes: u64| Some(Limit { limit_bytes: bytes, used_bytes: bytes / 2, ..Limit::default() });
+    let untold = "go_limit_of_group";
+    assert_eq!(saves(&of_go(100, None, group(64 << 20)), untold), Some(0));
+    assert_eq!(saves(&of_go(100, Some(60 << 20), group(64 << 20)), untold), None);
+    assert_eq!(saves(&of_go(100, None, group(90 << 20)), untold), None);
 }
 
 #[test]

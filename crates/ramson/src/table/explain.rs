@@ -85,7 +85,9 @@ fn title(finding: &Finding) -> String {
     let known =
         if is_of_glibc { allocators.glibc.as_ref() } else { other.or(allocators.glibc.as_ref()) };
     let is_known = !matches!(finding.statistics, Err(Missing::Denied { .. }));
-    if let Some(found) = known.filter(|_| is_known) {
+    if let Some(collector) = &finding.go {
+        let _ = write!(title, "; {}", collector.version);
+    } else if let Some(found) = known.filter(|_| is_known) {
         let _ = write!(title, "; {}", found.name);
     }
     let hugetlb = finding.rss.explained.hugetlb;

@@ -6,6 +6,7 @@ use ramson_analysis::rss::live_text;
 use ramson_process::Part;
 use ramson_process::allocators::{Allocator, Missing};
 use ramson_process::glibc::{Arena, Statistics};
+use ramson_process::go_memory::Collector;
 use ramson_profile::SampleUnit;
 use ramson_profile::format::{
     format_bytes, format_half_width, format_objects, format_percent, format_share,
@@ -51,7 +52,7 @@ const TERMS: [(&str, &str); 7] = [
 /// Number of terms, from the first on, that do not belong to glibc's arenas.
 const TERMS_OF_ALL: usize = 1;
 
-const NAMES: [(Part, &str); 28] = [
+const NAMES: [(Part, &str); 34] = [
     (Part::Live, "live, by the allocator's statistics"),
     (Part::Unseen, "live by the allocator's count, and not in the profile"),
     (Part::Top, "free at the end of the heap"),
@@ -63,6 +64,12 @@ const NAMES: [(Part, &str); 28] = [
     (Part::Held, "in the allocator's areas, beyond live blocks: free, metadata, or rounding"),
     (Part::InsidePages, "free whole pages of the allocator inside (ramson trim returns these)"),
     (Part::InsideChunks, "free in the allocator inside, but on pages that still hold live blocks"),
+    (Part::GoLive, "Go: live at the end of the last collection"),
+    (Part::GoUncollected, "Go: allocated or dead since, not collected yet"),
+    (Part::GoUnused, "Go: room among objects"),
+    (Part::GoFree, "Go: free, not returned yet"),
+    (Part::GoStacks, "Go: stacks of goroutines"),
+    (Part::GoRuntime, "Go: the runtime's own"),
     (Part::Inherited, "its parent's memory, shared copy on write"),
     (Part::Copied, "its parent's memory, copied since the fork"),
     (Part::LazyFree, "freed lazily (MADV_FREE): the kernel takes it back"),
@@ -104,8 +111,11 @@ fn push_allocator(out: &mut String, finding: &Finding) {
     } else {
         (other.or(glibc), None)
     };
+    if let Some(collector) = &finding.go {
+        push("allocator  ", &go(collector));
+    }
     if let Some(found) = first {
-        push("allocator  ", &named(found));
+        push(if finding.go.is_some() { "also       " } else { "allocator  " }, &named(found));
     }
     if let (Ok(_), Some(inside)) = (&finding.statistics, &finding.inside) {
         push("also       ", &named(inside));
@@ -143,11 +153,29 @@ fn push_allocator(out: &mut String, finding: &Finding) {
             if let Some(Err(refusal)) = asked {
                 push("not asked  ", refusal);
             }
-            if let Err(why) = missing {
+            if let Err(why) = missing
+                && finding.go.is_none()
+            {
                 push("not known  ", &why.to_string());
             }
         }
     }
+}
+
+/// `Go's (go1.27.0): GOGC=100, GOMEMLIMIT 512 MiB; 30.1 MiB live when the last of 17 collections ended (1 asked for); goal 60.2 MiB`.
+fn go(collector: &Collector) -> String {
+    let Collector { version, percent, limit, live, goal, collections, forced, .. } = collector;
+    let percent = if *percent < 0 { "off".into() } else { percent.to_string() };
+    let limit = limit.map_or("no GOMEMLIMIT".into(), |limit| format!("GOMEMLIMIT {}", size(limit)));
+    let forced = if *forced > 0 { format!(" ({forced} asked for)") } else { String::new() };
+    let live = match collections {
+        0 => "no collection yet".into(),
+        _ => {
+            format!("{} live when the last of {collections} collections ended{forced}", size(*live))
+        }
+    };
+    let goal = goal.map_or(String::new(), |goal| format!("; goal {}", size(goal)));
+    format!("Go's ({version}): GOGC={percent}, {limit}; {live}{goal}")
 }
 
 fn parameters(statistics: &Statistics) -> String {

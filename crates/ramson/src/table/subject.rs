@@ -250,13 +250,13 @@ fn past_fate(past: &Past, profiled: &str) -> String {
 }
 
 fn of_foreign(summary: &ForeignSummary) -> String {
-    let mut out = match summary.rss {
-        Some(rss) => format!("RSS {}", size(rss)),
+    let mut out = match &summary.rss {
+        Some(rss) => rss.short_line(),
         None => format!("RSS not recorded in {} profiles", summary.format),
     };
     if let Some(live) = summary.live {
         let _ = write!(out, "; live {}", format_estimate(live, SampleUnit::Bytes));
-        if summary.rss.is_some_and(|rss| live.value > rss as f64) {
+        if summary.rss.as_ref().is_some_and(|rss| live.value > rss.bytes as f64) {
             out += ", not all of it resident: what was never written to is not";
         }
     }

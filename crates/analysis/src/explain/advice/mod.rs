@@ -5,6 +5,7 @@
 
 mod elsewhere;
 mod glibc;
+mod go;
 pub mod growth;
 mod malloc_info;
 mod other;
@@ -34,6 +35,7 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
     all.extend(
         [elsewhere::padding(finding), elsewhere::ended_threads(finding)].into_iter().flatten(),
     );
+    all.extend(go::advice(finding));
     all.retain(|advice| advice.saving.is_none_or(|saving| saving.bytes >= least));
     if elsewhere::is_of_parent(finding) {
         // It goes with this process, whatever its allocator does.
