@@ -155,6 +155,52 @@ func main() {
 }
 ";
 
+/// Allocates 61,440 and 30,720 bytes in two functions, again and again; the library's profiler is on.
+pub const LITTERS: &str = "package main
+
+import (
+\t\"fmt\"
+\t\"runtime\"
+\t\"os\"
+\t\"runtime/pprof\"
+\t\"time\"
+)
+
+var kept [][]byte
+var sink []byte
+
+//go:noinline
+func page() {
+\tfor i := 0; i < 15; i++ {
+\t\tsink = make([]byte, 4096)
+\t}
+}
+
+//go:noinline
+func session() {
+\tfor i := 0; i < 15; i++ {
+\t\tsink = make([]byte, 2048)
+\t}
+}
+
+func main() {
+\tif len(os.Args) > 1 {
+\t\tpprof.WriteHeapProfile(os.Stdout)
+\t}
+\tfor i := 0; i < 1000; i++ {
+\t\tkept = append(kept, make([]byte, 8192))
+\t}
+\truntime.GC()
+\truntime.GC()
+\tfmt.Println(\"ready\")
+\tfor {
+\t\tpage()
+\t\tsession()
+\t\ttime.Sleep(time.Millisecond)
+\t}
+}
+";
+
 /// The command of this version of Go: the one that is installed, or one that is downloaded (70 MB).
 pub fn go(version: &str) -> PathBuf {
     let installed = installed("go", "golang-go");
@@ -293,4 +339,43 @@ pub fn assert_memory_is_explained(version: &str) {
         let is_bound = returned <= predicted + 2.0 * MIB && returned >= 0.85 * predicted;
         assert!(is_bound, "{returned} returned of {predicted}: {what}");
     }
+}
+
+/// Compares what is read of the collector of a program of this version with what its runtime prints of it.
+#[track_caller]
+pub fn assert_collections_are_read(version: &str) {
+    const MIB: f64 = 1048576.0;
+    let scratch = Scratch::new();
+    let program = built(&go(version), &scratch, "litters", LITTERS, &["-ldflags=-s -w"]);
+    let log = scratch.path("log");
+    let running = run(clean(&program).env("GODEBUG", "gctrace=1"), &log);
+    let pid = running.0.id().to_string();
+    let gc = json(&scratch, &["gc", &pid, "--window", "6s", "-n", "0"]);
+    let traced = json(&scratch, &["gc", &log.display().to_string(), "-n", "0"]);
+    let (read, traced) = (gc.list("collections"), traced.list("collections"));
+    assert!(read.len() >= 6, "go{version}: {gc:?}");
+    for one in read {
+        let number = one.number("number");
+        let its = traced.iter().find(|it| it.number("number") == number);
+        // The last lines may not be in the file yet.
+        let Some(its) = its else { continue };
+        let pauses = ["pause_ns"].map(|name| (one.number(name), its.number(name)));
+        assert!(pauses.iter().all(|(a, b)| (a - b).abs() <= 0.1 * b + 20_000.0), "{one:?} {its:?}");
+        let live = (one.number("live_bytes"), its.number("live_bytes"));
+        // The line has whole MiB, rounded down.
+        assert!((-0.1..1.1).contains(&((live.0 - live.1) / MIB)), "{one:?} {its:?}");
+    }
+    let rows = gc.list("allocated.rows");
+    let total = gc.number("allocated.total.value");
+    for (function, share) in [("main.page", 2.0 / 3.0), ("main.session", 1.0 / 3.0)] {
+        let is_it = |row: &&Json| row.list("frames")[0].text("function") == function;
+        let row = rows.iter().find(is_it).unwrap_or_else(|| panic!("{function}: {gc:?}"));
+        let half_width = row.number("value.half_width_95");
+        // Two and a half times the half-width: once in a million runs.
+        let difference = (row.number("value.value") - share * total).abs();
+        assert!(difference <= 2.5 * half_width, "go{version} {function}: {gc:?}");
+    }
+    // Each millisecond and a little more, 92,160 bytes.
+    let rate = total / gc.number("allocated_in_seconds");
+    assert!((20.0 * MIB..95.0 * MIB).contains(&rate), "go{version} {rate}: {gc:?}");
 }

@@ -6,7 +6,7 @@
 //! shows source code with what its lines hold, `extents` what the program mapped itself. `rss` explains resident memory, `coverage` what
 //! of it the profile does not see and `owners` whose that is, `recording` what recording cost, `end` how a process ended, `summary` is
 //! all of these, `members` are several processes as one. `report`, `comparison`, `suspects`, `explain`, `flame` (coloured by a `tint`),
-//! `frees`, `timeline` (with the `steps` of RSS) and `listing` are the answers, `question` is what they answer; `live` is one that goes on.
+//! `frees`, `gc`, `timeline` (with the `steps` of RSS) and `listing` are the answers, `question` is what they answer; `live` is one that goes on.
 #![forbid(unsafe_code)]
 
 pub mod answer;
@@ -22,6 +22,7 @@ pub mod explain;
 mod extents;
 pub mod flame;
 pub mod frees;
+pub mod gc;
 pub mod hash;
 pub mod inside;
 pub mod interval;

@@ -428,7 +428,7 @@ impl Rss {
     pub fn short_line(&self) -> String {
         let shown = self.shown();
         let size = |&(term, bytes): &(Term, Estimate)| match term {
-            Term::Live => f64::INFINITY,
+            Term::Live if self.live.is_some() => f64::INFINITY,
             // The live bytes may be all there is.
             Term::Unseen if !bytes.is_significant() => 0.0,
             _ => bytes.value.abs(),
@@ -550,6 +550,7 @@ impl Rss {
                 format!("held by {}: allocated before the attach, or free", self.holder())
             }
             Term::Held => format!("held by {}", self.holder()),
+            Term::Live if self.explained.term(Term::GoHeap) > 0 => "live in malloc".into(),
             Term::GoHeap => "Go heap".into(),
             Term::GoFree => "free in Go".into(),
             Term::Metadata if self.is_of_go() => "Go's runtime".into(),

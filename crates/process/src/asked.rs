@@ -12,5 +12,6 @@ pub const PIECE: u8 = 0x49;
 pub const DIRECTORY: u8 = 0x4a;
 pub const STATISTICS: u8 = 0x4b;
 pub const GO_HEAP: u8 = 0x4c;
+pub const GO_COLLECTOR: u8 = 0x4d;
 /// A process has no more addresses.
 pub const MOST_BYTES: u64 = 1 << 47;

@@ -1,15 +1,18 @@
 //! The heap profile of a Go program, out of its memory (runtime/mprof.go of Go 1.21 to 1.27): without an endpoint, and without a stop.
 //!
 //! The runtime keeps a bucket for each stack and size of blocks that it sampled, in a list. Buckets are never
-//! freed. Their counters are as of the end of the last collection.
+//! freed. Their counters are as of the end of the last collection but one: it takes the sweep after it to know what it freed.
 
 use crate::asked::GO_HEAP;
 use crate::blocks::{Blocks, words_in};
+use crate::go_collector::last_but_one;
 use crate::go_variables::Runtime;
 use crate::memory::{Memory, word_at};
 use crate::process_memory::ProcessMemory;
 use crate::watched;
 use borsh::{BorshDeserialize, BorshSerialize};
+
+pub use crate::go_variables::NoGoHeap;
 
 /// Words of a bucket before its stack: next, allnext, typ, hash, size, nstk.
 const HEAD_WORDS: usize = 6;
@@ -42,6 +45,8 @@ pub struct GoHeap {
     pub bias: u64,
     /// An address of the executable.
     pub at: u64,
+    /// When the collection before the last one ended, of whose end all of it is; nanoseconds since 1970, 0 if there were not two.
+    pub as_of_unix_ns: u64,
 }
 
 /// Samples of one size and stack.
@@ -55,17 +60,6 @@ pub struct Bucket {
     pub freed: u64,
     /// Return addresses, leaf first, one for each function: also for those that are inlined.
     pub stack: Vec<u64>,
-}
-
-/// Why a Go program's heap cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
-pub enum NoGoHeap {
-    /// MemProfileRate is 0.
-    Off,
-    /// Built with this version, before 1.21.
-    Old(String),
-    /// The memory holds no list of buckets where this version has it.
-    Unreadable(String),
 }
 
 /// Reads the heap profile of a process. `None`: it is no Go program, or cannot be looked at.
@@ -90,10 +84,13 @@ pub(crate) fn heap_of_ours(pid: u32) -> Option<Result<GoHeap, NoGoHeap>> {
     };
     let memory = Blocks::of(ProcessMemory::open(pid).ok()?);
     let buckets = read(&memory, &runtime);
+    let as_of_unix_ns = last_but_one(&memory.memory, &runtime).unwrap_or(0);
     let Runtime { version, bias, at, .. } = runtime;
     Some(match buckets {
         Ok(None) => Err(NoGoHeap::Off),
-        Ok(Some((interval, buckets))) => Ok(GoHeap { version, interval, buckets, bias, at }),
+        Ok(Some((interval, buckets))) => {
+            Ok(GoHeap { version, interval, buckets, bias, at, as_of_unix_ns })
+        }
         Err(NotThere) => Err(NoGoHeap::Unreadable(version)),
     })
 }

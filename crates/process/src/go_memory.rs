@@ -53,7 +53,7 @@ pub struct Collector {
 }
 
 /// Offsets that differ between versions.
-struct Offsets {
+pub(crate) struct Offsets {
     /// Of the list of spans in an arena's description.
     spans: u64,
     /// In a span's description: how many objects are in use, its state, bytes of an object.
@@ -63,11 +63,17 @@ struct Offsets {
     /// In the statistics: bytes of one of the three parts, and where the totals follow.
     part_bytes: u64,
     totals: u64,
-    collections: u64,
+    pub collections: u64,
 }
 
 impl Offsets {
-    fn of(runtime: &Runtime) -> Self {
+    /// Where the pauses of the last collections are, and behind them their ends.
+    pub fn pauses(&self) -> u64 {
+        const BEHIND_TOTALS: u64 = 64;
+        self.totals + BEHIND_TOTALS
+    }
+
+    pub fn of(runtime: &Runtime) -> Self {
         let minor = runtime.minor();
         let [allocated, state, object_bytes] =
             if minor < 22 { [104, 107, 112] } else { [96, 99, 104] };
@@ -128,7 +134,7 @@ pub fn parts(
     let offsets = Offsets::of(runtime);
     let total = |offset: u64| {
         let parts = (0..3).map(|part| {
-            let at = runtime.statistics + part * offsets.part_bytes + offset;
+            let at = runtime.statistics.wrapping_add(part * offsets.part_bytes + offset);
             statistics.words::<1>(at).map_or(0, |[bytes]| bytes)
         });
         // Each part is a difference to the one before.
@@ -137,7 +143,7 @@ pub fn parts(
     const WORK_BUFFERS: u64 = 32;
     let work = total(WORK_BUFFERS).min(heap.manual);
     // Stacks of threads, spans, caches, the profile's buckets, the collector's, others.
-    let own: [u64; 6] = statistics.words(runtime.statistics + offsets.totals)?;
+    let own: [u64; 6] = statistics.words(runtime.statistics.wrapping_add(offsets.totals))?;
     let own: u64 = own.iter().fold(0, |sum, &bytes| sum.saturating_add(bytes));
     let objects = heap.objects_bytes.max(1) as f64;
     let live = (collector.live as f64 / objects).min(1.0) * heap.objects as f64;

@@ -2,7 +2,6 @@
 
 use crate::binary::Binary;
 use crate::blocks::{Blocks, words_in};
-use crate::go::NoGoHeap;
 use crate::process_memory::ProcessMemory;
 use crate::watched;
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -22,6 +21,17 @@ const STATISTICS: [&str; 2] = ["runtime.(*mcache).refill", "runtime.(*mheap).gro
 const MOST_CODE_BYTES: u64 = 64 << 10;
 /// The oldest minor version whose layouts are known.
 const OLDEST: u64 = 21;
+
+/// Why what a Go program's runtime knows of its heap cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub enum NoGoHeap {
+    /// MemProfileRate is 0.
+    Off,
+    /// Built with this version, before 1.21.
+    Old(String),
+    /// The memory holds no list of buckets where this version has it.
+    Unreadable(String),
+}
 
 /// Where the runtime of a Go program has its variables, in memory.
 #[derive(Clone, Debug, BorshSerialize, BorshDeserialize)]
@@ -75,6 +85,14 @@ impl Runtime {
             })
         });
         Some(found.ok_or(NoGoHeap::Unreadable(version)))
+    }
+
+    /// One of which only the statistics are known.
+    #[cfg(test)]
+    pub fn at_statistics(version: &str, statistics: u64) -> Self {
+        let (bias, at, buckets, interval, arenas, controller) = (0, 0, 0, 0, 0, 0);
+        let version = version.into();
+        Self { version, bias, at, buckets, interval, arenas, controller, statistics }
     }
 
     /// 26 of `go1.26.8`.

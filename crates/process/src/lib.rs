@@ -19,6 +19,7 @@ pub mod executable;
 mod forked;
 pub mod glibc;
 pub mod go;
+pub mod go_collector;
 pub mod go_memory;
 mod go_variables;
 pub mod identify;

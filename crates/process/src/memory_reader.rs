@@ -3,12 +3,14 @@
 use crate::allocators::Allocators;
 use crate::areas::read_outline;
 use crate::asked::{
-    AREAS, BESIDE, BYTES, DIRECTORY, GO_HEAP, MAPPINGS, PEEK, PIECE, RSS, RUNS, SEARCH, STATISTICS,
+    AREAS, BESIDE, BYTES, DIRECTORY, GO_COLLECTOR, GO_HEAP, MAPPINGS, PEEK, PIECE, RSS, RUNS,
+    SEARCH, STATISTICS,
 };
 use crate::beside::all_beside;
 use crate::binary::{Content, Place};
 use crate::glibc::{Effort, Range, Statistics};
 use crate::go::heap_of_ours;
+use crate::go_collector::Watch;
 use crate::mappings;
 use crate::memory::Memory;
 use crate::process_memory::ProcessMemory;
@@ -30,13 +32,25 @@ const MOST_READ_BYTES: u64 = 64 << 20;
 #[derive(Default)]
 pub struct MemoryReader {
     open: Option<(u32, ProcessMemory)>,
+    watched: Option<(u32, Watch)>,
 }
 
 impl Handler for MemoryReader {
     fn kinds(&self) -> &'static [u8] {
         &[
-            RSS, STATISTICS, MAPPINGS, BYTES, BESIDE, SEARCH, PEEK, RUNS, AREAS, PIECE, DIRECTORY,
+            RSS,
+            STATISTICS,
+            MAPPINGS,
+            BYTES,
+            BESIDE,
+            SEARCH,
+            PEEK,
+            RUNS,
+            AREAS,
+            PIECE,
+            DIRECTORY,
             GO_HEAP,
+            GO_COLLECTOR,
         ]
     }
 
@@ -91,6 +105,13 @@ impl Handler for MemoryReader {
                 borsh::to_vec(&beside.unwrap_or_default())
             }
             GO_HEAP => borsh::to_vec(&heap_of_ours(borsh::from_slice(body).ok()?)),
+            GO_COLLECTOR => {
+                let (pid, since): (u32, u32) = borsh::from_slice(body).ok()?;
+                if self.watched.as_ref().is_none_or(|(watched, _)| *watched != pid) {
+                    self.watched = Watch::of_ours(pid)?.ok().map(|watch| (pid, watch));
+                }
+                borsh::to_vec(&self.watched.as_ref().and_then(|(_, watch)| watch.look(since)))
+            }
             PEEK => {
                 let (pid, address, length): (u32, u64, u64) = borsh::from_slice(body).ok()?;
                 let mut bytes = vec![0; length.min(MOST_READ_BYTES) as usize];

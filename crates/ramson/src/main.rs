@@ -12,6 +12,7 @@ mod explain;
 mod export;
 mod flags;
 mod fleet;
+mod gc;
 mod history;
 mod leaks;
 mod list;
@@ -125,6 +126,7 @@ fn goes_on(command: &Command) -> bool {
             | Command::Agent(_)
             | Command::Serve(_)
             | Command::Mcp(_)
+            | Command::Gc(_)
     )
 }
 
@@ -152,6 +154,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::History(flags) => history::history(&flags).map(|()| 0),
         Command::Timeline(flags) => timeline::timeline(&flags).map(|()| 0),
         Command::Explain(flags) => explain::explain(&flags).map(|()| 0),
+        Command::Gc(flags) => gc::gc(&flags).map(|()| 0),
         Command::Attach(flags) => attach::attach(&flags).map(|()| 0),
         Command::Detach(flags) => attach::detach(&flags).map(|()| 0),
         Command::Set(flags) => attach::set(&flags).map(|()| 0),

@@ -9,6 +9,7 @@ use crate::output::print_raw;
 use crate::output_file::cannot_write;
 use ramson_analysis::comparison::Comparison;
 use ramson_analysis::explain::{FileFinding, Finding, Findings};
+use ramson_analysis::gc::Gc;
 use ramson_analysis::live::picture::Live;
 use ramson_analysis::live::processes::LiveProcesses;
 use ramson_analysis::report::Report;
@@ -29,11 +30,12 @@ use std::fs;
 type Described = (&'static str, &'static [&'static str], fn(&mut SchemaGenerator) -> Schema);
 
 /// All of them. The kinds of `report` are in its type.
-const ALL: [Described; 17] = [
+const ALL: [Described; 18] = [
     ("check", &["check"], schema::<Checked>),
     ("diff", &["diff"], schema::<Comparison>),
     ("explain", &["explain"], schema::<OneOrSeveral<OneOrSeveral<Finding, Findings>, FileFinding>>),
     ("fleet", &["fleet"], schema::<Answer>),
+    ("gc", &["gc"], schema::<Gc>),
     ("leaks", &["leaks"], schema::<Suspects>),
     ("list", &["list"], schema::<ListAnswer>),
     ("mark", &["mark"], schema::<Marked>),

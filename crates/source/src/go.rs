@@ -7,6 +7,7 @@ use ramson_import::{DropFrames, Format, Imported, InuseAt};
 use ramson_process::clock::unix_ns;
 use ramson_process::go::{Bucket, GoHeap, NoGoHeap, heap_of};
 use ramson_process::{Mapping as Mapped, mappings, text};
+use ramson_profile::format::format_duration;
 use ramson_profile::{
     Estimate, Location, Mapping, Profile, ReturnAddress, SampleType, StackSample,
 };
@@ -14,17 +15,56 @@ use std::collections::HashMap;
 
 /// Opens it. `None`: it is no Go program, or another user's.
 pub fn open(pid: u32) -> Option<Result<Opened, Failure>> {
-    let name = text::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let name = name.trim();
-    Some(match heap_of(pid)? {
-        Ok(heap) => {
-            let origin = format!("process {pid}, Go's own heap profile");
-            let imported = imported(&heap, &code_of(pid, &heap)?, name);
-            let foreign = Foreign::of(&origin, Ok(imported), InuseAt::End);
-            foreign.map(|foreign| Opened::Foreign(Foreign { running: Some(pid), ..foreign }))
+    match heap_of(pid)? {
+        Ok(heap) => opened(pid, &heap),
+        Err(defect) => Some(Err(unreadable(pid, &name_of(pid), &defect))),
+    }
+}
+
+fn opened(pid: u32, heap: &GoHeap) -> Option<Result<Opened, Failure>> {
+    let as_of = match heap.as_of_unix_ns {
+        0 => "of no collection yet".into(),
+        end_ns => format!("of {} ago", format_duration(unix_ns().saturating_sub(end_ns))),
+    };
+    let origin = format!("process {pid}, Go's own heap profile {as_of}");
+    let imported = imported(heap, &code_of(pid, heap)?, &name_of(pid));
+    let foreign = Foreign::of(&origin, Ok(imported), InuseAt::End);
+    Some(foreign.map(|foreign| Opened::Foreign(Foreign { running: Some(pid), ..foreign })))
+}
+
+fn name_of(pid: u32) -> String {
+    text::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim().into()
+}
+
+/// A Go program's samples at one moment, from which on its allocations are counted. The runtime shows them when the next collection but one ends
+/// (memRecord of runtime/mprof.go): after each collection those are seen that came before the one before it.
+pub struct Allocations {
+    pid: u32,
+    before: GoHeap,
+}
+
+impl Allocations {
+    /// Begins now. `None`: it is no Go program, or cannot be looked at.
+    pub fn of(pid: u32) -> Option<Result<Self, Failure>> {
+        let before = heap_of(pid)?.map_err(|defect| unreadable(pid, &name_of(pid), &defect));
+        Some(before.map(|before| Self { pid, before }))
+    }
+
+    /// What was allocated by now. Nothing of it counts as live.
+    pub fn until_now(&self) -> Result<Opened, Failure> {
+        let Self { pid, ref before } = *self;
+        let gone = || Failure::not_found(format!("process {pid}: it has ended"));
+        let mut heap = heap_of(pid).and_then(Result::ok).ok_or_else(gone)?;
+        let of = |bucket: &Bucket| bucket.allocated;
+        let key = |bucket: &Bucket| (bucket.size, bucket.stack.clone());
+        let known: HashMap<_, u64> = before.buckets.iter().map(|it| (key(it), of(it))).collect();
+        for bucket in &mut heap.buckets {
+            let earlier = known.get(&key(bucket)).copied().unwrap_or(0);
+            bucket.allocated = bucket.allocated.saturating_sub(earlier);
+            bucket.freed = bucket.allocated;
         }
-        Err(defect) => Err(failure(pid, name, &defect)),
-    })
+        opened(pid, &heap).ok_or_else(gone)?
+    }
 }
 
 /// Where the executable's code is mapped.
@@ -35,7 +75,8 @@ fn code_of(pid: u32, heap: &GoHeap) -> Option<Mapped> {
     all.iter().find(|it| it.is_code() && file(it) == file(executable)).cloned()
 }
 
-fn failure(pid: u32, name: &str, defect: &NoGoHeap) -> Failure {
+/// Says why the heap of a Go program cannot be read.
+pub fn unreadable(pid: u32, name: &str, defect: &NoGoHeap) -> Failure {
     let why = match defect {
         NoGoHeap::Off => {
             "Go's heap profile is off (MemProfileRate is 0, as where nothing in it uses runtime/pprof). Import net/http/pprof"

@@ -13,7 +13,7 @@ mod failure;
 mod file;
 mod finder;
 mod foreign;
-mod go;
+pub mod go;
 mod http;
 mod maps;
 pub mod marks;

@@ -42,3 +42,21 @@ fn go_program_without_a_profile_says_why() {
 fn memory_of_go_is_explained() {
     assert_memory_is_explained(ONE);
 }
+
+#[test]
+fn collections_of_go_are_read() {
+    assert_collections_are_read(ONE);
+}
+
+#[test]
+fn gc_of_others_says_what_it_takes() {
+    let scratch = Scratch::new();
+    let mut sleeper = clean("sleep");
+    let sleeper = Running(sleeper.arg("1000").spawn().unwrap());
+    let refused = say(&scratch, &["gc", &sleeper.0.id().to_string()]);
+    assert_eq!(refused.status, 5, "{refused:?}");
+    assert!(refused.remarks[0].contains("no Go program"), "{refused:?}");
+    std::fs::write(scratch.path("log"), "gc is never here\n").unwrap();
+    let refused = say(&scratch, &["gc", &scratch.path("log").display().to_string()]);
+    assert!(refused.remarks[0].contains("no line of GODEBUG=gctrace=1"), "{refused:?}");
+}

@@ -27,3 +27,8 @@ fn heap_of_each_go_is_what_its_own_profile_has() {
 fn memory_of_each_go_is_explained() {
     VERSIONS.into_iter().for_each(assert_memory_is_explained);
 }
+
+#[test]
+fn collections_of_each_go_are_read() {
+    VERSIONS.into_iter().for_each(assert_collections_are_read);
+}

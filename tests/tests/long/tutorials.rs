@@ -76,6 +76,11 @@ fn page_on_languages_matches_output() {
 }
 
 #[test]
+fn page_on_go_matches_output() {
+    check("how-to/go.md");
+}
+
+#[test]
 fn every_page_with_commands_is_checked() {
     let source = include_str!("tutorials.rs");
     for name in pages() {

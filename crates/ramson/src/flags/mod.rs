@@ -7,6 +7,7 @@ mod diff;
 mod export;
 mod filters;
 mod fleet;
+mod gc;
 mod history;
 mod leaks;
 mod mcp;
@@ -26,6 +27,7 @@ pub use command::{command, line_of};
 pub use diff::DiffFlags;
 pub use export::{ExportFlags, ExportView, Format, SymbolizeFlags};
 pub use fleet::FleetFlags;
+pub use gc::GcFlags;
 pub use history::{DEFAULT_KEEP_NS, HistoryFlags};
 pub use leaks::{Gate, LeaksFlags};
 pub use mcp::McpFlags;
@@ -96,6 +98,8 @@ pub enum Command {
     /// Explain where RSS goes, and why freed memory isn't returned
     #[command(alias = "doctor")]
     Explain(ExplainFlags),
+    /// Show what a Go program's garbage collector does, and which stacks make it work
+    Gc(GcFlags),
     /// Record a running process from now on
     Attach(AttachFlags),
     /// Undo an attach

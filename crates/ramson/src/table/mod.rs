@@ -8,6 +8,7 @@ pub mod explain_file;
 pub mod explain_sum;
 pub mod fleet;
 mod frees;
+pub mod gc;
 mod health;
 mod lines;
 pub mod listing;

@@ -129,7 +129,7 @@ pub fn shown_frames(frames: &[FrameName]) -> &[FrameName] {
     &frames[..frames.len().min(MAX_CALLERS + 1)]
 }
 
-fn names(frames: &[FrameName], room: Option<usize>) -> String {
+pub fn names(frames: &[FrameName], room: Option<usize>) -> String {
     let Some((own, callers)) = frames.split_first() else { return String::new() };
     let file = own.file.rsplit('/').next().unwrap_or("");
     let mut names = name_and_place(&short_name(&own.name), file, own.line, room);

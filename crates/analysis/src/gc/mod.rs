@@ -1,0 +1,367 @@
+//! What a Go program's collector does: its collections, and which stacks make it work. Of a running process out of its memory, or by the lines that
+//! GODEBUG=gctrace=1 prints.
+
+mod trace;
+
+use crate::question::{Question, Shown};
+use crate::report::{View, report};
+use crate::stack_table::{FunctionSum, StackTable};
+use ramson_process::clock::unix_ns;
+use ramson_process::go_collector::{Look, Watch};
+use ramson_process::go_memory::Collector;
+use ramson_profile::{Estimate, FrameName, SampleType};
+use ramson_source::go::{Allocations, unreadable};
+use ramson_source::{Failure, Members, Opened, Target, find_target};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub use trace::of_trace;
+
+/// The first parts of the names of the packages of Go's library (https://pkg.go.dev/std).
+const LIBRARY: [&str; 47] = [
+    "archive",
+    "bufio",
+    "bytes",
+    "cmp",
+    "compress",
+    "container",
+    "context",
+    "crypto",
+    "database",
+    "debug",
+    "embed",
+    "encoding",
+    "errors",
+    "expvar",
+    "flag",
+    "fmt",
+    "go",
+    "hash",
+    "html",
+    "image",
+    "index",
+    "internal",
+    "io",
+    "iter",
+    "log",
+    "maps",
+    "math",
+    "mime",
+    "net",
+    "os",
+    "path",
+    "plugin",
+    "reflect",
+    "regexp",
+    "runtime",
+    "slices",
+    "sort",
+    "strconv",
+    "strings",
+    "structs",
+    "sync",
+    "syscall",
+    "testing",
+    "text",
+    "time",
+    "unicode",
+    "unique",
+];
+
+/// Between two looks: a heap is seen as it was at most so long before its collection ended.
+const BETWEEN: Duration = Duration::from_millis(50);
+
+/// Collections of a time.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct Gc {
+    /// The process, or the file.
+    pub origin: String,
+    /// Its ID here; null: a file.
+    pub pid: Option<u32>,
+    /// What the collector knows at the end; null: a file.
+    pub collector: Option<Collector>,
+    /// The time; seconds.
+    pub seconds: f64,
+    /// Collections in it, oldest first; the runtime notes the last 256.
+    pub collections: Vec<Collection>,
+    /// The collector's part of the CPU time that the program could have had since its start, from 0 to 1.
+    pub cpu_share: Option<f64>,
+    /// What was allocated from one collection to another in this time, by stack; null: see `no_stacks`.
+    pub allocated: Option<StackTable>,
+    /// The function of the program, and not of Go's library, whose stacks allocated most.
+    pub largest: Option<FunctionSum>,
+    /// The seconds between these.
+    pub allocated_in_seconds: f64,
+    /// Why it is not known which stacks allocated.
+    pub no_stacks: Option<String>,
+    /// Lines about collections that could not be read.
+    pub bad_lines: usize,
+}
+
+/// A collection.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Collection {
+    /// From 1 on.
+    pub number: u32,
+    /// When it ended: in a process, nanoseconds since 1970; in a file, since the program's start.
+    pub end_ns: u64,
+    /// How long it stopped the program.
+    pub pause_ns: u64,
+    /// Bytes of the heap before it; null: not seen.
+    pub before_bytes: Option<u64>,
+    /// Bytes that were live when it ended; null: not seen.
+    pub live_bytes: Option<u64>,
+    /// The size at which it was to end by GOGC; null: not seen, or GOGC is off.
+    pub goal_bytes: Option<u64>,
+    /// The program asked for it; null: not seen.
+    pub is_forced: Option<bool>,
+}
+
+/// Watches a process for so long, or until `is_stopped`.
+pub fn watch(
+    question: &Question,
+    window: Duration,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Gc, Failure> {
+    let [source] = question.sources.as_slice() else {
+        return Err(Failure::usage("one SRC at a time. Pass one process"));
+    };
+    let Target { pid, name, .. } = find_target(source)?;
+    let watch = match Watch::of(pid) {
+        Some(Ok(watch)) => watch,
+        Some(Err(defect)) => return Err(unreadable(pid, &name, &defect)),
+        None => return Err(no_go(pid, &name)),
+    };
+    let gone = || Failure::not_found(format!("process {pid} ({name}): it has ended"));
+    let first = watch.look(u32::MAX).ok_or_else(|| no_go(pid, &name))?;
+    let off = Allocations::of(pid).and_then(Result::err).map(|failure| failure.to_string());
+    let began = Instant::now();
+    let mut seen = Seen::of(&first);
+    let mut allocations = None;
+    while began.elapsed() < window && !is_stopped() {
+        thread::sleep(BETWEEN.min(window.saturating_sub(began.elapsed())));
+        seen.add(watch.look(seen.last()).ok_or_else(gone)?);
+        // What is shown from then on was allocated within the time.
+        if off.is_none() && allocations.is_none() && seen.collections.len() >= 2 {
+            let (look, begun) = at_rest(&watch, || Allocations::of(pid)).ok_or_else(gone)?;
+            allocations = Some((look.collector.collections, begun.ok_or_else(gone)??));
+        }
+    }
+    let mut allocated = None;
+    let mut allocated_in_seconds = 0.0;
+    if let Some((begin, allocations)) = allocations {
+        let (last, opened) = at_rest(&watch, || allocations.until_now()).ok_or_else(gone)?;
+        seen.add(watch.look(seen.last()).ok_or_else(gone)?);
+        let end = last.collector.collections;
+        if begin < end {
+            let end_of = |number: u32| {
+                let found = seen.collections.iter().find(|one| one.number == number);
+                found.map_or(0, |one| one.end_ns)
+            };
+            let [from, to] = [begin, end].map(|number| end_of(number - 1));
+            allocated = Some(by_stack(opened?, question)?);
+            allocated_in_seconds = to.saturating_sub(from) as f64 / 1e9;
+        }
+    }
+    let few = "that takes 3 collections or more in the time. Pass a longer --window";
+    let is_unknown = allocated.is_none() && !seen.collections.is_empty();
+    let no_stacks = off.or_else(|| is_unknown.then(|| few.into()));
+    let seconds = began.elapsed().as_secs_f64();
+    let Seen { collections, before, cpu_share } = seen;
+    let largest = allocated.as_ref().and_then(largest);
+    if let Some(table) = allocated.as_mut().filter(|_| question.rows > 0) {
+        table.rows.truncate(question.rows);
+    }
+    Ok(Gc {
+        origin: name,
+        pid: Some(pid),
+        collector: Some(before),
+        seconds,
+        collections,
+        cpu_share: Some(cpu_share),
+        allocated,
+        largest,
+        allocated_in_seconds,
+        no_stacks,
+        bad_lines: 0,
+    })
+}
+
+/// Reads while no collection ends, nor has just ended: after that, the runtime brings its profile up to date.
+fn at_rest<T>(watch: &Watch, read: impl Fn() -> T) -> Option<(Look, T)> {
+    const TRIES: u32 = 20;
+    const UPDATED_AFTER: Duration = Duration::from_millis(20);
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let look = watch.look(u32::MAX)?;
+        let ago = Duration::from_nanos(unix_ns().saturating_sub(look.collector.last_unix_ns));
+        if ago >= UPDATED_AFTER || tries > TRIES {
+            let found = read();
+            let is_same = watch.look(u32::MAX)?.collector.collections == look.collector.collections;
+            if is_same || tries > TRIES {
+                return Some((look, found));
+            }
+        }
+        thread::sleep(UPDATED_AFTER);
+    }
+}
+
+fn no_go(pid: u32, name: &str) -> Failure {
+    Failure::not_found(format!(
+        "process {pid} ({name}): no Go program, or one that cannot be read. \"ramson explain {pid}\" explains its memory"
+    ))
+}
+
+fn by_stack(allocated: Opened, question: &Question) -> Result<StackTable, Failure> {
+    let mut members = Members { opened: vec![allocated], unprofiled: 0 };
+    let sample_type = Some(SampleType::AllocSpace);
+    let question = Question { sample_type, view: Shown::Stacks, rows: 0, ..question.clone() };
+    match report(&mut members, &question)?.view {
+        View::Stacks(table) => Ok(table),
+        _ => Err(Failure::failed("no stacks")),
+    }
+}
+
+/// The program's function with the largest sum over the stacks in which it is the first that is none of the library's.
+fn largest(table: &StackTable) -> Option<FunctionSum> {
+    let mut sums: HashMap<&str, (&FrameName, Estimate)> = HashMap::new();
+    for row in &table.rows {
+        let own = row.frames.iter().find(|frame| !is_of_library(&frame.name));
+        let own = own.or(row.frames.first())?;
+        sums.entry(&own.name).or_insert((own, Estimate::default())).1 += row.value;
+    }
+    let (function, value) = sums.into_values().max_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
+    Some(FunctionSum { function: FrameName { line: 0, ..function.clone() }, value })
+}
+
+/// Whether a function is of Go's own library, of whose packages none has a domain in front.
+fn is_of_library(function: &str) -> bool {
+    let package = match function.split_once('/') {
+        Some((first, _)) => first,
+        None => function.split('.').next().unwrap_or_default(),
+    };
+    LIBRARY.contains(&package)
+}
+
+/// What was seen of a process.
+struct Seen {
+    collections: Vec<Collection>,
+    /// At the last look.
+    before: Collector,
+    cpu_share: f64,
+}
+
+impl Seen {
+    fn of(first: &Look) -> Self {
+        let (before, cpu_share) = (first.collector.clone(), first.cpu_share);
+        Self { collections: Vec::new(), before, cpu_share }
+    }
+
+    /// The last collection that has ended.
+    fn last(&self) -> u32 {
+        self.before.collections
+    }
+
+    fn add(&mut self, look: Look) {
+        let Look { collector, ended, cpu_share } = look;
+        let count = ended.len();
+        for (index, one) in ended.into_iter().enumerate() {
+            let mut collection = Collection {
+                number: one.number,
+                end_ns: one.end_unix_ns,
+                pause_ns: one.pause_ns,
+                ..Collection::default()
+            };
+            // Of several between two looks, the heap was seen before the first and after the last.
+            if index == 0 {
+                collection.before_bytes = Some(self.before.in_use);
+                collection.goal_bytes = self.before.goal;
+            }
+            if index + 1 == count {
+                collection.live_bytes = Some(collector.live);
+            }
+            if count == 1 {
+                collection.is_forced = Some(collector.forced > self.before.forced);
+            }
+            self.collections.push(collection);
+        }
+        (self.before, self.cpu_share) = (collector, cpu_share);
+    }
+}
+
+impl Gc {
+    /// Collections in a minute.
+    pub fn per_minute(&self) -> f64 {
+        self.collections.len() as f64 * 60.0 / self.seconds.max(f64::MIN_POSITIVE)
+    }
+
+    /// The middle pause and the longest one.
+    pub fn pauses_ns(&self) -> Option<(u64, u64)> {
+        let mut all: Vec<u64> = self.collections.iter().map(|one| one.pause_ns).collect();
+        all.sort_unstable();
+        Some((*all.get(all.len() / 2)?, *all.last()?))
+    }
+
+    /// How long ago the last collection ended.
+    pub fn last_ago_ns(&self) -> Option<u64> {
+        let collector = self.collector.as_ref().filter(|it| it.collections > 0)?;
+        Some(unix_ns().saturating_sub(collector.last_unix_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramson_process::go_collector;
+
+    fn look(ended: &[u32], in_use: u64, live: u64, forced: u32) -> Look {
+        let collector = Collector {
+            version: "go1.26.8".into(),
+            percent: 100,
+            limit: None,
+            live,
+            in_use,
+            goal: Some(2 * live),
+            collections: ended.last().copied().unwrap_or(4),
+            forced,
+            last_unix_ns: 0,
+        };
+        let ended = ended.iter().map(|&number| {
+            let (end_unix_ns, pause_ns) = (u64::from(number) * 1000, u64::from(number));
+            go_collector::Collection { number, end_unix_ns, pause_ns }
+        });
+        Look { collector, ended: ended.collect(), cpu_share: 0.02 }
+    }
+
+    #[test]
+    fn packages_of_the_library_are_known() {
+        for function in
+            ["bytes.growSlice", "net/http.(*conn).serve", "runtime.main", "internal/x.f"]
+        {
+            assert!(is_of_library(function), "{function}");
+        }
+        for function in ["main.main", "github.com/a/b.f", "bytes.example/x.f", "shop/cart.Open"] {
+            assert!(!is_of_library(function), "{function}");
+        }
+    }
+
+    #[test]
+    fn heap_is_seen_before_the_first_and_after_the_last_collection() {
+        let mut seen = Seen::of(&look(&[], 70, 40, 1));
+        seen.add(look(&[5], 42, 41, 2));
+        seen.add(look(&[], 80, 41, 2));
+        seen.add(look(&[6, 7, 8], 45, 44, 2));
+        let of = |index: usize| {
+            let one: &Collection = &seen.collections[index];
+            (one.number, one.before_bytes, one.live_bytes, one.goal_bytes, one.is_forced)
+        };
+        assert_eq!(of(0), (5, Some(70), Some(41), Some(80), Some(true)));
+        assert_eq!(of(1), (6, Some(80), None, Some(82), None));
+        assert_eq!(of(2), (7, None, None, None, None));
+        assert_eq!(of(3), (8, None, Some(44), None, None));
+        assert_eq!(seen.last(), 8);
+    }
+}
