@@ -201,6 +201,12 @@ func main() {
 }
 ";
 
+/// The same program with a part in C, so that it uses the C library.
+pub fn with_c(source: &str) -> String {
+    const WITH_C: &str = "\n// #include <stdlib.h>\nimport \"C\"\n\nimport (";
+    source.replacen("\nimport (", WITH_C, 1) + "\nfunc init() { C.free(nil) }\n"
+}
+
 /// The command of this version of Go: the one that is installed, or one that is downloaded (70 MB).
 pub fn go(version: &str) -> PathBuf {
     let installed = installed("go", "golang-go");

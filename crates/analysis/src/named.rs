@@ -108,13 +108,17 @@ pub fn take_named(
                 profile.samples.retain(is_of);
             }
             let owner = naming::owner_of_foreign(&foreign.origin);
-            biases::find_biases(&mut profile, names.search.sysroot.as_deref(), owner);
+            // Of a running process they are known.
+            if foreign.running.is_none() {
+                biases::find_biases(&mut profile, names.search.sysroot.as_deref(), owner);
+            }
             if let Some(binary) = &names.search.binary {
                 biases::place_in(&mut profile, binary);
                 foreign.forget_missing_mappings();
             }
             let mut symbolizer = names.search.symbolizer_of_foreign(&foreign.origin)?;
-            let missing_symbols = naming::name(&mut profile, None, &mut symbolizer);
+            let missing_symbols =
+                naming::name_of(&mut profile, foreign.running, None, &mut symbolizer);
             foreign.drop_frames(&mut profile);
             names.show(&mut profile);
             Ok(Named { profile, missing_symbols })

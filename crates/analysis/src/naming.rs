@@ -153,6 +153,16 @@ pub fn name(
     source: Option<&Recording>,
     symbolizer: &mut Symbolizer,
 ) -> Vec<SymbolDefect> {
+    name_of(profile, source.and_then(|source| source.running), source, symbolizer)
+}
+
+/// The same of a process that runs, recorded or not.
+pub fn name_of(
+    profile: &mut Profile,
+    running: Option<u32>,
+    source: Option<&Recording>,
+    symbolizer: &mut Symbolizer,
+) -> Vec<SymbolDefect> {
     let mut of_mapping: Vec<Vec<usize>> = vec![Vec::new(); profile.mappings.len()];
     let mut outside = Vec::new();
     for (index, location) in profile.locations.iter().enumerate() {
@@ -162,14 +172,13 @@ pub fn name(
             None => outside.push(index),
         }
     }
-    let pid = source.and_then(|source| source.running);
     let mut functions = Functions::of(profile);
     let mut defects = Vec::new();
     for (mapping, locations) in profile.mappings.iter().zip(&of_mapping) {
         if locations.is_empty() {
             continue;
         }
-        let binary = binary(mapping, pid);
+        let binary = binary(mapping, running);
         let address_of = |&index: &usize| file_address(mapping, profile.locations[index].address);
         let addresses: Vec<FileAddress> = locations.iter().map(address_of).collect();
         let symbolized = symbolizer.symbolize(&binary, &addresses);

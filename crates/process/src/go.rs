@@ -25,7 +25,7 @@ const OF_HEAP: u64 = 1;
 const MOST_FRAMES: u64 = 1024;
 const MOST_BUCKETS: usize = 1 << 20;
 /// Frames of all stacks together: memory that is made to deceive may claim any number.
-const MOST_FRAMES_IN_ALL: u64 = 1 << 24;
+const MOST_FRAMES_IN_ALL: u64 = 1 << 22;
 const MOST_SIZE: u64 = 1 << 47;
 /// A bucket that is being written is read again so often.
 const TRIES: usize = 5;

@@ -10,6 +10,7 @@ use crate::part::Part;
 use borsh::{BorshDeserialize, BorshSerialize};
 use serde::Serialize;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Bytes of an arena, and of a page of the runtime's.
 const ARENA_BYTES: u64 = 64 << 20;
@@ -50,6 +51,8 @@ pub struct Collector {
     pub forced: u32,
     /// When the last one ended; nanoseconds since 1970, 0 before the first.
     pub last_unix_ns: u64,
+    /// Mean bytes from one sample of the heap profile to the next; 0: it is off.
+    pub interval: u64,
 }
 
 /// Offsets that differ between versions.
@@ -109,6 +112,7 @@ impl Collector {
             collections: collections as u32,
             forced: (collections >> 32) as u32,
             last_unix_ns: word(runtime.statistics, offsets.totals + LAST)?,
+            interval: word(runtime.interval, 0)?,
         })
     }
 
@@ -155,6 +159,17 @@ pub fn parts(
         (Part::GoFree, heap.free),
         (Part::GoRuntime, work.saturating_add(own)),
     ])
+}
+
+/// Memory that a program mapped, without the arenas of its Go runtime: a profile has these, too, where the runtime maps them by the C library.
+pub fn without_arenas(
+    memory: &impl Memory,
+    runtime: &Runtime,
+    extents: &[Range<u64>],
+) -> Vec<Range<u64>> {
+    let heap = Heap::of(memory, runtime);
+    let is_arena = |extent: &Range<u64>| heap.as_ref().is_some_and(|it| it.has(extent.start));
+    extents.iter().filter(|extent| !is_arena(extent)).cloned().collect()
 }
 
 /// The pages of arenas, as they are added up. Resident bytes, but for those of all objects.
@@ -204,14 +219,23 @@ impl<'a, M: Memory> Heap<'a, M> {
         while at < end {
             let arena_start = at - at % ARENA_BYTES;
             let arena_end = end.min(arena_start + ARENA_BYTES);
-            let number = at.wrapping_add(ARENA_OFFSET) / ARENA_BYTES;
-            let description = self.word(self.arenas.wrapping_add(number.wrapping_mul(8)));
-            if let Some(description) = description.filter(|&it| it != 0) {
+            if let Some(description) = self.description(at) {
                 self.add_arena(description, arena_start, at, arena_end)?;
             }
             at = arena_end;
         }
         Some(())
+    }
+
+    fn has(&self, address: u64) -> bool {
+        self.description(address).is_some()
+    }
+
+    /// The description of the arena that has an address.
+    fn description(&self, address: u64) -> Option<u64> {
+        let number = address.wrapping_add(ARENA_OFFSET) / ARENA_BYTES;
+        let description = self.word(self.arenas.wrapping_add(number.wrapping_mul(8)));
+        description.filter(|&it| it != 0)
     }
 
     fn add_arena(&mut self, description: u64, arena: u64, start: u64, end: u64) -> Option<()> {

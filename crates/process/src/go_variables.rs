@@ -6,9 +6,10 @@ use crate::process_memory::ProcessMemory;
 use crate::watched;
 use borsh::{BorshDeserialize, BorshSerialize};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
-use object::{LittleEndian, Object, ObjectSection, ReadRef, elf};
+use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, ReadRef, SymbolKind, elf};
 use ramson_pclntab::{Pclntab, is_go};
-use std::collections::BTreeSet;
+use std::cell::OnceCell;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 /// A variable, or a part of one, is the only one to which both functions refer (tried with Go 1.21 to 1.27).
@@ -17,6 +18,17 @@ const INTERVAL: [&str; 2] = ["runtime.allocmcache", "runtime.profilealloc"];
 const ARENAS: [&str; 2] = ["runtime.(*mheap).freeSpanLocked", "runtime.findObject"];
 const CONTROLLER: [&str; 2] = ["runtime.gcinit", "runtime.(*mcache).allocLarge"];
 const STATISTICS: [&str; 2] = ["runtime.(*mcache).refill", "runtime.(*mheap).grow"];
+/// The same by their symbols, which an executable that is not stripped has.
+const VARIABLES: [&str; 5] = [
+    "runtime.mbuckets",
+    "runtime.MemProfileRate",
+    "runtime.mheap_",
+    "runtime.gcController",
+    "runtime.memstats",
+];
+/// Where the arenas are in runtime.mheap_.
+const ARENAS_OFFSET_21: u64 = 65_944;
+const ARENAS_OFFSET: u64 = 66_008;
 /// The largest function of the runtime has 16 KiB.
 const MOST_CODE_BYTES: u64 = 64 << 10;
 /// The oldest minor version whose layouts are known.
@@ -65,25 +77,33 @@ impl Runtime {
         };
         let memory = Blocks::of(ProcessMemory::open(pid).ok()?);
         let layout = Layout::of(&content)?;
+        let symbols = symbols(&content);
         let at = headers_of(pid)?;
         let bias = at.wrapping_sub(layout.headers);
         let code = |address: u64, bytes: &mut [u8]| memory.fill(address.wrapping_add(bias), bytes);
-        let found = Pclntab::read(&content, |_| true).and_then(|table| {
-            let common = |functions| {
-                let found = layout.common(&table, functions, &code);
-                found.map(|address| address.wrapping_add(bias))
+        let arenas = if minor(&version) < 22 { ARENAS_OFFSET_21 } else { ARENAS_OFFSET };
+        let table = OnceCell::new();
+        let find = |symbol: &str, offset: u64, functions| {
+            let by_code = || {
+                let table = table.get_or_init(|| Pclntab::read(&content, |_| true)).as_ref()?;
+                layout.common(table, functions, &code)
             };
+            let by_name = symbols.get(symbol).map(|address| address + offset);
+            by_name.or_else(by_code).map(|address| address.wrapping_add(bias))
+        };
+        let found = || {
             Some(Self {
                 version: version.clone(),
                 bias,
                 at,
-                buckets: common(BUCKETS)?,
-                interval: common(INTERVAL)?,
-                arenas: common(ARENAS)?,
-                controller: common(CONTROLLER)?,
-                statistics: common(STATISTICS)?,
+                buckets: find("runtime.mbuckets", 0, BUCKETS)?,
+                interval: find("runtime.MemProfileRate", 0, INTERVAL)?,
+                arenas: find("runtime.mheap_", arenas, ARENAS)?,
+                controller: find("runtime.gcController", 0, CONTROLLER)?,
+                statistics: find("runtime.memstats", 0, STATISTICS)?,
             })
-        });
+        };
+        let found = found();
         Some(found.ok_or(NoGoHeap::Unreadable(version)))
     }
 
@@ -99,6 +119,16 @@ impl Runtime {
     pub fn minor(&self) -> u64 {
         minor(&self.version)
     }
+}
+
+/// Addresses of the runtime's variables by their names, where the file has symbols.
+fn symbols<'data, R: ReadRef<'data>>(content: R) -> HashMap<String, u64> {
+    let file = ElfFile64::<LittleEndian, R>::parse(content);
+    let all = file.iter().flat_map(|file| file.symbols().collect::<Vec<_>>());
+    let of_runtime = all.filter(|symbol| symbol.kind() == SymbolKind::Data);
+    let named =
+        of_runtime.filter_map(|symbol| Some((symbol.name().ok()?.to_owned(), symbol.address())));
+    named.filter(|(name, _)| VARIABLES.contains(&&**name)).collect()
 }
 
 /// Where the program headers of the executable are, by the auxiliary vector (AT_PHDR of getauxval(3)): pairs of words.

@@ -5,7 +5,7 @@ use crate::areas::{self, Area, Backing, without};
 use crate::asked::MOST_BYTES;
 use crate::details::Details;
 use crate::glibc::{Arena, Effort, Statistics};
-use crate::go_memory::{Collector, parts};
+use crate::go_memory::{Collector, parts, without_arenas};
 use crate::identify::base_name;
 use crate::memory::{Memory, Presence};
 use crate::part::{Part, Term};
@@ -88,6 +88,18 @@ impl Explained {
     pub fn divide_anonymous(&mut self, parts: &[(Part, u64)]) {
         self.transfer(Part::Held, Part::Anonymous, self.part(Part::Held));
         self.take_anonymous(parts);
+    }
+
+    /// Moves the parts of a Go program's memory out of the anonymous memory. Zeros in its huge pages are in one of them, and what it has
+    /// freed lazily is not free in its arenas once more.
+    fn divide_go(&mut self, parts: &[(Part, u64)]) {
+        self.transfer(Part::Padding, Part::Anonymous, self.part(Part::Padding));
+        let lazy = self.part(Part::LazyFree).max(0) as u64;
+        let less = |&(part, bytes): &(Part, u64)| match part {
+            Part::GoFree => (part, bytes.saturating_sub(lazy)),
+            _ => (part, bytes),
+        };
+        self.take_anonymous(&parts.iter().map(less).collect::<Vec<_>>());
     }
 
     fn take_anonymous(&mut self, parts: &[(Part, u64)]) {
@@ -430,9 +442,11 @@ pub fn read(
             }
         };
         let memory_read = memory.as_ref().ok();
+        let runtime = allocators.go.as_ref().zip(memory_read);
+        let own = runtime.map(|(runtime, memory)| without_arenas(memory, runtime, request.extents));
         let known = Known {
             statistics: statistics.as_ref().ok(),
-            extents: request.extents,
+            extents: own.as_deref().unwrap_or(request.extents),
             blocks: request.blocks,
             blocks_inside: request.blocks_inside,
             is_child: parent.is_some(),
@@ -444,10 +458,10 @@ pub fn read(
             memory: memory_read.map(|memory| memory as &dyn Memory),
         };
         let mut explained = explain(&areas, &known);
-        let runtime = allocators.go.as_ref().zip(memory_read);
         let go = runtime.and_then(|(runtime, memory)| {
             let collector = Collector::of(memory, runtime)?;
-            explained.take_anonymous(&parts(memory, runtime, &collector, &areas)?);
+            let parts = parts(memory, runtime, &collector, &areas)?;
+            explained.divide_go(&parts);
             Some(collector)
         });
         let is_good = is_still_and_narrow(&explained, statistics.as_ref().ok());

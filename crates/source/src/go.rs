@@ -27,7 +27,7 @@ fn opened(pid: u32, heap: &GoHeap) -> Option<Result<Opened, Failure>> {
         end_ns => format!("of {} ago", format_duration(unix_ns().saturating_sub(end_ns))),
     };
     let origin = format!("process {pid}, Go's own heap profile {as_of}");
-    let imported = imported(heap, &code_of(pid, heap)?, &name_of(pid));
+    let imported = imported(heap, code_of(pid, heap)?, &name_of(pid));
     let foreign = Foreign::of(&origin, Ok(imported), InuseAt::End);
     Some(foreign.map(|foreign| Opened::Foreign(Foreign { running: Some(pid), ..foreign })))
 }
@@ -67,12 +67,25 @@ impl Allocations {
     }
 }
 
-/// Where the executable's code is mapped.
-fn code_of(pid: u32, heap: &GoHeap) -> Option<Mapped> {
+/// Where code is mapped: the executable's, and that of plugins.
+fn code_of(pid: u32, heap: &GoHeap) -> Option<Vec<Mapping>> {
     let all: Vec<Mapped> = mappings(pid).ok()?.collect();
     let executable = all.iter().find(|it| (it.start..it.end).contains(&heap.at))?;
     let file = |it: &Mapped| (it.device, it.inode);
-    all.iter().find(|it| it.is_code() && file(it) == file(executable)).cloned()
+    let code = all.iter().filter(|it| it.is_code() && it.inode != 0).map(|it| Mapping {
+        start: it.start,
+        end: it.end,
+        file_offset: it.offset,
+        // Linkers lay others out so that addresses and offsets agree.
+        bias: if file(it) == file(executable) {
+            heap.bias
+        } else {
+            it.start.wrapping_sub(it.offset)
+        },
+        path: it.path.clone(),
+        ..Mapping::default()
+    });
+    Some(code.collect())
 }
 
 /// Says why the heap of a Go program cannot be read.
@@ -92,29 +105,22 @@ pub fn unreadable(pid: u32, name: &str, defect: &NoGoHeap) -> Failure {
     Failure::not_found(format!("process {pid} ({name}): {why}"))
 }
 
-fn imported(heap: &GoHeap, code: &Mapped, name: &str) -> Imported {
-    let GoHeap { interval, bias, .. } = heap;
+fn imported(heap: &GoHeap, mappings: Vec<Mapping>, name: &str) -> Imported {
+    let GoHeap { interval, .. } = heap;
     let mut profile = Profile {
         interval_bytes: *interval,
         time_unix_ns: unix_ns(),
         command: name.into(),
-        mappings: vec![Mapping {
-            start: code.start,
-            end: code.end,
-            file_offset: code.offset,
-            bias: *bias,
-            path: code.path.clone(),
-            ..Mapping::default()
-        }],
+        mappings,
         ..Profile::default()
     };
     let mut known: HashMap<u64, u32> = HashMap::new();
     for bucket in heap.buckets.iter().filter(|bucket| bucket.allocated > 0) {
         let locations = bucket.stack.iter().map(|&address| {
             *known.entry(address).or_insert_with(|| {
-                let is_ours = (code.start..code.end).contains(&address);
+                let has_it = |it: &Mapping| (it.start..it.end).contains(&address);
                 profile.locations.push(Location {
-                    mapping: is_ours.then_some(0),
+                    mapping: profile.mappings.iter().position(has_it),
                     address: ReturnAddress(address).lookup(),
                     lines: Vec::new(),
                     offset: None,

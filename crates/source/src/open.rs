@@ -147,8 +147,8 @@ fn open_group(selector: &Selector) -> Result<Members, Failure> {
     let pids = processes_of(&selector.base).unwrap_or_default();
     let profiled = each_of_owners(&pids, |&pid| pid, |&pid| open_member(pid));
     let profiled: Vec<Recording> = profiled.into_iter().flatten().collect();
-    if !profiled.is_empty() {
-        let unprofiled = pids.len() - profiled.len();
+    let unprofiled = pids.len() - profiled.len();
+    if !profiled.iter().all(is_unused) {
         return Ok(Members::of(profiled, unprofiled));
     }
     let mut of_go = Vec::new();
@@ -161,6 +161,9 @@ fn open_group(selector: &Selector) -> Result<Members, Failure> {
     }
     if !of_go.is_empty() {
         return Ok(Members { unprofiled: pids.len() - of_go.len(), opened: of_go });
+    }
+    if !profiled.is_empty() {
+        return Ok(Members::of(profiled, unprofiled));
     }
     if let Some(refusal) = refusal {
         return Err(refusal);
@@ -224,10 +227,18 @@ pub fn running(selectors: &[Selector]) -> Vec<Recording> {
     all.filter(|found| found.running.is_some_and(|pid| known.insert(pid))).collect()
 }
 
+/// Whether a process runs of which nothing is live: a Go program seldom calls malloc.
+fn is_unused(recording: &Recording) -> bool {
+    recording.running.is_some() && recording.snapshot.live.is_empty()
+}
+
 /// Opens the profile of a process, or the one that a Go program has of itself.
 fn open_process(pid: u32) -> Result<Opened, Failure> {
     match open_pid(pid) {
-        Ok(recording) => Ok(Opened::Recording(recording)),
+        Ok(recording) => {
+            let of_go = if is_unused(&recording) { go::open(pid) } else { None };
+            Ok(of_go.and_then(Result::ok).unwrap_or(Opened::Recording(recording)))
+        }
         Err(failure) => go::open(pid).unwrap_or(Err(failure)),
     }
 }

@@ -2,7 +2,7 @@
 
 use ramson_tests::golang::*;
 use ramson_tests::servers::*;
-use ramson_tests::several::say;
+use ramson_tests::several::{json, say};
 use std::os::unix::process::CommandExt;
 
 #[test]
@@ -11,6 +11,8 @@ fn heap_of_go_is_what_its_own_profile_has() {
     let stripped = "-ldflags=-s -w";
     for (name, flags) in [("shop", &[][..]), ("shop-pie", &["-buildmode=pie", stripped])] {
         let running = start(&go(ONE), &scratch, name, SHOP, flags);
+        // As after an upgrade.
+        std::fs::remove_file(scratch.path(name)).unwrap();
         assert_equals_own(&scratch, name, running.0.id());
         let report = say(&scratch, &["report", &running.0.id().to_string()]).good().text();
         assert!(report.starts_with("RSS ") && report.contains("main.open  main.go:"), "{report}");
@@ -27,6 +29,20 @@ fn heap_of_another_users_go_program_is_read() {
     let stacks = rows(&scratch, &running.0.id().to_string(), "live");
     let of = |name: &str| stacks.iter().any(|(stack, _)| stack.starts_with(name));
     assert!(of("main.open main.go:") && of("main.inlined main.go:"), "{stacks:#?}");
+}
+
+#[test]
+fn recorded_go_program_shows_its_own_heap() {
+    let scratch = Scratch::new();
+    let program = built(&go(ONE), &scratch, "shop", &with_c(SHOP), &[]);
+    let mut command = ramson(&scratch);
+    command.args(["run", "--"]).arg(program).arg(profile(&scratch, "shop"));
+    let _running = run(&mut command, &scratch.path("shop.log"));
+    let explained = json(&scratch, &["explain", "shop"]);
+    let part = |name: &str| explained.number(&format!("parts.{name}"));
+    assert!(part("go_live") > part("mmap"), "{explained:?}");
+    let stacks = rows(&scratch, "shop", "live");
+    assert!(stacks.iter().any(|(stack, _)| stack.starts_with("main.open main.go:")), "{stacks:#?}");
 }
 
 #[test]

@@ -5,14 +5,14 @@ use ramson_tests::servers::Scratch;
 
 #[test]
 fn heap_of_each_go_is_what_its_own_profile_has() {
-    const WITH_C: &str = "\n// #include <stdlib.h>\nimport \"C\"\n\nimport (";
     let scratch = Scratch::new();
-    let with_c = SHOP.replacen("\nimport (", WITH_C, 1) + "\nfunc init() { C.free(nil) }\n";
+    let with_c = with_c(SHOP);
     let external = "-ldflags=-s -w -linkmode=external";
     for version in VERSIONS {
         for (kind, source, flags) in [
             ("static", SHOP, &["-ldflags=-s -w"][..]),
             ("pie", SHOP, &["-ldflags=-s -w", "-buildmode=pie"]),
+            ("not-inlined", SHOP, &["-gcflags=all=-N -l"]),
             ("c", &with_c, &["-ldflags=-s -w"]),
             ("c-pie", &with_c, &[external, "-buildmode=pie"]),
         ] {

@@ -32,11 +32,7 @@ const OTHERS: [(&str, &[Part], &str); 24] = [
     ("go_live", &[Part::GoLive], BY_NAME),
     ("go_not_collected", &[Part::GoUncollected], BY_NAME),
     ("go_unused", &[Part::GoUnused], "is room among Go's objects, for more of the same sizes"),
-    (
-        "go_free",
-        &[Part::GoFree],
-        "is free in Go's arenas: the runtime returns it bit by bit, but for a tenth of the heap's goal",
-    ),
+    ("go_free", &[Part::GoFree], BY_NAME),
     ("go_stacks", &[Part::GoStacks], "is stacks of goroutines"),
     (
         "go_runtime",

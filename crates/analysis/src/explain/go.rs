@@ -2,6 +2,7 @@
 
 use super::finding::Finding;
 use super::words::size;
+use ramson_process::Part;
 use ramson_process::clock::unix_ns;
 use ramson_process::go_memory::Collector;
 use ramson_profile::format::format_duration;
@@ -11,9 +12,20 @@ pub fn phrase(finding: &Finding, cause: &str) -> Option<String> {
     let collector = finding.go.as_ref()?;
     Some(match cause {
         "go_live" => format!(
-            "is Go objects that were live when the last collection ended, {} ago (ramson report PID)",
-            format_duration(unix_ns().saturating_sub(collector.last_unix_ns))
+            "is Go objects that were live when the last collection ended, {} ago{}",
+            format_duration(unix_ns().saturating_sub(collector.last_unix_ns)),
+            if collector.interval > 0 { " (ramson report PID)" } else { "" }
         ),
+        "go_free" => {
+            let goal = collector.goal.filter(|_| excess(finding, collector) == 0);
+            match goal {
+                Some(goal) => format!(
+                    "is free in Go's arenas: the heap grows into it again, up to its goal of {}",
+                    size(goal)
+                ),
+                None => "is free in Go's arenas: the runtime returns it bit by bit, but for a tenth of the heap's goal".into(),
+            }
+        }
         "go_not_collected" => {
             format!(
                 "is Go objects that were allocated since the last collection, or are dead: {}",
@@ -22,6 +34,15 @@ pub fn phrase(finding: &Finding, cause: &str) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// Free bytes that the heap does not grow into before its next collection ends. The runtime keeps a tenth more than the goal.
+pub fn excess(finding: &Finding, collector: &Collector) -> u64 {
+    const KEPT: f64 = 1.1;
+    let heap = [Part::GoLive, Part::GoUncollected, Part::GoUnused, Part::GoFree];
+    let heap: u64 = heap.iter().map(|&part| finding.part(part)).sum();
+    let kept = collector.goal.map_or(0, |goal| (goal as f64 * KEPT) as u64);
+    heap.saturating_sub(kept).min(finding.part(Part::GoFree))
 }
 
 /// When the next collection comes.

@@ -142,6 +142,8 @@ fn look_at(
         |part| reading.explained.part(part).max(0) as u64 >= cause::least(reading.explained.rss);
     let owner =
         is_worth_it(Part::Anonymous).then(|| owners::of_heap(target.pid, snapshot)).flatten();
+    // A Go program's heap has terms of its own.
+    let owner = owner.filter(|_| reading.go.is_none());
     let extents_owner = snapshot.filter(|_| is_worth_it(Part::Extents)).map(|snapshot| {
         let bytes = reading.explained.part(Part::Extents).max(0) as u64;
         owners::text(&owners::owners(target.pid, snapshot, bytes))

@@ -102,6 +102,7 @@ fn of_go(percent: i32, limit: Option<u64>, group: Option<Limit>) -> Finding {
         collections: 7,
         forced: 0,
         last_unix_ns: 0,
+        interval: 512 << 10,
     });
     finding.causes = causes::causes(&finding);
     finding.advice = advice::advice(&finding);

@@ -328,6 +328,7 @@ mod tests {
             collections: ended.last().copied().unwrap_or(4),
             forced,
             last_unix_ns: 0,
+            interval: 512 << 10,
         };
         let ended = ended.iter().map(|&number| {
             let (end_unix_ns, pause_ns) = (u64::from(number) * 1000, u64::from(number));

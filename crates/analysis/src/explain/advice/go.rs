@@ -1,7 +1,9 @@
 //! A Go program's memory: what other settings of its collector would save, and where its objects come from.
 
 use super::saving::{Advice, Needs, Saving};
+use crate::explain::cause;
 use crate::explain::finding::Finding;
+use crate::explain::go;
 use crate::explain::words::size;
 use ramson_process::Part;
 use ramson_process::go_memory::Collector;
@@ -21,9 +23,9 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
     let all = [
         near_limit(finding, collector),
         garbage(finding, collector),
-        free(finding),
+        free(finding, collector),
         control_group(finding, collector),
-        objects(finding),
+        objects(finding, collector),
         stacks(finding),
     ];
     all.into_iter().flatten().collect()
@@ -47,8 +49,8 @@ fn near_limit(finding: &Finding, collector: &Collector) -> Option<Advice> {
 }
 
 fn garbage(finding: &Finding, collector: &Collector) -> Option<Advice> {
-    let uncollected = finding.part(Part::GoUncollected);
-    let Collector { percent, live, limit, .. } = *collector;
+    let [uncollected, free] = [Part::GoUncollected, Part::GoFree].map(|part| finding.part(part));
+    let Collector { percent, live, limit, goal, .. } = *collector;
     let most = |percent: i32| (live as f64 * f64::from(percent) / 100.0) as u64;
     let (action, left) = match percent {
         ..0 if limit.is_none() => {
@@ -60,28 +62,30 @@ fn garbage(finding: &Finding, collector: &Collector) -> Option<Advice> {
             most(LOWER_PERCENT),
         ),
     };
-    let saved = uncollected.saturating_sub(left);
-    Some(Advice {
+    // What the setting lets the heap have beyond that, which may be little beside what is free for another reason.
+    let allowed = goal.map_or(u64::MAX, |goal| goal.saturating_sub(live + left));
+    (allowed >= cause::least(finding.rss.bytes)).then(|| Advice {
         cause: "go_garbage",
         needs: Needs::Restart,
         action,
         evidence: format!(
-            "{} allocated or dead since the last collection, beside {} live",
+            "{} allocated since the last collection or dead, and {} free, beside {} live",
             size(uncollected),
+            size(free),
             size(live)
         ),
         risk: "more CPU time for the collector",
-        saving: Saving::at_most(Estimate::exact(saved as f64)),
+        saving: Saving::at_most(Estimate::exact((uncollected + free).saturating_sub(left) as f64)),
     })
 }
 
-fn free(finding: &Finding) -> Option<Advice> {
+fn free(finding: &Finding, collector: &Collector) -> Option<Advice> {
     let free = finding.part(Part::GoFree);
-    (free > 0).then(|| Advice {
+    (go::excess(finding, collector) > 0).then(|| Advice {
         cause: "go_free",
         needs: Needs::Code,
         action: "wait: Go returns free memory bit by bit, but for a tenth of the heap's goal. debug.FreeOSMemory() in the program returns it at once".into(),
-        evidence: format!("{} free in Go's arenas", size(free)),
+        evidence: format!("{} free in Go's arenas, more than the heap grows into before its next collection", size(free)),
         risk: "a collection, and page faults afterwards",
         saving: Saving::at_most(Estimate::exact(free as f64)),
     })
@@ -109,13 +113,17 @@ fn control_group(finding: &Finding, collector: &Collector) -> Option<Advice> {
     })
 }
 
-fn objects(finding: &Finding) -> Option<Advice> {
+fn objects(finding: &Finding, collector: &Collector) -> Option<Advice> {
     let live = finding.part(Part::GoLive);
     let share = format_percent(live as f64, finding.rss.bytes as f64);
     (live * 2 >= finding.rss.bytes).then(|| Advice {
         cause: "go_objects",
         needs: Needs::Command,
-        action: format!("see what is live: ramson report {}", finding.object),
+        action: if collector.interval > 0 {
+            format!("see what is live: ramson report {}", finding.object)
+        } else {
+            "to see what is live, let the program use runtime/pprof (import net/http/pprof): its heap profile is off".into()
+        },
         evidence: format!("{} ({share}) of RSS is live Go objects", size(live)),
         risk: "none",
         saving: None,
