@@ -1,4 +1,4 @@
-//! Integers and texts at offsets, in bytes that anyone may have made.
+//! Integers and texts at offsets, in untrusted bytes.
 
 /// The number at this offset.
 pub fn word(bytes: &[u8], offset: usize) -> Option<u64> {
@@ -6,7 +6,7 @@ pub fn word(bytes: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(offset..end)?.try_into().ok()?))
 }
 
-/// The number of four bytes at this offset.
+/// The four-byte number at this offset.
 pub fn half(bytes: &[u8], offset: usize) -> Option<u32> {
     let end = offset.checked_add(4)?;
     Some(u32::from_le_bytes(bytes.get(offset..end)?.try_into().ok()?))
@@ -19,7 +19,7 @@ pub fn text(bytes: &[u8], offset: usize, most: usize) -> Option<&[u8]> {
     rest.split(|&byte| byte == 0).next()
 }
 
-/// A number of groups of seven bits, least significant first; what is left of `bytes` begins behind it.
+/// A LEB128 number, least significant group first; `bytes` then starts after it.
 pub fn varint(bytes: &mut &[u8]) -> Option<u32> {
     let mut value = 0;
     for shift in (0..32).step_by(7) {

@@ -17,7 +17,7 @@ const MODULE: &str = ".go.module";
 const DATA: [&str; 2] = [".noptrdata", ".data"];
 const RELOCATIONS: [&str; 2] = [".rela", ".rela.dyn"];
 
-/// Words of moduledata: funcnametab's address, the start of the code, etypes, and the first byte of the functions' further data (gofunc) before Go 1.27
+/// Indices of words of moduledata: funcnametab's address, the start of the code, etypes, and the first byte of the functions' further data (gofunc) before Go 1.27
 /// and since.
 const NAMES: usize = 1;
 const TEXT: usize = 22;
@@ -130,7 +130,7 @@ impl<'data, R: ReadRef<'data>, F: Fn(u64) -> bool> Image<'data, R, F> {
         Some((section.address(), section.data().ok()?))
     }
 
-    /// Places that the loader fills with an address of this very file, and what it is before it adds where the file is mapped.
+    /// Places that the loader fills with an address in this file, and that address before the bias is added.
     fn relocations(&self) -> Vec<(u64, u64)> {
         const ENTRY_BYTES: usize = 24;
         let sections = RELOCATIONS.iter().filter_map(|name| self.section(name));

@@ -61,7 +61,7 @@ pub struct Pclntab<'data> {
 /// A function of the table.
 #[derive(Clone, Copy)]
 struct Function {
-    /// Place of what is known of it, in the table.
+    /// Offset of its _func in the table.
     at: usize,
     start: u64,
 }
@@ -85,13 +85,13 @@ impl<'data> Pclntab<'data> {
         (end.checked_add(4)? <= bytes.len()).then_some(table)
     }
 
-    /// The same without the file.
+    /// The same, with its own copy of the bytes.
     pub fn into_owned(self) -> Pclntab<'static> {
         let [bytes, inline] = [self.bytes, self.inline].map(|it| Cow::Owned(it.into_owned()));
         Pclntab { bytes, inline, ..self }
     }
 
-    /// The activations at an address, inlined ones first; none where no function of Go's is.
+    /// The activations at an address, inlined ones first; none if no Go function is there.
     pub fn frames(&self, address: u64) -> Vec<GoFrame<'_>> {
         let Some(function) = self.function_at(address) else { return Vec::new() };
         let mut frames = Vec::new();

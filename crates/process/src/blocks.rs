@@ -3,7 +3,7 @@
 use crate::memory::{Memory, word_at};
 use std::cell::RefCell;
 
-/// Read at once.
+/// Bytes read at once.
 const BLOCK_BYTES: u64 = 64 << 10;
 
 /// Memory that is read in blocks, of which the last is kept.
@@ -50,7 +50,7 @@ impl<M: Memory> Blocks<M> {
     }
 }
 
-/// The words of so many bytes.
+/// The words in these bytes.
 pub fn words_in<const COUNT: usize>(bytes: &[u8]) -> [u64; COUNT] {
     std::array::from_fn(|index| word_at(bytes, index * 8).unwrap_or(0))
 }

@@ -1,7 +1,7 @@
 //! The heap profile of a Go program, out of its memory (runtime/mprof.go of Go 1.21 to 1.27): without an endpoint, and without a stop.
 //!
 //! The runtime keeps a bucket for each stack and size of blocks that it sampled, in a list. Buckets are never
-//! freed. Their counters are as of the end of the last collection but one: it takes the sweep after it to know what it freed.
+//! freed. Their counters are as of the end of the last collection but one: only the sweep after a collection shows what it freed.
 
 use crate::asked::GO_HEAP;
 use crate::blocks::{Blocks, words_in};
@@ -16,7 +16,7 @@ pub use crate::go_variables::NoGoHeap;
 
 /// Words of a bucket before its stack: next, allnext, typ, hash, size, nstk.
 const HEAD_WORDS: usize = 6;
-/// Words of its counters that count: allocs, frees, and before Go 1.27 alloc_bytes, free_bytes.
+/// Words of its counters that are read: allocs, frees, and before Go 1.27 alloc_bytes, free_bytes.
 const COUNTER_WORDS: usize = 4;
 const COUNTER_WORDS_SINCE_27: usize = 2;
 /// `memProfile` of bucketType.
@@ -27,9 +27,9 @@ const MOST_BUCKETS: usize = 1 << 20;
 /// Frames of all stacks together: memory that is made to deceive may claim any number.
 const MOST_FRAMES_IN_ALL: u64 = 1 << 22;
 const MOST_SIZE: u64 = 1 << 47;
-/// A bucket that is being written is read again so often.
+/// How often a bucket that is being written is read again.
 const TRIES: usize = 5;
-/// Since then buckets count no bytes.
+/// The minor version since which buckets count no bytes.
 const WITHOUT_BYTES: u64 = 27;
 
 /// Samples of a Go program's runtime.
@@ -45,7 +45,7 @@ pub struct GoHeap {
     pub bias: u64,
     /// An address of the executable.
     pub at: u64,
-    /// When the collection before the last one ended, of whose end all of it is; nanoseconds since 1970, 0 if there were not two.
+    /// When the last collection but one ended: all counters are as of then; nanoseconds since 1970, 0 if there were not two.
     pub as_of_unix_ns: u64,
 }
 
@@ -130,7 +130,7 @@ fn read(
     Ok(Some((interval, buckets)))
 }
 
-/// A bucket whose head is known. The collector may be writing its counters: where they count bytes, too, these do not fit then.
+/// A bucket whose head is known. The collector may be writing its counters: if they also count bytes, the two then disagree.
 fn bucket(
     memory: &Blocks<impl Memory>,
     at: u64,
@@ -157,7 +157,7 @@ fn bucket(
     None
 }
 
-/// Reads the counters of all buckets once more, until each is the same twice: so none is read in the midst of a change.
+/// Reads the counters of all buckets once more, until each reads the same twice, so that none is caught mid-change.
 fn read_again(memory: &Blocks<impl Memory>, places: &[u64], buckets: &mut [Bucket]) -> Option<()> {
     memory.clear();
     for (&at, bucket) in places.iter().zip(buckets) {

@@ -19,7 +19,7 @@ const GO_PAGE_BYTES: u64 = 8192;
 const ARENA_OFFSET: u64 = 1 << 47;
 /// Pages that are looked at: a heap of 64 GiB.
 const MOST_PAGES: u64 = 8 << 20;
-/// Memory of spans' descriptions is read in pieces of this size, of which so many are kept.
+/// Memory of spans' descriptions is read in pieces of this size; at most MOST_PIECES are kept.
 const PIECE_BYTES: u64 = PAGE_BYTES;
 const MOST_PIECES: usize = 16 << 10;
 /// Bytes of a description that matter.
@@ -161,7 +161,7 @@ pub fn parts(
     ])
 }
 
-/// Memory that a program mapped, without the arenas of its Go runtime: a profile has these, too, where the runtime maps them by the C library.
+/// Memory that a program mapped, without the arenas of its Go runtime: a profile contains the arenas, too, if the runtime maps them through the C library.
 pub fn without_arenas(
     memory: &impl Memory,
     runtime: &Runtime,
@@ -172,7 +172,7 @@ pub fn without_arenas(
     extents.iter().filter(|extent| !is_arena(extent)).cloned().collect()
 }
 
-/// The pages of arenas, as they are added up. Resident bytes, but for those of all objects.
+/// The pages of arenas, as they are added up. All in resident bytes, except objects_bytes.
 struct Heap<'a, M> {
     memory: &'a M,
     /// Address of the list of arenas.
@@ -231,7 +231,7 @@ impl<'a, M: Memory> Heap<'a, M> {
         self.description(address).is_some()
     }
 
-    /// The description of the arena that has an address.
+    /// The description of the arena that contains an address.
     fn description(&self, address: u64) -> Option<u64> {
         let number = address.wrapping_add(ARENA_OFFSET) / ARENA_BYTES;
         let description = self.word(self.arenas.wrapping_add(number.wrapping_mul(8)));
@@ -275,7 +275,7 @@ impl<'a, M: Memory> Heap<'a, M> {
         Some(())
     }
 
-    /// The span described there, if it is in use and has this address: pages of free memory may still lead to one that is elsewhere now.
+    /// The span described there, if it is in use and contains this address: pages of free memory may still lead to one that is elsewhere now.
     fn span_at(&mut self, description: u64, address: u64) -> Option<Span> {
         const START: usize = 24;
         const PAGES: usize = 32;

@@ -12,7 +12,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-/// A variable, or a part of one, is the only one to which both functions refer (tried with Go 1.21 to 1.27).
+/// Pairs of functions: both refer to only one common variable, or part of one (tried with Go 1.21 to 1.27).
 const BUCKETS: [&str; 2] = ["runtime.stkbucket", "runtime.mProf_FlushLocked"];
 const INTERVAL: [&str; 2] = ["runtime.allocmcache", "runtime.profilealloc"];
 const ARENAS: [&str; 2] = ["runtime.(*mheap).freeSpanLocked", "runtime.findObject"];
@@ -29,19 +29,19 @@ const VARIABLES: [&str; 5] = [
 /// Where the arenas are in runtime.mheap_.
 const ARENAS_OFFSET_21: u64 = 65_944;
 const ARENAS_OFFSET: u64 = 66_008;
-/// The largest function of the runtime has 16 KiB.
+/// More than any function of the runtime has: the largest has 16 KiB.
 const MOST_CODE_BYTES: u64 = 64 << 10;
 /// The oldest minor version whose layouts are known.
 const OLDEST: u64 = 21;
 
-/// Why what a Go program's runtime knows of its heap cannot be read.
+/// Why the heap data of a Go runtime cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum NoGoHeap {
     /// MemProfileRate is 0.
     Off,
     /// Built with this version, before 1.21.
     Old(String),
-    /// The memory holds no list of buckets where this version has it.
+    /// The variables, or the list of buckets, are not where this version should have them.
     Unreadable(String),
 }
 
@@ -140,7 +140,7 @@ fn headers_of(pid: u32) -> Option<u64> {
     pairs.find_map(|[kind, value]| (kind == HEADERS).then_some(value))
 }
 
-/// 26 of `go1.26.8`, also in `devel go1.27-…`. One that has none is newer than all.
+/// The minor version: 26 of `go1.26.8`, 27 of `devel go1.27-…`. Without one, it counts as newer than all.
 fn minor(version: &str) -> u64 {
     let digits = version.split_once("go1.").map_or("", |(_, minor)| minor);
     let end = digits.find(|it: char| !it.is_ascii_digit()).unwrap_or(digits.len());

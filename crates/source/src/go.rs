@@ -23,7 +23,7 @@ pub fn open(pid: u32) -> Option<Result<Opened, Failure>> {
 
 fn opened(pid: u32, heap: &GoHeap) -> Option<Result<Opened, Failure>> {
     let as_of = match heap.as_of_unix_ns {
-        0 => "of no collection yet".into(),
+        0 => "before the second collection".into(),
         end_ns => format!("of {} ago", format_duration(unix_ns().saturating_sub(end_ns))),
     };
     let origin = format!("process {pid}, Go's own heap profile {as_of}");
@@ -92,14 +92,14 @@ fn code_of(pid: u32, heap: &GoHeap) -> Option<Vec<Mapping>> {
 pub fn unreadable(pid: u32, name: &str, defect: &NoGoHeap) -> Failure {
     let why = match defect {
         NoGoHeap::Off => {
-            "Go's heap profile is off (MemProfileRate is 0, as where nothing in it uses runtime/pprof). Import net/http/pprof"
+            "Go's heap profile is off (MemProfileRate is 0, for example because the program does not use runtime/pprof). Import net/http/pprof"
         }
         NoGoHeap::Old(version) => {
             let version = if version.is_empty() { "built with Go 1.17 or older" } else { version };
             &format!("{version}: only Go 1.21 and newer can be read. Build it with a newer Go")
         }
         NoGoHeap::Unreadable(version) => &format!(
-            "Go's heap profile cannot be read where {version} has it. Pass the address of its /debug/pprof/heap"
+            "ramson cannot find the heap data of {version}. For report, pass the address of its /debug/pprof/heap"
         ),
     };
     Failure::not_found(format!("process {pid} ({name}): {why}"))

@@ -8,6 +8,7 @@ import (
 	_ "net/http/pprof"
 	"os"
 	"runtime"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -26,8 +27,11 @@ func openCart(user int) {
 }
 
 func renderPage(c *cart, page *bytes.Buffer) int {
-	for i, item := range c.items {
-		fmt.Fprintf(page, "<li>%d: %d pieces of %s</li>", i, item, c.owner)
+	for _, item := range c.items {
+		page.WriteString("<li>")
+		page.Write(strconv.AppendInt(page.AvailableBuffer(), item, 10))
+		page.WriteString(" pieces for ")
+		page.WriteString(c.owner)
 	}
 	return page.Len()
 }

@@ -23,7 +23,10 @@ pub fn phrase(finding: &Finding, cause: &str) -> Option<String> {
                     "is free in Go's arenas: the heap grows into it again, up to its goal of {}",
                     size(goal)
                 ),
-                None => "is free in Go's arenas: the runtime returns it bit by bit, but for a tenth of the heap's goal".into(),
+                None if collector.goal.is_none() => {
+                    "is free in Go's arenas: the runtime returns it bit by bit".into()
+                }
+                None => "is free in Go's arenas: the runtime returns it bit by bit, until the heap is at 1.1 times its goal".into(),
             }
         }
         "go_not_collected" => {

@@ -165,7 +165,7 @@ pub fn watch(
             allocated_in_seconds = to.saturating_sub(from) as f64 / 1e9;
         }
     }
-    let few = "that takes 3 collections or more in the time. Pass a longer --window";
+    let few = "that takes at least 3 collections in the window. Pass a longer --window";
     let is_unknown = allocated.is_none() && !seen.collections.is_empty();
     let no_stacks = off.or_else(|| is_unknown.then(|| few.into()));
     let seconds = began.elapsed().as_secs_f64();
@@ -298,7 +298,7 @@ impl Gc {
         self.collections.len() as f64 * 60.0 / self.seconds.max(f64::MIN_POSITIVE)
     }
 
-    /// The middle pause and the longest one.
+    /// The median pause and the longest one.
     pub fn pauses_ns(&self) -> Option<(u64, u64)> {
         let mut all: Vec<u64> = self.collections.iter().map(|one| one.pause_ns).collect();
         all.sort_unstable();

@@ -31,12 +31,12 @@ pub fn of_trace(origin: &str, text: &str) -> Result<Gc, Failure> {
     let first = collections.first().map_or(0, |one| one.end_ns);
     let Some(last) = collections.last() else {
         let next = if origin.contains(['/', ' ']) {
-            "Pass a running Go program, or what it printed".to_owned()
+            "Pass a running Go program, or its gctrace output".to_owned()
         } else {
             format!("For the process of that name: name:{origin}")
         };
         return Err(Failure::failed(format!(
-            "{origin}: no line of GODEBUG=gctrace=1 (\"gc 1 @0.012s 2%: …\"). {next}"
+            "{origin}: no GODEBUG=gctrace=1 line (\"gc 1 @0.012s 2%: …\"). {next}"
         )));
     };
     let seconds = last.end_ns.saturating_sub(first) as f64 / 1e9;

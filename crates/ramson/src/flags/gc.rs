@@ -7,9 +7,9 @@ use ramson_analysis::question;
 
 #[derive(Args)]
 #[command(after_help = "\
-Of a running Go program (1.21 or newer), read out of its memory, without a stop: its collections, the heap before each and what was live after it, the pauses, and which stacks allocate, so that the collector has to work. Allocations are Go's own samples, with their ±; the runtime shows them one collection late. GODEBUG and an endpoint are not needed.
+Shows, of a running Go program (1.21 or newer), its collections, the heap before each and what was live after it, the pauses, and the stacks that make the collector work. All is read from its memory, without a stop, GODEBUG or an endpoint. Allocations are Go's own samples, with their ±; the runtime shows them one collection late.
 
-Of a file, or of standard input (-): the same as far as the lines of GODEBUG=gctrace=1 tell it.
+Of a file, or standard input (-): whatever of this its GODEBUG=gctrace=1 lines contain.
 
 Examples:
   ramson gc 4711
@@ -17,8 +17,8 @@ Examples:
   GODEBUG=gctrace=1 ./server 2>&1 | ramson gc -
   ramson gc server.log --json")]
 pub struct GcFlags {
-    /// A process ID, a name, any SRC of one running process; a file with lines of gctrace, or - for
-    /// standard input
+    /// A process ID, a name, or any other SRC of one running process; a file with gctrace lines, or -
+    /// for standard input
     pub source: String,
     /// Watch the process for this time (ms, s, m, h or d); Ctrl-C ends it earlier
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = question::time)]

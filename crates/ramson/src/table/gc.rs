@@ -39,7 +39,7 @@ pub fn text(gc: &Gc, rows: usize) -> String {
     out
 }
 
-/// `server (pid 4711), go1.26.8: 10.8 collections a minute (2 in 11 s), 4.1 of them for main.open, which allocates 38% (±3.0%) of all`.
+/// `server (pid 4711), go1.26.8: 10.8 collections a minute (2 in 11 s), 4.1 of them due to main.open, which allocates 38% (±3.0%) of all`.
 fn answer(gc: &Gc) -> String {
     let mut line = printable(&gc.origin).into_owned();
     if let Some(pid) = gc.pid {
@@ -52,7 +52,7 @@ fn answer(gc: &Gc) -> String {
     if gc.collections.is_empty() {
         let last = match gc.last_ago_ns() {
             Some(ago) => format!("the last one ended {} ago", format_duration(ago)),
-            None => "nor any before".into(),
+            None => "and none before".into(),
         };
         return format!("{line}: no collection in {window}; {last}");
     }
@@ -68,12 +68,12 @@ fn answer(gc: &Gc) -> String {
         let of = number(share.value * gc.per_minute());
         let name = short_name(&largest.function.name);
         (share.value >= LARGE_SHARE)
-            .then(|| format!(", {of} of them for {name}, which allocates {}", share_text(share)))
+            .then(|| format!(", {of} of them due to {name}, which allocates {}", share_text(share)))
     });
     line + &largest.unwrap_or_default()
 }
 
-/// `40.1 MiB live after, 80.2 MiB before a collection; goal 82.0 MiB by GOGC=100; pauses 0.1 ms, longest 0.3 ms; 2.1% of the CPU time since the start`.
+/// `40.1 MiB live after the last collection; 80.2 MiB before it; goal 82.0 MiB; GOGC=100; median pause 0.1 ms, longest 0.3 ms; …`.
 fn heap(gc: &Gc) -> Option<String> {
     let last = |of: fn(&Collection) -> Option<u64>| gc.collections.iter().rev().find_map(of);
     let mut parts = Vec::new();
@@ -91,20 +91,18 @@ fn heap(gc: &Gc) -> Option<String> {
         gogc + &limit
     });
     if let Some(goal) = last(|one| one.goal_bytes) {
-        let by = settings.as_ref().map_or(String::new(), |settings| format!(" by {settings}"));
-        parts.push(format!("goal {}{by}", size(goal)));
-    } else {
-        parts.extend(settings);
+        parts.push(format!("goal {}", size(goal)));
     }
+    parts.extend(settings);
     if let Some((middle, longest)) = gc.pauses_ns() {
         let [middle, longest] = [middle, longest].map(pause);
-        parts.push(format!("pauses {middle}, longest {longest}"));
+        parts.push(format!("median pause {middle}, longest {longest}"));
     }
     if let Some(share) = gc.cpu_share {
         // A trace has whole percents.
         let is_whole = gc.pid.is_none();
         let share = if is_whole { format!("{:.0}%", share * 100.0) } else { percent(share, 1.0) };
-        parts.push(format!("{share} of the CPU time since the start"));
+        parts.push(format!("collector {share} of the available CPU time since the start"));
     }
     (!parts.is_empty()).then(|| parts.join("; "))
 }
@@ -153,7 +151,7 @@ fn push_collections(out: &mut String, gc: &Gc, rows: usize) {
     let heads = "collection:>10|before:>10|live:>10|goal:>10|pause:>8|earlier:>8@80|█ live ▒ collected · goal";
     let mut table = Table::new(out, heads);
     for one in last {
-        let forced = if one.is_forced == Some(true) { "  asked for" } else { "" };
+        let forced = if one.is_forced == Some(true) { "  forced" } else { "" };
         table.row([
             format!("#{}", one.number),
             or_dash(one.before_bytes.map(size)),

@@ -39,7 +39,7 @@ fn near_limit(finding: &Finding, collector: &Collector) -> Option<Advice> {
         cause: "go_limit",
         needs: Needs::Restart,
         action: format!(
-            "raise GOMEMLIMIT, or keep less alive (ramson report {}): so close to the limit, the program does little but collect",
+            "raise GOMEMLIMIT, or keep less alive (ramson report {}): so close to the limit, the collector runs almost all the time",
             finding.object
         ),
         evidence: format!("{} live, GOMEMLIMIT {}", size(collector.live), size(limit)),
@@ -69,7 +69,7 @@ fn garbage(finding: &Finding, collector: &Collector) -> Option<Advice> {
         needs: Needs::Restart,
         action,
         evidence: format!(
-            "{} allocated since the last collection or dead, and {} free, beside {} live",
+            "{} dead or allocated since the last collection, and {} free; {} live",
             size(uncollected),
             size(free),
             size(live)
@@ -83,8 +83,8 @@ fn free(finding: &Finding, collector: &Collector) -> Option<Advice> {
     let free = finding.part(Part::GoFree);
     (go::excess(finding, collector) > 0).then(|| Advice {
         cause: "go_free",
-        needs: Needs::Code,
-        action: "wait: Go returns free memory bit by bit, but for a tenth of the heap's goal. debug.FreeOSMemory() in the program returns it at once".into(),
+        needs: Needs::Command,
+        action: "wait: Go returns free memory bit by bit, until the heap is at 1.1 times its goal. debug.FreeOSMemory() in the program returns it at once".into(),
         evidence: format!("{} free in Go's arenas, more than the heap grows into before its next collection", size(free)),
         risk: "a collection, and page faults afterwards",
         saving: Saving::at_most(Estimate::exact(free as f64)),
@@ -101,7 +101,7 @@ fn control_group(finding: &Finding, collector: &Collector) -> Option<Advice> {
         cause: "go_limit_of_group",
         needs: Needs::Restart,
         action: format!(
-            "tell Go of the limit: GOMEMLIMIT={}MiB",
+            "tell Go about the limit: GOMEMLIMIT={}MiB",
             (LIMIT_SHARE * limit as f64) as u64 >> 20
         ),
         evidence: format!(
@@ -118,11 +118,11 @@ fn objects(finding: &Finding, collector: &Collector) -> Option<Advice> {
     let share = format_percent(live as f64, finding.rss.bytes as f64);
     (live * 2 >= finding.rss.bytes).then(|| Advice {
         cause: "go_objects",
-        needs: Needs::Command,
+        needs: if collector.interval > 0 { Needs::Command } else { Needs::Code },
         action: if collector.interval > 0 {
             format!("see what is live: ramson report {}", finding.object)
         } else {
-            "to see what is live, let the program use runtime/pprof (import net/http/pprof): its heap profile is off".into()
+            "import net/http/pprof to see what is live: Go's heap profile is off".into()
         },
         evidence: format!("{} ({share}) of RSS is live Go objects", size(live)),
         risk: "none",
