@@ -51,12 +51,13 @@ impl Coverage {
         let allocator = sum(&of_allocator).max(0.0);
         let mmap = sum(&[Term::Mmap]).max(0.0);
         let other = sum(&[Term::Other]).max(0.0);
+        let go = sum(&[Term::GoHeap, Term::GoFree]);
         let is_earlier = rss.before.is_some() && !rss.is_live_counted;
         let is_in_doubt = rss.may_be_allocators();
-        let outside = if is_earlier || is_in_doubt { mmap } else { mmap + other };
+        let outside = go + if is_earlier || is_in_doubt { mmap } else { mmap + other };
         let doubtful = if is_in_doubt && !is_earlier { other } else { 0.0 };
         let live = rss.term(Term::Live) + rss.term(Term::Unseen);
-        let anonymous = allocator + mmap + other;
+        let anonymous = allocator + mmap + other + go;
         let half_width = live.half_width_95();
         let seen_at_most = live.value + if live.is_part() { 0.0 } else { half_width };
         let is_little = seen_at_most < ENOUGH * anonymous;

@@ -183,6 +183,7 @@ fn stack_of(bucket: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     /// Memory from BASE on.
     struct Words(Vec<u64>);
@@ -223,6 +224,41 @@ mod tests {
         assert_eq!((interval, buckets.len()), (1 << 19, 2));
         let Bucket { size, allocated, freed, stack } = &buckets[0];
         assert_eq!((*size, *allocated, *freed, &**stack), (4096, 5, 2, &[0x401000, 0x402000][..]));
+    }
+
+    /// Memory in which a collection ends once so many reads were made: it has allocated 6 from then on.
+    struct Changing(Words, Cell<u32>);
+
+    impl Memory for Changing {
+        fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
+            let is_read = self.0.read(address, buffer);
+            self.1.set(self.1.get().saturating_sub(1));
+            let counter = (COUNTER_AT - address.min(COUNTER_AT)) as usize;
+            if self.1.get() == 0 && buffer.len() >= counter + 8 {
+                buffer[counter..counter + 8].copy_from_slice(&6_u64.to_le_bytes());
+            }
+            is_read
+        }
+
+        fn present_runs(&self, _: u64, _: u64, _: &mut dyn FnMut(u64, u64)) -> bool {
+            false
+        }
+    }
+
+    const COUNTER_AT: u64 = BASE + 16 + 8 * 7;
+
+    #[test]
+    fn counters_without_bytes_are_read_twice() {
+        let words = [BASE + 16, 1 << 19, 0, 0, 1, 99, 4096, 1, 0x401000, 5, 2];
+        for reads in 1..20 {
+            let memory = Changing(Words(words.into()), Cell::new(reads));
+            let (_, buckets) = read(&Blocks::of(memory), &runtime("go1.27.0")).unwrap().unwrap();
+            let Bucket { allocated, freed, .. } = buckets[0];
+            assert!((allocated == 5 || allocated == 6) && freed == 2, "{reads}: {allocated}");
+        }
+        let torn = [&words[..9], &[1, 2]].concat();
+        let torn = read(&Blocks::of(Words(torn)), &runtime("go1.27.0"));
+        assert_eq!(torn.err(), Some(NotThere));
     }
 
     #[test]

@@ -108,7 +108,10 @@ fn timeline_is_empty_without_history() {
     let scratch = Scratch::new();
     let mut held = holding(&scratch, "holds-unkept");
     let pid = pid_of_only(&scratch);
-    let serving = Serving::start(&scratch, &[&pid]);
+    // The machine may have one at the usual place.
+    let mut serve = ramson(&scratch);
+    serve.env("RAMSON_HISTORY", scratch.path("none.db"));
+    let serving = Serving::start_command(serve.args(["serve", "--listen", "127.0.0.1:0", &pid]));
     let served = serving.get("/api/v1/timeline").good().text();
     drop(held.0.stdin.take());
     held.wait();

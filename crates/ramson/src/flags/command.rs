@@ -15,7 +15,7 @@ const ON_PROCESSES: [&str; 6] = ["explain", "trim", "attach", "detach", "set", "
 /// The commands in the order of the first screen. Those that only scripts use are not in it.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Profile", &["run", "attach", "detach", "set", "check"]),
-    ("Look", &["report", "top", "leaks", "explain", "list"]),
+    ("Look", &["report", "top", "leaks", "explain", "gc", "list"]),
     ("Compare", &["mark", "diff", "history", "timeline"]),
     ("Act", &["trim"]),
     ("Share", &["serve", "export", "symbolize", "mcp"]),
