@@ -114,8 +114,8 @@ function States() {
     );
   } else if (entry.pid === null && saved === null) {
     said.push(
-      <Notice fact="A file of another tool.">
-        It holds stacks and their bytes, but nothing about the process, its allocator or its past.
+      <Notice fact="Another tool’s profile.">
+        It holds stacks and their bytes, but neither their ages nor the past, and nothing about the allocator.
       </Notice>,
     );
   } else if (!entry.is_running && sawRunning.value) {

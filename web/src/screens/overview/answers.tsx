@@ -77,7 +77,8 @@ function What({ top, explained, entry, whole }: Of) {
     );
   }
   const isAttached = entry.is_running && entry.state === "attached";
-  const resident = rss?.terms["live"];
+  // Another profile’s live bytes are no term.
+  const resident = rss === null || rss.live === null ? undefined : rss.terms["live"];
   const unseen = rss?.terms["allocated_before_the_attach_or_not_seen"]?.value ?? 0;
   if (rss !== null && top.sample_type === "inuse_space" && unseen > (top.total.value ?? 0)) {
     return (
@@ -167,7 +168,7 @@ function When(of: Of) {
 
 function Since({ leaks, explained, entry }: Of) {
   if (entry.processes) return <p class="verdict">Choose a process to see this.</p>;
-  if (entry.pid === null) return <p class="verdict">The file does not say: it is one moment of a process.</p>;
+  if (entry.pid === null) return <p class="verdict">The profile does not say: it is one moment of a process.</p>;
   if (leaks === null) return <p class="dim">Looking at the ages of what is live …</p>;
   const { answer } = leaks;
   if (answer.leak_suspects > 0) {
@@ -283,7 +284,7 @@ function titleOf(cause: string, rss: Rss): string {
 
 function Why({ explained, entry, leaks }: Of) {
   if (entry.processes) return <p class="verdict">Choose a process: each has its own allocator.</p>;
-  if (entry.pid === null) return <p class="verdict">The file holds nothing of the allocator.</p>;
+  if (entry.pid === null) return <p class="verdict">The profile holds nothing about the allocator.</p>;
   if (!entry.is_running) {
     return <p class="verdict">The process is gone, and its memory with it. {leaks && leaks.answer.leak_suspects > 0 ? "What grew until then is in Suspects." : ""}</p>;
   }
