@@ -41,7 +41,7 @@ struct Answer<'a> {
     pins: &'a Option<Pins>,
     /// Stacks that ended early, if many bytes have them.
     early_ends: &'a Option<String>,
-    /// What the collector knows, if it is a Go program.
+    /// The collector's settings and figures, if it is a Go program.
     go: &'a Option<Collector>,
     leaks: &'a Option<Leaks>,
     advice: &'a [Advice],

@@ -64,7 +64,7 @@ pub struct Finding {
     pub has_sampling_ended: bool,
     /// Whether what is live grows; `None` without a profile, and where sampling has ended.
     pub leaks: Option<Leaks>,
-    /// What the collector knows, if it is a Go program.
+    /// The collector's settings and figures, if it is a Go program.
     pub go: Option<Collector>,
     /// Advice, best first, with what an operator can do before changes of the code; never empty.
     pub advice: Vec<Advice>,

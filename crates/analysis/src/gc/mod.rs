@@ -1,4 +1,4 @@
-//! What a Go program's collector does: its collections, and which stacks make it work. Of a running process out of its memory, or by the lines that
+//! Collections of a Go program, and the stacks that make its collector work: read from the memory of a running process, or from the lines that
 //! GODEBUG=gctrace=1 prints.
 
 mod trace;
@@ -80,7 +80,7 @@ pub struct Gc {
     pub origin: String,
     /// Its ID here; null: a file.
     pub pid: Option<u32>,
-    /// What the collector knows at the end; null: a file.
+    /// The collector's settings and figures at the end; null: a file.
     pub collector: Option<Collector>,
     /// The time; seconds.
     pub seconds: f64,
@@ -88,11 +88,11 @@ pub struct Gc {
     pub collections: Vec<Collection>,
     /// The collector's part of the CPU time that the program could have had since its start, from 0 to 1.
     pub cpu_share: Option<f64>,
-    /// What was allocated from one collection to another in this time, by stack; null: see `no_stacks`.
+    /// Allocations by stack, from one collection to another in this time; null: see `no_stacks`.
     pub allocated: Option<StackTable>,
     /// The function of the program, and not of Go's library, whose stacks allocated most.
     pub largest: Option<FunctionSum>,
-    /// The seconds between these.
+    /// The seconds between these two collections.
     pub allocated_in_seconds: f64,
     /// Why it is not known which stacks allocated.
     pub no_stacks: Option<String>,
@@ -143,7 +143,7 @@ pub fn watch(
     while began.elapsed() < window && !is_stopped() {
         thread::sleep(BETWEEN.min(window.saturating_sub(began.elapsed())));
         seen.add(watch.look(seen.last()).ok_or_else(gone)?);
-        // What is shown from then on was allocated within the time.
+        // Samples that the runtime shows from then on were allocated within the time.
         if off.is_none() && allocations.is_none() && seen.collections.len() >= 2 {
             let (look, begun) = at_rest(&watch, || Allocations::of(pid)).ok_or_else(gone)?;
             allocations = Some((look.collector.collections, begun.ok_or_else(gone)??));
@@ -225,7 +225,7 @@ fn by_stack(allocated: Opened, question: &Question) -> Result<StackTable, Failur
     }
 }
 
-/// The program's function with the largest sum over the stacks in which it is the first that is none of the library's.
+/// The function with the largest sum, where each stack counts for its first function that is not of Go's library.
 fn largest(table: &StackTable) -> Option<FunctionSum> {
     let mut sums: HashMap<&str, (&FrameName, Estimate)> = HashMap::new();
     for row in &table.rows {

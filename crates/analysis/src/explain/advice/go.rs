@@ -62,7 +62,7 @@ fn garbage(finding: &Finding, collector: &Collector) -> Option<Advice> {
             most(LOWER_PERCENT),
         ),
     };
-    // What the setting lets the heap have beyond that, which may be little beside what is free for another reason.
+    // Bytes by which the present setting lets the heap grow beyond that; free memory may have another cause.
     let allowed = goal.map_or(u64::MAX, |goal| goal.saturating_sub(live + left));
     (allowed >= cause::least(finding.rss.bytes)).then(|| Advice {
         cause: "go_garbage",
