@@ -322,10 +322,8 @@ pub mod offset {
 
 /// Bits of `Slot::flags`.
 pub mod slot_flags {
-    /// Its page was readable only.
-    pub const PROTECTED: u64 = 1;
     /// It has not been bound yet: it leads into the object's own code, which has the loader find the function at the first call.
-    pub const LAZY: u64 = 2;
+    pub const LAZY: u64 = 1;
 }
 
 /// Values of `Slot::state`.

@@ -14,7 +14,8 @@ use crate::orders::{self, CONTROL, Pace};
 use crate::parking::parked;
 use crate::process;
 use crate::resolve::{self, LinkMap};
-use crate::{families, inside, sys, walk};
+use crate::sys::{self, Status};
+use crate::{families, inside, walk};
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::*;
 use ramson_format::PAGE_BYTES;
@@ -83,6 +84,8 @@ fn enter(request: &Request, directory: &Directory) -> Option<&'static LinkMap> {
     if !process::take_config(request, directory.to_bytes()) {
         return None;
     }
+    // Whether a page may be written to is asked of the kernel.
+    sys::look_for_filters(Status::read().as_ref(), request.tried_filters);
     resolve::find_first(c"malloc")?;
     let own = resolve::own_object()?;
     if !orders::is_attached() {
@@ -98,7 +101,7 @@ fn prepare(request: &Request, directory: &Directory) -> u64 {
         return outcome::UNKNOWN;
     }
     counter::ask_again();
-    inside::prepare(request.tried_filters);
+    inside::prepare();
     counter::ask_again();
     outcome::DONE
 }
@@ -210,8 +213,7 @@ fn write(
         if !together.iter().any(|slot| is_meant(&slot)) {
             continue;
         }
-        let was_protected = first.flags.load(Relaxed) & slot_flags::PROTECTED != 0;
-        let written = sys::with_page_writable(page(first) as *const u8, was_protected, || {
+        let written = sys::with_page_writable(page(first) as *const u8, || {
             for slot in together.iter().filter(is_meant) {
                 // SAFETY: the object is loaded, as no object is unloaded meanwhile; the slot is an aligned word of it on a page that can be
                 // written now. A table that lists what is no slot would break it: who may write there may write everywhere.

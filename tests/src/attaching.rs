@@ -71,6 +71,20 @@ pub fn refused(scratch: &Scratch, command: &str, pid: u32) -> String {
     outcome.remarks[0].clone()
 }
 
+/// Every page of a mapped file, by its address, and how it may be accessed; what libramson.so has itself is left out.
+pub fn page_access(pid: u32) -> BTreeMap<usize, String> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let parse = |text: &str| usize::from_str_radix(text, 16).unwrap();
+    let pages = |line: &str| {
+        let (range, rest) = line.split_once(' ').unwrap();
+        let (start, end) = range.split_once('-').unwrap();
+        let access = rest[..4].to_owned();
+        (parse(start)..parse(end)).step_by(4096).map(move |page| (page, access.clone()))
+    };
+    let lines = maps.lines().filter(|line| line.contains('/') && !line.contains("libramson"));
+    lines.flat_map(pages).collect()
+}
+
 /// Every word in memory of files that points to code of a file, by its address; what libramson.so has itself is left out.
 pub fn code_pointers(pid: u32) -> BTreeMap<u64, u64> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();

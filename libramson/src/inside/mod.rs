@@ -70,9 +70,8 @@ fn watch_loader(way: Way) -> bool {
 /// Makes hooks for the allocators inside the objects of a program that runs, and lists the places that are to be written so that they are called. The
 /// loader has its lock.
 #[cold]
-pub fn prepare(tried_filters: Option<u64>) {
+pub fn prepare() {
     let Some(status) = Status::read() else { return families::have_become(Inside::NoProc) };
-    sys::look_for_filters(Some(&status), tried_filters);
     if status.seccomp != Some(0) {
         return families::have_become(Inside::Filtered);
     }

@@ -135,20 +135,16 @@ pub fn while_writable(address: *const u8, bytes: usize, work: impl FnOnce()) -> 
 // Hazard, never seen: the program changes the protection of the page in the instant in which `work` runs. The page then gets the protection
 // that it had before.
 /// Runs `work` while a page of the program's, which is writable or readable only, can be written. The kernel is asked which of the two the page
-/// is: the loader makes some readable only, and some programs undo that. If the kernel may not be asked, `was_protected` says so.
-pub fn with_page_writable(
-    page: *const u8,
-    was_protected: bool,
-    work: impl FnOnce(),
-) -> Result<(), Errno> {
+/// is: the loader makes some readable only, and some programs undo that. If it does not answer, the page stays writable: a page that the
+/// program writes to must not become readable only.
+pub fn with_page_writable(page: *const u8, work: impl FnOnce()) -> Result<(), Errno> {
     const PAGE_BYTES: usize = 4096;
     let is_protected = match add(page as usize, 0) {
         Ok(_) => {
             work();
             return Ok(());
         }
-        Err(EFAULT) => true,
-        Err(_) => was_protected,
+        refused => refused == Err(EFAULT),
     };
     call(nr::MPROTECT, [page as usize, PAGE_BYTES, PROT_READ_WRITE, 0, 0, 0])?;
     work();

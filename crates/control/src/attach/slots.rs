@@ -105,14 +105,13 @@ fn slot_of(
     if is_lazy && !is_lazy_known {
         return None;
     }
-    let protected = if area.is_writable() { 0 } else { slot_flags::PROTECTED };
     Some(ListedSlot {
         object: object.record,
         dynamic: object.dynamic_at,
         address: import.address,
         before,
         hook: HOOKED.iter().position(|name| *name == import.name)? as u64,
-        flags: protected | if is_lazy { slot_flags::LAZY } else { 0 },
+        flags: if is_lazy { slot_flags::LAZY } else { 0 },
         state: slot_state::LISTED,
     })
 }
