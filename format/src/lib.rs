@@ -61,6 +61,8 @@ pub const KEY_CANCELLED: u64 = 2;
 pub const KEY_FAMILY_SHIFT: u32 = 58;
 /// The family of the malloc that libramson is in front of.
 pub const PRELOADED_FAMILY: u8 = 0;
+/// Family of the blocks that Go's runtime sampled.
+pub const GO_FAMILY: u8 = 63;
 /// `Mapping::epoch_to` while it is mapped.
 pub const EPOCH_OPEN: u32 = u32::MAX;
 /// Number of lifetime buckets of a stack.
@@ -105,6 +107,8 @@ pub mod flags {
     pub const PAUSED: u32 = 256;
     /// With `ATTACHED`: hooks are in place.
     pub const HOOKED: u32 = 512;
+    /// Set by a reader: it read the samples out of a Go program, in which no library was.
+    pub const GO: u32 = 1024;
 }
 
 /// Bits of `Stack::flags`.
@@ -115,6 +119,8 @@ pub mod stack_flags {
     pub const INCOMPLETE: u32 = 2;
     /// `Kind::Mmap`.
     pub const MMAP: u32 = 4;
+    /// The stack is one of Go's runtime: each function has an address of its own, also those that are inlined.
+    pub const GO: u32 = 8;
 }
 
 /// Bits of `LiveSample::flags`; a block of the heap has none.

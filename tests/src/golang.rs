@@ -201,6 +201,42 @@ func main() {
 }
 ";
 
+/// Keeps a block of 10,000 bytes in one function every 5 ms, and replaces one of 64 in another; each block is a sample.
+pub const LEAKS: &str = "package main
+
+import (
+\t\"fmt\"
+\t\"runtime\"
+\t\"runtime/pprof\"
+\t\"time\"
+)
+
+var kept [][]byte
+var replaced [64][]byte
+
+//go:noinline
+func keep() { kept = append(kept, make([]byte, 10000)) }
+
+//go:noinline
+func replace(i int) { replaced[i%64] = make([]byte, 10000) }
+
+func main() {
+\truntime.MemProfileRate = 1
+\t_ = pprof.Profiles()
+\tfor i := 0; ; i++ {
+\t\tkeep()
+\t\treplace(i)
+\t\tif i%20 == 0 {
+\t\t\truntime.GC()
+\t\t}
+\t\tif i == 200 {
+\t\t\tfmt.Println(\"ready\")
+\t\t}
+\t\ttime.Sleep(5 * time.Millisecond)
+\t}
+}
+";
+
 /// The same program with a part in C, so that it uses the C library.
 pub fn with_c(source: &str) -> String {
     const WITH_C: &str = "\n// #include <stdlib.h>\nimport \"C\"\n\nimport (";

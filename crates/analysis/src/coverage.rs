@@ -5,6 +5,7 @@
 
 use crate::owners::{self, Owner};
 use crate::rss::Rss;
+use ramson_format::flags;
 use ramson_process::Term;
 use ramson_profile::format::{format_bytes, format_percent};
 use ramson_reader::Snapshot;
@@ -34,10 +35,13 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Divides the anonymous memory of a running process.
-    pub fn of(pid: u32, rss: &Rss, snapshot: &Snapshot) -> Self {
+    /// Divides the anonymous memory of a running process. `None`: the profile is not of its malloc.
+    pub fn of(pid: u32, rss: &Rss, snapshot: &Snapshot) -> Option<Self> {
+        if snapshot.header.flags & flags::GO != 0 {
+            return None;
+        }
         let unnamed = || owners::unnamed(pid, snapshot);
-        Self::divided(pid, rss, |outside| owners::owners(pid, snapshot, outside), unnamed)
+        Some(Self::divided(pid, rss, |outside| owners::owners(pid, snapshot, outside), unnamed))
     }
 
     fn divided(

@@ -3,13 +3,13 @@
 use crate::naming::{self, Names};
 use crate::recording::what_is_missing;
 use crate::{biases, extents, inside};
-use hashbrown::HashMap;
-use ramson_format::Kind;
+use hashbrown::{HashMap, HashSet};
+use ramson_format::{Kind, stack_flags};
 use ramson_process::clock::unix_ns;
 use ramson_process::text;
 use ramson_profile::{
     Estimate, Excess, FrameTable, Label, LabelValue, Location, LookupAddress, Mapping, Profile,
-    SampleType, SampleUnit, StackSample, cut_excess, drop_allocator_frames,
+    SampleType, SampleUnit, StackSample, cut_excess, drop_allocator_frames, show_as_runtime_pprof,
 };
 use ramson_reader::{Snapshot, Stack};
 use ramson_source::{Failure, Opened, Recording, name_of};
@@ -217,8 +217,18 @@ pub fn name(
     missing_symbols.extend(is_cut.then_some(SymbolDefect::Excess { frames, names: cut_names }));
     put_executable_first(&mut profile, recording);
     drop_allocator_frames(&mut profile);
+    show_go(&mut profile, &recording.snapshot);
     names.show(&mut profile);
     Named { profile, missing_symbols }
+}
+
+fn show_go(profile: &mut Profile, snapshot: &Snapshot) {
+    let of_go = snapshot.stacks.iter().filter(|stack| stack.flags & stack_flags::GO != 0);
+    let addresses: HashSet<LookupAddress> =
+        of_go.flat_map(|stack| stack.frames.iter().copied()).collect();
+    if !addresses.is_empty() {
+        show_as_runtime_pprof(profile, |location| addresses.contains(&location.address));
+    }
 }
 
 /// The profile before its names are known.

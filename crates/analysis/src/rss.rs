@@ -165,17 +165,19 @@ impl Rss {
         allocators: &mut Option<Allocators>,
         is_one_of_many: bool,
     ) -> Option<Self> {
-        let (blocks, blocks_inside) = extents::blocks(snapshot);
+        // The samples of Go's runtime have no addresses, and the runtime's own figures are divided.
+        let snapshot = Some(snapshot).filter(|it| it.header.flags & flags::GO == 0);
+        let (blocks, blocks_inside) = snapshot.map(extents::blocks).unwrap_or_default();
         let request = Request {
             effort: Effort::Survey(MOST_WALKED_BYTES),
-            profile: Some(profile),
-            extents: &extents::ranges(snapshot),
+            profile: snapshot.map(|_| profile),
+            extents: &snapshot.map(extents::ranges).unwrap_or_default(),
             blocks: &blocks,
             blocks_inside: &blocks_inside,
             is_one_of_many,
         };
         let reading = rss::read(pid, allocators, &request).ok()?;
-        Some(Self::of(&reading, Some(snapshot), allocators.as_ref(), None).with_peak_of(pid))
+        Some(Self::of(&reading, snapshot, allocators.as_ref(), None).with_peak_of(pid))
     }
 
     /// Adds the largest RSS that the process had.

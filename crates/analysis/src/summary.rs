@@ -73,6 +73,8 @@ pub struct Summary {
     pub history: Option<Past>,
     /// The process runs and writes this profile.
     pub is_running: bool,
+    /// Go's runtime took the samples: no library is in the process.
+    pub is_of_go: bool,
     /// How it ended; `None` while it runs, and where nothing is known.
     pub end: Option<End>,
     /// The same as a sentence.
@@ -128,7 +130,7 @@ impl Summary {
         let header = &snapshot.header;
         let live = extents::live_heap(snapshot);
         let known = rss.as_ref().zip(recording.running);
-        let coverage = known.map(|(rss, pid)| Coverage::of(pid, rss, snapshot));
+        let coverage = known.and_then(|(rss, pid)| Coverage::of(pid, rss, snapshot));
         let intervals = Intervals::of(recording);
         let known_ns = time_unix_ns.saturating_sub(header.start_realtime_ns);
         let samples = (header.health[Health::Samples as usize], snapshot.live.len());
@@ -143,6 +145,7 @@ impl Summary {
             command: header.command.clone(),
             history: recording.past.as_deref().cloned(),
             is_running: recording.running.is_some(),
+            is_of_go: recording.is_of_go(),
             end: End::of(recording),
             fate: end::sentence(recording),
             rss_and_live: end::rss_and_live_text(recording, live),

@@ -233,7 +233,8 @@ impl Split {
     pub fn of(rss: &Rss) -> Self {
         let (term, bytes) = free_or_held(rss);
         let is_held = term == Term::Held;
-        let free = (rss.is_live_counted || is_held).then_some(Free { bytes, is_held });
+        let is_known = rss.is_live_counted || term != Term::Free;
+        let free = is_known.then_some(Free { bytes, is_held });
         Self { rss: rss.bytes, free, terms: Terms::of(rss) }
     }
 }

@@ -11,7 +11,7 @@ use crate::server::{check, insert};
 use crate::state::State;
 use crate::time::{NS_PER_MILLISECOND, seconds};
 use ramson_analysis::hash::hash;
-use ramson_follow::Search;
+use ramson_follow::{Scope, Search};
 use ramson_process::cgroup::Groups;
 use ramson_process::clock::unix_ns;
 use ramson_process::text;
@@ -44,7 +44,8 @@ impl Agent {
     pub fn begin(config: &Config, last_ns: Option<u64>) -> Self {
         let start_ns = last_ns.map_or_else(unix_ns, |last_ns| last_ns.min(unix_ns()));
         let every = Duration::from_secs(config.every_seconds);
-        let (search, found) = Search::begin(Vec::new(), true, every, start_ns);
+        let scope = if config.go { Scope::RecordedAndGo } else { Scope::Recorded };
+        let (search, found) = Search::begin(scope, every, start_ns);
         let host = match &*config.host {
             "" => text::read("/proc/sys/kernel/hostname").unwrap_or_default().trim().into(),
             host => host.into(),

@@ -8,6 +8,7 @@ use crate::sizes::{Sizes, fitting_interval, objects, with_sums};
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_format::{Kind, LIFETIME_BUCKETS, lifetime_bucket, stack_hash};
 use ramson_reader::{LiveSample, Snapshot, Stack};
+use ramson_source::go::Earlier;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::ops::RangeInclusive;
@@ -194,6 +195,21 @@ impl Counted {
     /// When it was looked at last.
     pub fn latest(&self) -> Look {
         Look { monotonic_ns: self.monotonic_ns, unix_ns: self.unix_ns }
+    }
+
+    /// What is known of a Go program's samples, to go on from.
+    pub fn of_go(&self) -> Earlier {
+        let mut lifetimes: HashMap<u64, [u64; LIFETIME_BUCKETS]> = HashMap::new();
+        for &((stack, bucket), count) in &self.lifetimes {
+            if let Some(known) = lifetimes.entry(stack).or_default().get_mut(usize::from(bucket)) {
+                *known = count;
+            }
+        }
+        Earlier {
+            at_ns: self.monotonic_ns,
+            samples: self.live.keys().copied().collect(),
+            lifetimes,
+        }
     }
 
     /// What is live, as the state of a minute.

@@ -24,6 +24,9 @@ pub struct Config {
     /// Name of the host; the kernel's if it is empty.
     #[serde(default)]
     pub host: String,
+    /// Go programs are followed, too, by the samples of their own runtime.
+    #[serde(default)]
+    pub go: bool,
     /// The database.
     pub clickhouse: Server,
     /// Which processes are attached to.

@@ -96,7 +96,7 @@ impl Process {
     /// Adds what has changed since the state that was `kept`. Whether the process has ended.
     pub fn look(
         &mut self,
-        kept: impl FnOnce() -> Option<Vec<u8>>,
+        kept: impl Fn() -> Option<Vec<u8>>,
         processes: usize,
         dictionary: &mut Dictionary,
         rows: &mut Rows,
@@ -109,11 +109,17 @@ impl Process {
 
     fn look_whole(
         &mut self,
-        kept: impl FnOnce() -> Option<Vec<u8>>,
+        kept: impl Fn() -> Option<Vec<u8>>,
         processes: usize,
         dictionary: &mut Dictionary,
         rows: &mut Rows,
     ) -> bool {
+        if self.seen.is_none()
+            && self.followed.recording.is_of_go()
+            && let Some(state) = kept().and_then(|bytes| State::read(&bytes))
+        {
+            self.followed.go_on_from(state.counted.of_go());
+        }
         let now = self.followed.stat().filter(|_| !self.is_replaced);
         let header = self.followed.header();
         let has_ended =
@@ -165,7 +171,9 @@ impl Process {
         // All frees since the process began are of this day, so none is left out by counting from its start.
         let began_today =
             seconds(began_ns) / SECONDS_PER_DAY == seconds(look.unix_ns) / SECONDS_PER_DAY;
-        let is_known = was_looked_at || self.is_new || began_today;
+        // A Go program has samples from before the first look; how long those lived that it has freed is not known.
+        let is_new = (self.is_new || began_today) && !recording.is_of_go();
+        let is_known = was_looked_at || is_new;
         let mut found = Found::default();
         if is_read {
             if self.row.version.is_empty() {

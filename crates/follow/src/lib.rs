@@ -8,4 +8,4 @@ mod search;
 
 pub use followed::Followed;
 pub use pace::{Pace, thread_cpu_time};
-pub use search::{Identity, Search, WATCH_EVERY};
+pub use search::{Identity, Scope, Search, WATCH_EVERY};

@@ -6,7 +6,7 @@ use ramson_format::state;
 use ramson_paths::{Directory, Entry};
 use ramson_reader::Header;
 use ramson_source::{
-    Base, Discovery, Recording, Selector, is_named, outline_file, outlines_with, places,
+    Base, Discovery, Recording, Selector, go, is_named, outline_file, outlines_with, places,
     processes_of, running,
 };
 use std::collections::HashSet;
@@ -30,9 +30,7 @@ pub type Identity = (u32, u64, u64);
 pub struct Search {
     /// A line for each profile that could not be read when all places were searched last.
     pub unreadable: Vec<String>,
-    /// Whose processes come and go.
-    selectors: Vec<Selector>,
-    is_for_all: bool,
+    scope: Scope,
     /// `None` while new files are looked for.
     known: Option<KnownFiles>,
     /// Processes that began later are found even if they have ended; nanoseconds since 1970.
@@ -45,23 +43,28 @@ pub struct Search {
     files_task: Receiver<(KnownFiles, Vec<Recording>, Duration)>,
 }
 
+/// Whose processes come and go.
+#[derive(Clone)]
+pub enum Scope {
+    /// Those that are named, Go programs among them.
+    Named(Vec<Selector>),
+    /// All that ramson records.
+    Recorded,
+    /// These, and all Go programs.
+    RecordedAndGo,
+}
+
 /// Device and inode of the files that were looked at.
 struct KnownFiles(HashSet<(u64, u64)>);
 
 impl Search {
-    /// Searches for the processes that are selected, or for all; also returns those that are there now. Recordings have a header only.
+    /// Searches for processes; also returns those that are there now. Recordings have a header only.
     /// Profiles in other places than the profile directories are searched for `every` so much time. Processes that began after `start_ns`,
     /// nanoseconds since 1970, are found even if they have ended.
-    pub fn begin(
-        selectors: Vec<Selector>,
-        is_for_all: bool,
-        every: Duration,
-        start_ns: u64,
-    ) -> (Self, Vec<Recording>) {
+    pub fn begin(scope: Scope, every: Duration, start_ns: u64) -> (Self, Vec<Recording>) {
         let mut search = Self {
             unreadable: Vec::new(),
-            selectors,
-            is_for_all,
+            scope,
             known: None,
             start_ns,
             files: Pace::new(FILES_EVERY, FILES_SHARE),
@@ -75,10 +78,8 @@ impl Search {
         // The search of all places reads the files that are there now.
         let known = files().map(|(_, Entry { facts, .. })| (facts.device, facts.inode));
         search.known = Some(KnownFiles(known.collect()));
-        let selectors = (!is_for_all).then(|| search.selectors.clone());
-        let start_ns = search.start_ns;
-        let found =
-            search.everywhere.run(|| everywhere(selectors.as_deref(), start_ns, &HashSet::new()));
+        let (scope, start_ns) = (search.scope.clone(), search.start_ns);
+        let found = search.everywhere.run(|| everywhere(&scope, start_ns, &HashSet::new()));
         let found = search.take(found);
         (search, found)
     }
@@ -89,7 +90,10 @@ impl Search {
             Base::Tree(_) => !members(selector).is_empty(),
             _ => true,
         };
-        self.is_for_all || self.selectors.iter().any(may_grow)
+        match &self.scope {
+            Scope::Named(selectors) => selectors.iter().any(may_grow),
+            Scope::Recorded | Scope::RecordedAndGo => true,
+        }
     }
 
     /// Returns the processes that have come, some of them perhaps once more; among them are those that came and ended since the search
@@ -106,10 +110,9 @@ impl Search {
         }
         if self.task.is_none() && self.everywhere.is_due() {
             let (sender, receiver) = channel();
-            let selectors = (!self.is_for_all).then(|| self.selectors.clone());
-            let (start_ns, followed) = (self.start_ns, followed());
+            let (scope, start_ns, followed) = (self.scope.clone(), self.start_ns, followed());
             thread::spawn(move || {
-                let found = everywhere(selectors.as_deref(), start_ns, &followed);
+                let found = everywhere(&scope, start_ns, &followed);
                 sender.send((found, thread_cpu_time()))
             });
             self.task = Some(receiver);
@@ -151,9 +154,12 @@ impl Search {
         if found.is_empty() {
             return found;
         }
+        let Scope::Named(selectors) = &self.scope else {
+            return found.into_iter().filter(|source| self.is_new(source)).collect();
+        };
         // A name is in the profile, also of a process that has ended since.
         let (named, others): (Vec<_>, Vec<_>) =
-            self.selectors.iter().partition(|selector| matches!(selector.base, Base::Name(_)));
+            selectors.iter().partition(|selector| matches!(selector.base, Base::Name(_)));
         let members: HashSet<u32> = others.into_iter().flat_map(members).collect();
         let is_wanted = |source: &Recording| {
             let header = &source.snapshot.header;
@@ -163,7 +169,7 @@ impl Search {
                     .iter()
                     .any(|group| matches!(&group.base, Base::Name(name) if is_named(header, name)))
             };
-            self.is_new(source) && (self.is_for_all || has_name() || is_member())
+            self.is_new(source) && (has_name() || is_member())
         };
         found.into_iter().filter(is_wanted).collect()
     }
@@ -194,18 +200,21 @@ impl KnownFiles {
 }
 
 /// Finds the running processes that are selected, or all profiles but those that are followed and those that ended before `start_ns`.
-fn everywhere(
-    selectors: Option<&[Selector]>,
-    start_ns: u64,
-    followed: &HashSet<Identity>,
-) -> Discovery<Recording> {
+fn everywhere(scope: &Scope, start_ns: u64, followed: &HashSet<Identity>) -> Discovery<Recording> {
     let may_be_new = |header: &Header| {
         let ended_before = header.state == state::EXITED && header.start_realtime_ns < start_ns;
         !ended_before && !followed.contains(&header.identity())
     };
-    match selectors {
-        Some(selectors) => Discovery { found: running(selectors), ..Discovery::default() },
-        None => outlines_with(may_be_new),
+    match scope {
+        Scope::Named(selectors) => Discovery { found: running(selectors), ..Discovery::default() },
+        Scope::Recorded => outlines_with(may_be_new),
+        Scope::RecordedAndGo => {
+            let mut all = outlines_with(may_be_new);
+            let recorded = all.found.iter().filter_map(|recording| recording.running);
+            let known = recorded.chain(followed.iter().map(|(pid, ..)| *pid)).collect();
+            all.found.extend(go::running(&known));
+            all
+        }
     }
 }
 

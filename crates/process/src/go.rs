@@ -52,6 +52,8 @@ pub struct GoHeap {
 /// Samples of one size and stack.
 #[derive(Debug, BorshSerialize, BorshDeserialize)]
 pub struct Bucket {
+    /// Its address, which stays.
+    pub at: u64,
     /// Bytes of each block.
     pub size: u64,
     /// Sampled blocks.
@@ -150,7 +152,7 @@ fn bucket(
             !has_bytes || is_of_size(allocated, allocated_bytes) && is_of_size(freed, freed_bytes);
         if fits && freed <= allocated {
             let stack = stack.chunks_exact(8).filter_map(|word| word_at(word, 0)).collect();
-            return Some(Bucket { size, allocated, freed, stack });
+            return Some(Bucket { at, size, allocated, freed, stack });
         }
         memory.memory.read(stack_at, &mut bytes).then_some(())?;
     }
@@ -222,7 +224,7 @@ mod tests {
         let last = [0, 0, 1, 98, 64, 0, 1, 1, 64, 64];
         let (interval, buckets) = heap(&[&first[..], &last].concat()).unwrap().unwrap();
         assert_eq!((interval, buckets.len()), (1 << 19, 2));
-        let Bucket { size, allocated, freed, stack } = &buckets[0];
+        let Bucket { size, allocated, freed, stack, .. } = &buckets[0];
         assert_eq!((*size, *allocated, *freed, &**stack), (4096, 5, 2, &[0x401000, 0x402000][..]));
     }
 

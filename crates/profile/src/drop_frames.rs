@@ -2,9 +2,9 @@
 //! program asked for memory.
 
 use crate::merge::merge_equal_samples;
-use crate::model::{Mapping, Profile};
+use crate::model::{Location, Mapping, Profile, StackSample};
 use regex::Regex;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// Full-match regexp, without anchors, over function names cut at their parameter list. Valid for pprof's `drop_frames` as it is.
 pub const DROP_FRAMES: &str = concat!(
@@ -127,6 +127,26 @@ fn without_parameters(name: &str) -> &str {
             Some(end) => start = end,
             None => return &name[..open],
         }
+    }
+}
+
+/// Shows stacks of Go's runtime as runtime/pprof does. Each of these addresses is that of one function, so that what is inlined there is not
+/// shown once more; the runtime's own functions at the leaf are left out, if there are others, and so is the one that every goroutine begins with.
+pub fn show_as_runtime_pprof(profile: &mut Profile, is_of_go: impl Fn(&Location) -> bool) {
+    let of_go = profile.locations.iter_mut().filter(|location| is_of_go(location));
+    of_go.for_each(|location| location.lines.truncate(1));
+    let name = |location: &Location| {
+        let line = location.lines.first()?;
+        Some(profile.functions[line.function].name.clone())
+    };
+    let names: Vec<Option<Arc<str>>> = profile.locations.iter().map(name).collect();
+    let name = |at: &u32| names[*at as usize].as_deref().unwrap_or_default();
+    let is_runtime =
+        |at: &u32| ["runtime.", "internal/runtime/"].iter().any(|of| name(at).starts_with(of));
+    for StackSample { locations, .. } in &mut profile.samples {
+        locations.pop_if(|at| name(at) == "runtime.goexit");
+        let own = locations.iter().position(|at| !is_runtime(at));
+        locations.drain(..own.unwrap_or(0));
     }
 }
 

@@ -31,7 +31,7 @@ mod tag_filter;
 pub mod view;
 
 pub use diff::{Diff, DiffRow, DiffTable};
-pub use drop_frames::{DROP_FRAMES, drop_allocator_frames, drop_frames};
+pub use drop_frames::{DROP_FRAMES, drop_allocator_frames, drop_frames, show_as_runtime_pprof};
 pub use estimate::{Calibration, Estimate, NORMAL_QUANTILE_975, SampleUnit, sampling_probability};
 pub use excess::{Excess, MOST_NAME_BYTES, beginning, cut_excess};
 pub use filter::{Filters, Step};

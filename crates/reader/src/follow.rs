@@ -31,6 +31,11 @@ struct Numbers {
 }
 
 impl Follower {
+    /// Takes a reading that was made elsewhere, of the same process as the one before.
+    pub fn take(&mut self, snapshot: Snapshot) -> &mut Snapshot {
+        self.snapshot.insert(snapshot)
+    }
+
     /// Reads what there is now; of another process image than before, all anew. Never panics, whatever the bytes; takes memory
     /// in proportion to the bytes that are present. After an error the snapshot is the one before.
     pub fn read<S: ReadAt + ?Sized>(&mut self, source: &S) -> Result<&mut Snapshot, ReadError> {

@@ -131,7 +131,7 @@ fn note(seen: &mut Seen, process: &Process) {
         rss: split.map(|rss| rss.bytes).or(watched.rss_bytes),
         live: (!is_detached(&watched.followed.recording)).then_some(process.moments.total.live),
         free: free
-            .filter(|(term, free)| *term == Term::Free && free.value > 0.0)
+            .filter(|(term, free)| *term != Term::Held && free.value > 0.0)
             .map(|(_, free)| free),
         terms: split.map(Terms::of),
     };

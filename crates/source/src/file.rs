@@ -14,7 +14,7 @@ use ramson_apart::{Apart, NOBODY, Owner, bounds, for_owner, for_process};
 use ramson_format::{FILE_BYTES_RANGE, MAGIC, flags, state};
 use ramson_import::{Budget, ImportError, Imported, InuseAt, MallocInfo};
 use ramson_paths::{Links, MapIdentity, Refusal, RegularFile, Root};
-use ramson_process::watched;
+use ramson_process::{processes, watched};
 use ramson_reader::{Header, MappedBytes, Passed, ReadAt, ReadError, Snapshot};
 use ramson_symbols::CarriedNames;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -438,6 +438,9 @@ impl Recording {
     /// The bytes of its profile, to be read again: its file, as seen from the process where that runs elsewhere, else the
     /// process's memory. `None` where they are gone, or came through a pipe.
     pub fn bytes(&self) -> Option<Box<dyn ReadAt>> {
+        if self.is_of_go() {
+            return None;
+        }
         let identity = self.snapshot.header.identity();
         let is_it = |bytes: &dyn ReadAt| {
             Header::read(bytes).is_ok_and(|header| header.identity() == identity)
@@ -461,6 +464,10 @@ impl Recording {
     /// under its name, which may be gone, or another file's.
     pub fn is_still_mapped(&self, file: Option<&RegularFile>) -> bool {
         let Some(pid) = self.running else { return false };
+        if self.is_of_go() {
+            let exe = processes::executable(pid);
+            return exe.is_some_and(|exe| exe.to_string_lossy() == self.snapshot.header.exe);
+        }
         let is_it = |map: &Map| {
             map.may_be_profile() && map.path.trim_end_matches(" (deleted)") == self.origin
         };

@@ -5,10 +5,9 @@ use ramson_import::{
     ACCEPTED, Budget, DropFrames, Format, ImportDefect, ImportError, Imported, InuseAt,
 };
 use ramson_profile::{
-    Location, Profile, SampleType, StackSample, drop_allocator_frames, drop_frames,
+    Profile, SampleType, drop_allocator_frames, drop_frames, show_as_runtime_pprof,
 };
 use ramson_symbols::demangle_written;
-use std::sync::Arc;
 
 /// A profile of another tool.
 pub struct Foreign {
@@ -95,7 +94,7 @@ impl Foreign {
     /// Cuts off the frames that the format, or the file itself, wants cut off.
     pub fn drop_frames(&self, profile: &mut Profile) {
         if self.imported.format == Format::Go {
-            return as_runtime_shows(profile);
+            return show_as_runtime_pprof(profile, |_| true);
         }
         match &self.imported.drop_frames {
             DropFrames::Allocators => drop_allocator_frames(profile),
@@ -119,25 +118,6 @@ fn demangle(profile: &mut Profile) {
             function.system_name = function.name.clone();
         }
         function.name = name.into();
-    }
-}
-
-/// As runtime/pprof shows stacks. Each address is that of one function, so that what is inlined there is not shown once more; the runtime's
-/// own functions at the leaf are left out, if there are others, and so is the one that every goroutine begins with.
-fn as_runtime_shows(profile: &mut Profile) {
-    profile.locations.iter_mut().for_each(|location| location.lines.truncate(1));
-    let name = |location: &Location| {
-        let line = location.lines.first()?;
-        Some(profile.functions[line.function].name.clone())
-    };
-    let names: Vec<Option<Arc<str>>> = profile.locations.iter().map(name).collect();
-    let name = |at: &u32| names[*at as usize].as_deref().unwrap_or_default();
-    let is_runtime =
-        |at: &u32| ["runtime.", "internal/runtime/"].iter().any(|of| name(at).starts_with(of));
-    for StackSample { locations, .. } in &mut profile.samples {
-        locations.pop_if(|at| name(at) == "runtime.goexit");
-        let own = locations.iter().position(|at| !is_runtime(at));
-        locations.drain(..own.unwrap_or(0));
     }
 }
 

@@ -1,5 +1,9 @@
 //! The heap of a running Go program as a profile, weighted as `go tool pprof` weighs it, with the variances of that.
 
+mod course;
+
+pub use course::{Earlier, go_on_from, recording, running};
+
 use crate::failure::Failure;
 use crate::file::Opened;
 use crate::foreign::Foreign;
@@ -10,6 +14,7 @@ use ramson_process::{Mapping as Mapped, mappings, text};
 use ramson_profile::format::format_duration;
 use ramson_profile::{
     Estimate, Location, Mapping, Profile, ReturnAddress, SampleType, StackSample,
+    sampling_probability,
 };
 use std::collections::HashMap;
 
@@ -142,11 +147,15 @@ fn imported(heap: &GoHeap, mappings: Vec<Mapping>, name: &str) -> Imported {
     }
 }
 
+/// Blocks that a sample of this size stands for.
+fn inverse_probability(size: u64, interval: u64) -> f64 {
+    1.0 / sampling_probability(size.max(1), interval)
+}
+
 /// A block of s bytes is sampled with probability p = 1 − e^(−s/T), so each of n samples stands for 1/p blocks, with a variance of (1 − p)/p².
 fn values(bucket: &Bucket, interval: u64) -> [Estimate; 4] {
     let size = bucket.size as f64;
-    // Of 1: each block is recorded.
-    let p = if interval > 1 { -(-size / interval as f64).exp_m1() } else { 1.0 };
+    let p = 1.0 / inverse_probability(bucket.size, interval);
     let of = |samples: u64, unit: f64| match samples {
         0 => Estimate::new(0.0, 0.0),
         n => Estimate::new(n as f64 / p * unit, n as f64 * (1.0 - p) / (p * p) * unit * unit),
@@ -161,7 +170,7 @@ mod tests {
 
     #[test]
     fn samples_weigh_as_go_tool_pprof_has_them() {
-        let bucket = Bucket { size: 100_000, allocated: 104, freed: 0, stack: vec![] };
+        let bucket = Bucket { at: 0, size: 100_000, allocated: 104, freed: 0, stack: vec![] };
         let [objects, _, _, live] = values(&bucket, 512 << 10);
         // scaleHeapSample(104, 10_400_000, 524_288) of runtime/pprof.
         assert_eq!((objects.value as u64, live.value as u64), (598, 59_891_155));

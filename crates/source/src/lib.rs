@@ -43,7 +43,7 @@ pub use foreign::Foreign;
 pub use maps::runs_another_program;
 pub use members::{is_named, none_of, processes_of};
 pub use moment::{PastMoment, find, moments_of, place, time_of, unreadable};
-pub use open::{Members, open_all, open_one, open_recording, open_recordings, running};
+pub use open::{Members, open_all, open_marks, open_one, open_recording, open_recordings, running};
 pub use ramson_import::MallocInfo;
 pub use recording::{Past, Recording, complete, name_of};
 pub use root_note::{RootFate, note_root_of, root_fate};

@@ -1,13 +1,12 @@
 //! Marks: a moment of a process kept under a name, as a profile file in a directory of the user who made it.
 
 use crate::failure::Failure;
-use crate::file::read_file;
-use crate::open::{open_recording, open_recordings};
+use crate::file::{open_file, read_file};
 use crate::places::{open_directory, own_profile_directory};
 use crate::recording::Recording;
 use crate::selector::Base;
 use ramson_paths::Directory;
-use ramson_reader::Header;
+use ramson_reader::{Header, Snapshot};
 use rustix::process::getuid;
 use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
@@ -49,26 +48,14 @@ pub fn keep(recording: &Recording, name: &str, force: bool) -> Result<PathBuf, F
     Ok(path)
 }
 
-/// Opens the marks of these processes that are called `wanted`. If there is none, opens the profiles that `wanted` names; for one process, one.
-pub fn open_all(wanted: &str, of: &[&Recording]) -> Result<Vec<Recording>, Failure> {
-    if parse_name(wanted).is_ok() {
-        let names = of.iter().map(|of| OsString::from(file_name(&of.snapshot.header, wanted)));
-        let directory = open_directory(&own_profile_directory());
-        if let Ok(marks) = directory.and_then(|directory| directory.directory(MARKS.as_ref())) {
-            let there: Vec<_> = names.filter(|name| marks.has(name)).collect();
-            if !there.is_empty() {
-                return there.iter().map(|name| open(&marks, name)).collect();
-            }
-        }
-    }
-    let [one] = of else { return Ok(open_recordings(&[wanted])?.0) };
-    let pid = one.snapshot.header.pid;
-    open_recording(wanted).map(|recording| vec![recording]).map_err(|failure| match failure {
-        Failure::Message(5, _) => Failure::not_found(format!(
-            "{wanted}: neither a mark of process {pid} nor a profile. \"ramson mark {pid} {wanted}\" makes a mark of the present moment"
-        )),
-        other => other,
-    })
+/// Opens the marks of these processes that are called `name`.
+pub fn named(name: &str, of: &[&Recording]) -> Result<Vec<Recording>, Failure> {
+    let names = of.iter().map(|of| OsString::from(file_name(&of.snapshot.header, name)));
+    let directory = open_directory(&own_profile_directory());
+    let Ok(marks) = directory.and_then(|directory| directory.directory(MARKS.as_ref())) else {
+        return Ok(Vec::new());
+    };
+    names.filter(|name| marks.has(name)).map(|name| open(&marks, &name)).collect()
 }
 
 /// A mark that this user made.
@@ -107,13 +94,21 @@ pub fn of(base: &Base, name: &str) -> Vec<Recording> {
         found.retain(|mark| mark.pid == *pid);
         found.drain(..found.len().saturating_sub(1));
     }
-    let opened = found.iter().filter_map(|mark| open_recording(mark.path.to_str()?).ok());
+    let opened = found.iter().filter_map(|mark| open_file(&mark.path).ok());
     let is_meant = |recording: &Recording| match base {
         Base::Process(_) => true,
         Base::Name(called) => recording.name() == called,
         _ => false,
     };
     opened.filter(is_meant).collect()
+}
+
+/// The latest mark of a process.
+pub fn latest(header: &Header) -> Option<Snapshot> {
+    let is_its =
+        |mark: &Mark| (mark.pid, mark.start_unix_ns) == (header.pid, header.start_realtime_ns);
+    let opened = all().into_iter().filter(is_its).filter_map(|mark| open_file(&mark.path).ok());
+    opened.map(|recording| recording.snapshot).max_by_key(|it| it.header.last_monotonic_ns)
 }
 
 /// The time tells processes with one ID apart.

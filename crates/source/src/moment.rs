@@ -7,6 +7,7 @@ use crate::members::{none_of, processes_of};
 use crate::places;
 use crate::recording::{Past, Recording};
 use crate::selector::{Base, Selector};
+use ramson_format::flags;
 use ramson_history::{
     History, HistoryError, MAGIC, Moment, Process, Span, Triggers, When, between,
 };
@@ -112,7 +113,14 @@ impl PastMoment {
 
     fn snapshot(&self, moment: &Moment) -> Result<Snapshot, Failure> {
         let read = self.history.snapshot(self.process.id, moment);
-        read.map_err(|error| unreadable(&self.path, &error))
+        let mut snapshot = read.map_err(|error| unreadable(&self.path, &error))?;
+        if snapshot.header.flags & flags::GO != 0 {
+            // The history does not keep since when it was followed.
+            let first = snapshot.stacks.iter().map(|stack| stack.first_monotonic_ns);
+            let began_ns = first.filter(|&first_ns| first_ns > 0).min();
+            snapshot.header.attached_monotonic_ns = began_ns.unwrap_or(0);
+        }
+        Ok(snapshot)
     }
 
     /// The moment at which a range begins that ends at this one; `None`: before the process was recorded.
@@ -198,6 +206,12 @@ fn find_profile(header: &Header, base: &str, when: &When) -> Result<PastMoment, 
     let image = (header.pid, header.start_realtime_ns);
     let is_its = |process: &Process| (process.pid, process.start_unix_ns) == image;
     Ok(find_in(base, there(base)?, is_its, when)?.swap_remove(0))
+}
+
+/// What the history has of a profile's process last; `None` without a history.
+pub fn latest(header: &Header) -> Option<Snapshot> {
+    let found = find_profile(header, "", &When::Last).ok()?;
+    found.snapshot(&found.moment).ok()
 }
 
 /// The moments of a profile's process that the history has between two times; none without a history.

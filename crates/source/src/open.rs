@@ -10,7 +10,7 @@ use crate::maps::profile_maps;
 use crate::members::{is_named, none_of, processes_of, several};
 use crate::recording::Recording;
 use crate::selector::{Base, Selector};
-use crate::{clickhouse, go, http, moment};
+use crate::{clickhouse, go, http, marks, moment};
 use ramson_apart::{NOBODY, Owner, each_of_owners};
 use ramson_history::Span;
 use ramson_import::InuseAt;
@@ -68,12 +68,34 @@ pub fn open_recordings(sources: &[impl AsRef<str>]) -> Result<(Vec<Recording>, u
     Ok((recordings, members.unprofiled))
 }
 
+/// Opens the marks of these processes that are called `wanted`. If there is none, opens the profiles that `wanted` names; for one process, one.
+pub fn open_marks(wanted: &str, of: &[&Recording]) -> Result<Vec<Recording>, Failure> {
+    if marks::parse_name(wanted).is_ok() {
+        let there = marks::named(wanted, of)?;
+        if !there.is_empty() {
+            return Ok(there);
+        }
+    }
+    let [one] = of else { return Ok(open_recordings(&[wanted])?.0) };
+    let pid = one.snapshot.header.pid;
+    open_recording(wanted).map(|recording| vec![recording]).map_err(|failure| match failure {
+        Failure::Message(5, _) => Failure::not_found(format!(
+            "{wanted}: neither a mark of process {pid} nor a profile. \"ramson mark {pid} {wanted}\" makes a mark of the present moment"
+        )),
+        other => other,
+    })
+}
+
 fn recording(opened: Opened) -> Result<Recording, Failure> {
     match opened {
         Opened::Recording(recording) => Ok(recording),
-        Opened::Foreign(foreign) => Err(foreign.lacks(
-            "does not say how old its blocks are. Pass a profile that ramson made; \"ramson diff\" compares others",
-        )),
+        Opened::Foreign(foreign) => {
+            foreign.running.and_then(go::recording).unwrap_or_else(|| {
+                Err(foreign.lacks(
+                    "does not say how old its blocks are. Pass a profile that ramson made; \"ramson diff\" compares others",
+                ))
+            })
+        }
     }
 }
 
@@ -221,10 +243,14 @@ fn past_of(selector: &Selector, span: &Span, present: Members) -> Result<Members
 pub fn running(selectors: &[Selector]) -> Vec<Recording> {
     let mut known = HashSet::new();
     let all = selectors.iter().flat_map(|selector| match processes_of(&selector.base) {
-        Some(pids) => pids.into_iter().filter_map(open_outline).collect(),
+        Some(pids) => pids.into_iter().filter_map(outline_or_go).collect(),
         None => Vec::from_iter(open_file(selector.text.as_ref()).ok()),
     });
     all.filter(|found| found.running.is_some_and(|pid| known.insert(pid))).collect()
+}
+
+fn outline_or_go(pid: u32) -> Option<Recording> {
+    open_outline(pid).or_else(|| go::recording(pid)?.ok())
 }
 
 /// Whether a process runs of which nothing is live: a Go program seldom calls malloc.

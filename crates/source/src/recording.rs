@@ -80,6 +80,11 @@ impl Recording {
         Self { snapshot, running, read_ns, origin, owner: None, names: None, past: None }
     }
 
+    /// Whether Go's runtime took the samples, and not libramson.
+    pub fn is_of_go(&self) -> bool {
+        self.snapshot.header.flags & flags::GO != 0
+    }
+
     /// The program's name as it was called (a link may have other names), else of the executable or the first thread.
     pub fn name(&self) -> &str {
         name_of(&self.snapshot.header)

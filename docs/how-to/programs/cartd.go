@@ -1,4 +1,4 @@
-// Keeps the carts of a shop, and renders their pages: "cartd hold", "cartd render", "cartd render pool".
+// Keeps the carts of a shop, and renders their pages: "cartd hold", "cartd open", "cartd render", "cartd render pool".
 package main
 
 import (
@@ -36,6 +36,14 @@ func renderPage(c *cart, page *bytes.Buffer) int {
 	return page.Len()
 }
 
+func openForever() {
+	for user := len(carts); ; user++ {
+		openCart(user)
+		renderPage(carts[user], new(bytes.Buffer))
+		time.Sleep(200 * time.Microsecond)
+	}
+}
+
 func serve(usePool bool) {
 	for user := 0; ; user = (user + 1) % len(carts) {
 		if usePool {
@@ -63,7 +71,10 @@ func main() {
 	runtime.GC()
 	fmt.Println("ready")
 	go http.ListenAndServe("localhost:0", nil)
-	if os.Args[1] == "render" {
+	switch os.Args[1] {
+	case "open":
+		openForever()
+	case "render":
 		serve(len(os.Args) > 2)
 	}
 	select {}

@@ -46,6 +46,53 @@ fn recorded_go_program_shows_its_own_heap() {
 }
 
 #[test]
+fn history_keeps_the_heap_of_go() {
+    let scratch = Scratch::new();
+    let running = start(&go(ONE), &scratch, "shop", SHOP, &["-ldflags=-s -w"]);
+    let pid = running.0.id().to_string();
+    let history = scratch.path("history.db").display().to_string();
+    let mut recorder = ramson(&scratch);
+    recorder.args(["history", &pid, "-o", &history, "--every", "1s"]);
+    let has_begun = || say(&scratch, &["report", &history]).status == 0;
+    let recorder = Running::start(&mut recorder, &scratch.path("recorder"), has_begun);
+    recorder.signal("INT");
+    drop(recorder);
+    for count in ["live", "live-objects", "allocated", "allocations"] {
+        let (now, kept) = (rows(&scratch, &pid, count), rows(&scratch, &history, count));
+        assert_eq!(now.len(), kept.len(), "{count}: {now:#?} {kept:#?}");
+        let is_same = |(now, kept): (&(String, f64), &(String, f64))| {
+            // Half a step of 1/96 of a sample.
+            now.0 == kept.0 && (now.1 - kept.1).abs() <= now.1 / 192.0 + 1.0
+        };
+        assert!(now.iter().zip(&kept).all(is_same), "{count}: {now:#?} {kept:#?}");
+    }
+}
+
+#[test]
+fn leak_of_go_is_found_since_a_mark() {
+    let scratch = Scratch::new();
+    let running = start(&go(ONE), &scratch, "leaks", LEAKS, &[]);
+    let pid = running.0.id().to_string();
+    say(&scratch, &["mark", &pid, "before"]).good();
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    for how in [&["--since", "before"][..], &["--window", "4s"]] {
+        let leaks = json(&scratch, &[&["leaks", &pid, "--min-age", "1s"], how].concat());
+        let suspects = leaks.list("suspects").iter();
+        let suspects = suspects.filter(|it| it.text("verdict") == "growing");
+        let names: Vec<&str> = suspects.map(|it| it.text("function")).collect();
+        assert_eq!(names, ["main.keep"], "{how:?} {leaks:?}");
+    }
+    let top = json(&scratch, &["top", "--once", &pid]);
+    let row = |number: usize| &top.list("rows")[number];
+    assert!(row(0).text("name").starts_with("main.keep "), "{top:?}");
+    assert!(row(1).text("name").starts_with("main.replace "), "{top:?}");
+    // Each of them takes 10,240 bytes.
+    assert_eq!(row(1).number("live.value"), 64.0 * 10240.0, "{top:?}");
+    let text = say(&scratch, &["top", "--once", &pid]).good().text();
+    assert!(text.contains("RSS, 1 s ago: Go heap ") && !text.contains("rest"), "{text}");
+}
+
+#[test]
 fn go_program_without_a_profile_says_why() {
     let scratch = Scratch::new();
     let running = start(&go(ONE), &scratch, "plain", PLAIN, &[]);

@@ -2,7 +2,7 @@
 
 use super::sums::{Moments, Sums};
 use super::watch::Watched;
-use ramson_follow::{Pace, Search, WATCH_EVERY};
+use ramson_follow::{Pace, Scope, Search, WATCH_EVERY};
 use ramson_format::Kind;
 use ramson_process::clock::unix_ns;
 use ramson_process::stat::Stat;
@@ -49,8 +49,8 @@ pub struct Process {
 impl Processes {
     /// Those that are named and run now, and from here on those that come; nothing named: all.
     pub fn find(wanted: &[Selector]) -> Self {
-        let (search, found) =
-            Search::begin(wanted.to_vec(), wanted.is_empty(), WATCH_EVERY, unix_ns());
+        let scope = if wanted.is_empty() { Scope::Recorded } else { Scope::Named(wanted.to_vec()) };
+        let (search, found) = Search::begin(scope, WATCH_EVERY, unix_ns());
         let read_pace = Pace::new(READ_EVERY, READ_SHARE);
         let mut processes =
             Self { list: Vec::new(), ended: Vec::new(), search, failures: Vec::new(), read_pace };

@@ -108,7 +108,7 @@ impl Watched {
             self.end = Some("runs another program now (exec)".into());
         } else if let Some(rss) = rss {
             if self.coverage_pace.is_due() {
-                let coverage = || Coverage::of(pid, &rss, followed.snapshot()).line();
+                let coverage = || Coverage::of(pid, &rss, followed.snapshot())?.line();
                 self.coverage = self.coverage_pace.run_for(pid, 1, coverage);
             }
             followed.count(rss.counting);
@@ -139,9 +139,9 @@ impl Watched {
     }
 }
 
-/// Returns the bytes free in the allocator, or held by one whose statistics cannot be read, if they are known.
+/// Returns the bytes free in the allocator, or held by one whose statistics cannot be read, if they are known. Go's count before malloc's.
 pub fn free_or_held(rss: &Rss) -> (Term, Estimate) {
-    let free = rss.term(Term::Free);
-    let held = rss.term(Term::Held);
-    if free.value == 0.0 && held.value > 0.0 { (Term::Held, held) } else { (Term::Free, free) }
+    let known = [Term::GoFree, Term::Free, Term::Held].map(|term| (term, rss.term(term)));
+    let free = known.into_iter().find(|(_, bytes)| bytes.value > 0.0);
+    free.unwrap_or((Term::Free, rss.term(Term::Free)))
 }

@@ -30,7 +30,7 @@ use course::refuse_short;
 use ramson_format::Kind;
 use ramson_leaks::{Ages, DetectionLimit, Growth, StackHistory, Verdict};
 use ramson_profile::{Estimate, OwnFrames, SampleType, SampleUnit, Step};
-use ramson_source::{Failure, Recording, marks, open_recordings};
+use ramson_source::{Failure, Recording, open_marks, open_recordings};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::ops::Add;
@@ -75,7 +75,7 @@ pub fn leaks(question: &Question) -> Result<Suspects, Failure> {
     let courses = match &question.since {
         Some(since) => {
             let of: Vec<&Recording> = recordings.iter().collect();
-            let courses = paired(dated(marks::open_all(since, &of)?), dated(recordings), since)?;
+            let courses = paired(dated(open_marks(since, &of)?), dated(recordings), since)?;
             refuse_short(&courses, question.min_age_ns, since)?;
             courses
         }
@@ -119,8 +119,7 @@ pub fn suspects(
     let mut known = HashSet::new();
     if let Some(name) = &question.baseline {
         let later: Vec<&Recording> = courses.iter().map(|one| &one.moment.recording).collect();
-        let baseline: Vec<Course> =
-            marks::open_all(name, &later)?.into_iter().map(Course::of).collect();
+        let baseline: Vec<Course> = open_marks(name, &later)?.into_iter().map(Course::of).collect();
         let found = judged(&baseline, question, &known)?.suspects;
         known.extend(found.into_iter().filter(Suspect::is_growing).flat_map(|it| it.keys));
     }

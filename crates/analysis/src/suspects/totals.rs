@@ -12,7 +12,7 @@ use ramson_process::Term;
 use ramson_process::clock::unix_ns;
 use ramson_process::stat::Stat;
 use ramson_profile::Estimate;
-use ramson_source::{Recording, moments_of};
+use ramson_source::{Recording, go, moments_of};
 use serde::Serialize;
 use std::thread;
 use std::time::Duration;
@@ -86,6 +86,8 @@ pub fn watch(recordings: &[Recording], window_ns: u64) -> Vec<Vec<Look>> {
     let mut look = || {
         for (looks, recording) in looks.iter_mut().zip(recordings) {
             looks.extend(Look::at(recording));
+            // The age of a sample of Go's is when it is first looked at.
+            let _ = recording.running.filter(|_| recording.is_of_go()).and_then(go::recording);
         }
     };
     look();

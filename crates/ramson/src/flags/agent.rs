@@ -12,6 +12,7 @@ Configuration, with the defaults; url and match have none:
   queue_bytes = 1073741824          # of what waits; beyond, the oldest rows are dropped
   every_seconds = 60
   host = \"\"                         # the kernel's name
+  go = false                        # also Go programs, by the samples of their own runtime
   [clickhouse]
   url = \"https://clickhouse.example.com:8443\"
   database = \"ramson\"

@@ -1,9 +1,9 @@
 //! Processes whose snapshots are kept.
 
 use crate::flags::HistoryFlags;
-use ramson_follow::{Search, WATCH_EVERY};
+use ramson_follow::{Scope, Search, WATCH_EVERY};
 use ramson_process::clock::unix_ns;
-use ramson_source::{Base, Failure, Opened, Recording, Selector, none_of, processes_of};
+use ramson_source::{Base, Failure, Recording, Selector, none_of, open_recording, processes_of};
 
 pub struct Selection {
     pub search: Search,
@@ -33,7 +33,8 @@ impl Selection {
         }
         let names: Vec<String> = groups.iter().map(words).collect();
         let awaited = if flags.all { "a profiled process".into() } else { names.join(" or ") };
-        let (search, found) = Search::begin(groups, flags.all, WATCH_EVERY, unix_ns());
+        let scope = if flags.all { Scope::Recorded } else { Scope::Named(groups) };
+        let (search, found) = Search::begin(scope, WATCH_EVERY, unix_ns());
         single.extend(found);
         Ok((Self { search, awaited }, single))
     }
@@ -48,14 +49,7 @@ fn words(group: &Selector) -> String {
 }
 
 fn open(wanted: &str) -> Result<Recording, Failure> {
-    let source = match ramson_source::open_one(wanted)? {
-        Opened::Recording(source) => source,
-        Opened::Foreign(_) => {
-            return Err(Failure::usage(format!(
-                "{wanted}: another tool's profile, which does not change. Pass processes that run under ramson"
-            )));
-        }
-    };
+    let source = open_recording(wanted)?;
     match source.running {
         Some(_) => Ok(source),
         None => Err(Failure::not_found(format!(

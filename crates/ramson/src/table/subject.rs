@@ -150,10 +150,11 @@ fn of_recording(summary: &Summary, detail: Detail) -> String {
     let profiled = format_duration(summary.profiled_ns);
     let fate = match (&summary.history, summary.is_running) {
         (Some(past), _) => past_fate(past, &format_duration(summary.known_ns)),
-        (None, true) if summary.is_attached_again => {
+        (None, true) if summary.is_attached_again && !summary.is_of_go => {
             let first = format_duration(summary.known_ns);
             format!("recorded for {profiled} (first {first} ago)")
         }
+        (None, true) if summary.is_of_go => format!("Go's own samples, followed for {profiled}"),
         (None, true) => format!("recorded for {profiled}"),
         (None, false) => summary.fate.clone(),
     };

@@ -32,6 +32,8 @@ pub struct Heading {
 /// The terms of RSS except live, which are read less often.
 #[derive(Default)]
 pub struct Split {
+    /// What it is of: `rest` if live bytes are none of the terms.
+    name: &'static str,
     age_ns: u64,
     terms: Vec<String>,
 }
@@ -66,6 +68,9 @@ impl Heading {
                     format_bytes(bytes as f64),
                     live_text(live)
                 )
+            }
+            (Some(bytes), _) if recording.is_of_go() => {
+                format!("RSS {}; live {}", format_bytes(bytes as f64), live_text(live))
             }
             (Some(bytes), None) => equation(bytes, live),
             (Some(bytes), Some(_)) => format!("last {}", equation(bytes, live)),
@@ -130,12 +135,14 @@ impl Split {
             terms.filter(|(term, bytes)| *term != Term::Live && bytes.value != 0.0).collect();
         terms.sort_by(|a, b| b.1.value.total_cmp(&a.1.value));
         let text = |(term, bytes)| format!("{} {}", rss.word(term), format_term(bytes));
-        Self { age_ns, terms: terms.into_iter().map(text).collect() }
+        // Of a Go heap a part is live.
+        let name = if rss.term(Term::GoHeap).value > 0.0 { "RSS" } else { "rest" };
+        Self { name, age_ns, terms: terms.into_iter().map(text).collect() }
     }
 
     /// `rest, 3 s ago: free in malloc 31.8 MiB (±2.2%), files 3.12 MiB, 4 more`: as many terms as there is room for.
     pub fn line(&self, columns: usize) -> String {
-        let mut line = format!("rest, {} s ago:", self.age_ns / 1_000_000_000);
+        let mut line = format!("{}, {} s ago:", self.name, self.age_ns / 1_000_000_000);
         let all = self.terms.len();
         for (index, term) in self.terms.iter().enumerate() {
             let end =
@@ -215,7 +222,8 @@ mod tests {
     #[test]
     fn terms_that_fit_are_shown() {
         let terms = ["free in malloc 31.8 MiB", "files 3.12 MiB", "stacks 12.0 KiB"];
-        let split = Split { age_ns: 3_900_000_000, terms: terms.map(str::to_owned).to_vec() };
+        let split =
+            Split { name: "rest", age_ns: 3_900_000_000, terms: terms.map(str::to_owned).to_vec() };
         assert_eq!(split.line(200), format!("rest, 3 s ago: {}", terms.join(", ")));
         assert_eq!(
             split.line(62),
