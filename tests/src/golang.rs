@@ -237,6 +237,57 @@ func main() {
 }
 ";
 
+/// Keeps 500 blocks each: of C by itself, of C for a string of Go, and of Go; each block of Go is a sample.
+pub const WITH_C: &str = "package main
+
+/*
+#include <stdlib.h>
+#include <string.h>
+__attribute__((noinline)) void *grab(int n) { return memset(malloc(n), 1, n); }
+*/
+import \"C\"
+import (
+\t\"fmt\"
+\t\"runtime\"
+\t\"runtime/pprof\"
+\t\"strings\"
+\t\"time\"
+\t\"unsafe\"
+)
+
+var images = make([]unsafe.Pointer, 0, 500)
+var names = make([]*C.char, 0, 500)
+var sessions = make([][]byte, 0, 500)
+
+//go:noinline
+func openImage() { images = append(images, C.grab(50000)) }
+
+//go:noinline
+func register() { names = append(names, C.CString(strings.Repeat(\"x\", 4000))) }
+
+//go:noinline
+func openSession() { sessions = append(sessions, make([]byte, 10000)) }
+
+func main() {
+\truntime.MemProfileRate = 1
+\t_ = pprof.Profiles()
+\tdone := make(chan bool)
+\tgo func() {
+\t\tfor i := 0; i < 500; i++ {
+\t\t\topenImage()
+\t\t\tregister()
+\t\t\topenSession()
+\t\t}
+\t\tdone <- true
+\t}()
+\t<-done
+\truntime.GC()
+\truntime.GC()
+\tfmt.Println(\"ready\")
+\ttime.Sleep(time.Hour)
+}
+";
+
 /// The same program with a part in C, so that it uses the C library.
 pub fn with_c(source: &str) -> String {
     const WITH_C: &str = "\n// #include <stdlib.h>\nimport \"C\"\n\nimport (";

@@ -3,9 +3,9 @@
 //! The bytes are those of the RSS line: what is live, free in the allocator or held by it came from malloc, what the program mapped
 //! itself and the rest did not.
 
+use crate::extents;
 use crate::owners::{self, Owner};
 use crate::rss::Rss;
-use ramson_format::flags;
 use ramson_process::Term;
 use ramson_profile::format::{format_bytes, format_percent};
 use ramson_reader::Snapshot;
@@ -35,9 +35,9 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Divides the anonymous memory of a running process. `None`: the profile is not of its malloc.
+    /// Divides the anonymous memory of a running process. `None`: of a Go program, whose runtime does that.
     pub fn of(pid: u32, rss: &Rss, snapshot: &Snapshot) -> Option<Self> {
-        if snapshot.header.flags & flags::GO != 0 {
+        if extents::has_go(snapshot) {
             return None;
         }
         let unnamed = || owners::unnamed(pid, snapshot);

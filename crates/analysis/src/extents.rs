@@ -1,12 +1,12 @@
 //! Memory that the program mapped itself, in addition to the heap.
 
-use ramson_format::PRELOADED_FAMILY;
-use ramson_format::{Health, Kind, flags};
+use ramson_format::{GO_FAMILY, Health, Kind, PRELOADED_FAMILY, flags, stack_flags};
 use ramson_process::{Presence, ProcessMemory};
 use ramson_profile::format::format_objects;
 use ramson_profile::{Calibration, Estimate, SampleUnit};
 use ramson_reader::{Counting, Extent, LiveSample, Roundings, Snapshot};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::iter;
 use std::ops::Range;
 
@@ -197,6 +197,24 @@ pub fn live_of(snapshot: &Snapshot, is_it: impl Fn(u8) -> bool) -> Estimate {
 
 fn is_inside(sample: &LiveSample) -> bool {
     sample.family != PRELOADED_FAMILY
+}
+
+/// Whether Go's runtime has taken some of the samples.
+pub fn has_go(snapshot: &Snapshot) -> bool {
+    snapshot.stacks.iter().any(|stack| stack.flags & stack_flags::GO != 0)
+}
+
+/// What libramson has recorded; `None`: nothing.
+pub fn without_go(snapshot: &Snapshot) -> Option<Cow<'_, Snapshot>> {
+    if snapshot.header.flags & flags::GO != 0 {
+        return None;
+    }
+    if !snapshot.live.iter().any(|sample| sample.family == GO_FAMILY) {
+        return Some(Cow::Borrowed(snapshot));
+    }
+    let mut own = snapshot.clone();
+    own.live.retain(|sample| sample.family != GO_FAMILY);
+    Some(Cow::Owned(own))
 }
 
 /// Addresses of the heap's blocks that live, in their order; all, and those of the allocators inside objects.

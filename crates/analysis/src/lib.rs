@@ -50,6 +50,6 @@ pub mod timeline;
 pub mod tint;
 
 pub use coverage::Coverage;
-pub use extents::{MmapSums, live_heap, lost_text};
+pub use extents::{MmapSums, has_go, live_heap, lost_text};
 pub use overlap::is_same_process;
 pub use selection::{Applied, Selection};

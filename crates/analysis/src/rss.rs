@@ -165,8 +165,8 @@ impl Rss {
         allocators: &mut Option<Allocators>,
         is_one_of_many: bool,
     ) -> Option<Self> {
-        // The samples of Go's runtime have no addresses, and the runtime's own figures are divided.
-        let snapshot = Some(snapshot).filter(|it| it.header.flags & flags::GO == 0);
+        let own = extents::without_go(snapshot);
+        let snapshot = own.as_deref();
         let (blocks, blocks_inside) = snapshot.map(extents::blocks).unwrap_or_default();
         let request = Request {
             effort: Effort::Survey(MOST_WALKED_BYTES),
@@ -196,6 +196,9 @@ impl Rss {
         asked: Option<Asked>,
     ) -> Self {
         let Reading { explained, statistics, memory, is_forked, .. } = reading;
+        // Go's samples have no addresses of blocks; its own figures are among those that are read.
+        let own = snapshot.and_then(extents::without_go);
+        let snapshot = own.as_deref();
         let has_other = allocators.is_some_and(|it| it.other.is_some());
         let counting = snapshot.map(|snapshot| calibrate(snapshot, reading, has_other));
         let calibration = match counting {

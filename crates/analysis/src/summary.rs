@@ -73,8 +73,11 @@ pub struct Summary {
     pub history: Option<Past>,
     /// The process runs and writes this profile.
     pub is_running: bool,
-    /// Go's runtime took the samples: no library is in the process.
+    /// Go's runtime took all samples: no library is in the process.
     pub is_of_go: bool,
+    /// Go's runtime took some of the samples.
+    #[serde(skip)]
+    pub has_go: bool,
     /// How it ended; `None` while it runs, and where nothing is known.
     pub end: Option<End>,
     /// The same as a sentence.
@@ -146,6 +149,7 @@ impl Summary {
             history: recording.past.as_deref().cloned(),
             is_running: recording.running.is_some(),
             is_of_go: recording.is_of_go(),
+            has_go: extents::has_go(snapshot),
             end: End::of(recording),
             fate: end::sentence(recording),
             rss_and_live: end::rss_and_live_text(recording, live),

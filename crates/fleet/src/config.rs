@@ -124,7 +124,7 @@ mod tests {
         let failure = |text| read(text).unwrap_err();
         assert_eq!(
             failure("every_seconds = 60\nclickhose = 1\n"),
-            "agent.toml:2: unknown field `clickhose`, expected one of `state`, `queue_bytes`, `every_seconds`, `host`, `clickhouse`, `attach`"
+            "agent.toml:2: unknown field `clickhose`, expected one of `state`, `queue_bytes`, `every_seconds`, `host`, `go`, `clickhouse`, `attach`"
         );
         let rule = |rule| format!("[clickhouse]\nurl = \"http://db\"\n[[attach]]\n{rule}\n");
         let config = read(&rule("match = '^redis'\ninterval = \"64K\"")).unwrap();

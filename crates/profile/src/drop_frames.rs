@@ -24,6 +24,8 @@ pub const DROP_FRAMES: &str = concat!(
     r"|(__rustc(\[[0-9a-f]+\])?::)?__(rust|rdl|rg)_(alloc|alloc_zeroed|realloc|dealloc)",
     r"|alloc::alloc::.*|<alloc::alloc::Global as .*|<std::alloc::System as .*",
     r"|<.* as core::alloc::global::GlobalAlloc>::(alloc|alloc_zeroed|realloc|dealloc)",
+    // cgo, where Go code itself asks for C's memory.
+    r"|.*\._Cfunc_(CString|CBytes|_CMalloc|calloc|realloc|strdup|strndup|free)|.*\._cgo_cmalloc",
     // jemalloc's profiler, where the functions above it were inlined or have no names.
     r"|prof_backtrace(_impl)?|prof_tctx_create|prof_alloc_prep|imalloc(_body)?",
     r"|libramson::.*",
@@ -130,8 +132,14 @@ fn without_parameters(name: &str) -> &str {
     }
 }
 
+fn is_between_go_and_c(name: &str) -> bool {
+    let is_wrapper = name.starts_with("_cgo_") && name.contains("func_");
+    is_wrapper || ["runtime.asmcgocall", "runtime.cgocall"].contains(&name)
+}
+
 /// Shows stacks of Go's runtime as runtime/pprof does. Each of these addresses is that of one function, so that what is inlined there is not
-/// shown once more; the runtime's own functions at the leaf are left out, if there are others, and so is the one that every goroutine begins with.
+/// shown once more; the runtime's own functions at the leaf are left out, if there are others, and so are the one that every goroutine begins with
+/// and those between Go and C.
 pub fn show_as_runtime_pprof(profile: &mut Profile, is_of_go: impl Fn(&Location) -> bool) {
     let of_go = profile.locations.iter_mut().filter(|location| is_of_go(location));
     of_go.for_each(|location| location.lines.truncate(1));
@@ -147,6 +155,7 @@ pub fn show_as_runtime_pprof(profile: &mut Profile, is_of_go: impl Fn(&Location)
         locations.pop_if(|at| name(at) == "runtime.goexit");
         let own = locations.iter().position(|at| !is_runtime(at));
         locations.drain(..own.unwrap_or(0));
+        locations.retain(|at| !is_between_go_and_c(name(at)));
     }
 }
 

@@ -1,22 +1,26 @@
 //! The heap of a running Go program as a profile, weighted as `go tool pprof` weighs it, with the variances of that.
 
-mod course;
+pub(crate) mod course;
 
-pub use course::{Earlier, go_on_from, recording, running};
+pub use course::{Earlier, go_on_from};
 
 use crate::failure::Failure;
 use crate::file::Opened;
 use crate::foreign::Foreign;
+use crate::recording::Recording;
+use crate::{marks, moment};
+use course::{Look, MOST_LIVE, NoLook, Program, code_of, inverse_probability, name_of, others};
 use ramson_import::{DropFrames, Format, Imported, InuseAt};
+use ramson_paths::executable_identity;
 use ramson_process::clock::unix_ns;
 use ramson_process::go::{Bucket, GoHeap, NoGoHeap, heap_of};
-use ramson_process::{Mapping as Mapped, mappings, text};
+use ramson_process::processes;
 use ramson_profile::format::format_duration;
 use ramson_profile::{
     Estimate, Location, Mapping, Profile, ReturnAddress, SampleType, StackSample,
-    sampling_probability,
 };
-use std::collections::HashMap;
+use ramson_reader::Header;
+use std::collections::{HashMap, HashSet};
 
 /// Opens it. `None`: it is no Go program, or another user's.
 pub fn open(pid: u32) -> Option<Result<Opened, Failure>> {
@@ -37,8 +41,44 @@ fn opened(pid: u32, heap: &GoHeap) -> Option<Result<Opened, Failure>> {
     Some(foreign.map(|foreign| Opened::Foreign(Foreign { running: Some(pid), ..foreign })))
 }
 
-fn name_of(pid: u32) -> String {
-    text::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim().into()
+/// A Go program as if it were recorded. `None`: it is no Go program, or cannot be looked at. The first look goes on from the last one that a
+/// history has, or a mark.
+pub fn recording(pid: u32) -> Option<Result<Recording, Failure>> {
+    let earlier = |header: &Header| moment::latest(header).or_else(|| marks::latest(header));
+    Some(match course::look(pid, earlier)? {
+        Ok(Look { snapshot, at_ns }) => Ok(Recording {
+            snapshot,
+            running: Some(pid),
+            read_ns: at_ns,
+            origin: format!("Go's own heap profile of process {pid}"),
+            owner: None,
+            names: None,
+            past: None,
+        }),
+        Err(NoLook::Heap(defect)) => Err(unreadable(pid, &name_of(pid), &defect)),
+        Err(NoLook::TooMany) => Err(Failure::failed(format!(
+            "process {pid} ({}): more than {MOST_LIVE} sampled blocks are live. \"ramson report {pid}\" sums them",
+            name_of(pid)
+        ))),
+    })
+}
+
+/// Looks at all Go programs but those that are known already.
+pub fn running(known: &HashSet<u32>) -> Vec<Recording> {
+    let mut others = others();
+    let others = others.get_or_insert_default();
+    let all: Vec<_> = processes::all().into_iter().filter(|pid| !known.contains(pid)).collect();
+    let all = all.into_iter().filter_map(|pid| Some((pid, executable_identity(pid)?)));
+    let all: HashSet<Program> = all.collect();
+    others.retain(|other| all.contains(other));
+    let mut found = Vec::new();
+    for program in all.difference(&others.clone()) {
+        match recording(program.0) {
+            Some(Ok(recording)) => found.push(recording),
+            _ => drop(others.insert(*program)),
+        }
+    }
+    found
 }
 
 /// A Go program's samples at one moment, from which on its allocations are counted. The runtime shows them when the next collection but one ends
@@ -70,27 +110,6 @@ impl Allocations {
         }
         opened(pid, &heap).ok_or_else(gone)?
     }
-}
-
-/// Where code is mapped: the executable's, and that of plugins.
-fn code_of(pid: u32, heap: &GoHeap) -> Option<Vec<Mapping>> {
-    let all: Vec<Mapped> = mappings(pid).ok()?.collect();
-    let executable = all.iter().find(|it| (it.start..it.end).contains(&heap.at))?;
-    let file = |it: &Mapped| (it.device, it.inode);
-    let code = all.iter().filter(|it| it.is_code() && it.inode != 0).map(|it| Mapping {
-        start: it.start,
-        end: it.end,
-        file_offset: it.offset,
-        // Linkers lay others out so that addresses and offsets agree.
-        bias: if file(it) == file(executable) {
-            heap.bias
-        } else {
-            it.start.wrapping_sub(it.offset)
-        },
-        path: it.path.clone(),
-        ..Mapping::default()
-    });
-    Some(code.collect())
 }
 
 /// Says why the heap of a Go program cannot be read.
@@ -145,11 +164,6 @@ fn imported(heap: &GoHeap, mappings: Vec<Mapping>, name: &str) -> Imported {
         drop_frames: DropFrames::Nothing,
         defects: Vec::new(),
     }
-}
-
-/// Blocks that a sample of this size stands for.
-fn inverse_probability(size: u64, interval: u64) -> f64 {
-    1.0 / sampling_probability(size.max(1), interval)
 }
 
 /// A block of s bytes is sampled with probability p = 1 − e^(−s/T), so each of n samples stands for 1/p blocks, with a variance of (1 − p)/p².

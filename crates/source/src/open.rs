@@ -170,7 +170,7 @@ fn open_group(selector: &Selector) -> Result<Members, Failure> {
     let profiled = each_of_owners(&pids, |&pid| pid, |&pid| open_member(pid));
     let profiled: Vec<Recording> = profiled.into_iter().flatten().collect();
     let unprofiled = pids.len() - profiled.len();
-    if !profiled.iter().all(is_unused) {
+    if !profiled.is_empty() {
         return Ok(Members::of(profiled, unprofiled));
     }
     let mut of_go = Vec::new();
@@ -183,9 +183,6 @@ fn open_group(selector: &Selector) -> Result<Members, Failure> {
     }
     if !of_go.is_empty() {
         return Ok(Members { unprofiled: pids.len() - of_go.len(), opened: of_go });
-    }
-    if !profiled.is_empty() {
-        return Ok(Members::of(profiled, unprofiled));
     }
     if let Some(refusal) = refusal {
         return Err(refusal);
@@ -253,20 +250,9 @@ fn outline_or_go(pid: u32) -> Option<Recording> {
     open_outline(pid).or_else(|| go::recording(pid)?.ok())
 }
 
-/// Whether a process runs of which nothing is live: a Go program seldom calls malloc.
-fn is_unused(recording: &Recording) -> bool {
-    recording.running.is_some() && recording.snapshot.live.is_empty()
-}
-
 /// Opens the profile of a process, or the one that a Go program has of itself.
 fn open_process(pid: u32) -> Result<Opened, Failure> {
-    match open_pid(pid) {
-        Ok(recording) => {
-            let of_go = if is_unused(&recording) { go::open(pid) } else { None };
-            Ok(of_go.and_then(Result::ok).unwrap_or(Opened::Recording(recording)))
-        }
-        Err(failure) => go::open(pid).unwrap_or(Err(failure)),
-    }
+    open_pid(pid).map(Opened::Recording).or_else(|failure| go::open(pid).unwrap_or(Err(failure)))
 }
 
 /// Opens the profile of a process, running or dead.

@@ -1,5 +1,6 @@
 //! A profile that libramson wrote, read at one moment.
 
+use crate::go::course;
 use crate::maps::clip_extents;
 use crate::root_note::note_root;
 use crate::snapshot_bytes::snapshot_bytes;
@@ -56,10 +57,11 @@ pub struct Recording {
     pub past: Option<Box<Past>>,
 }
 
-/// Adds to a profile of running process `pid` what it does not have by itself: what is mapped now, and of a forked child that records in
-/// its memory still, who it is.
+/// Adds to a profile of running process `pid` what it does not have by itself: what is mapped now, what Go's runtime has sampled, and of a forked
+/// child that records in its memory still, who it is.
 pub fn complete(snapshot: &mut Snapshot, pid: u32) {
     clip_extents(snapshot, pid);
+    course::add(snapshot, pid);
     let header = &mut snapshot.header;
     if header.flags & flags::PRIVATE == 0 || header.process_start_ticks != 0 {
         return;

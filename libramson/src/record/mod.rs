@@ -279,9 +279,12 @@ impl Recorder {
         let pid = self.pid.load(Relaxed);
         let main_high = self.main_stack_high.load(Relaxed);
         let view = walk::view_of(thread, caller, pid, main_high, copy);
-        let walked = WALKER.walk(*caller, &view, frames, profile);
+        let mut walked = WALKER.walk(*caller, &view, frames, profile);
         if thread.stack_low.get() != known_low {
             WALKER.confirm_stack(thread, *caller, &view, known_low, main_high);
+        }
+        if walk::may_be_called_by_goroutine(&walked) {
+            walked = WALKER.walk_goroutine(walked, pid, copy, frames, profile);
         }
         profile.count(Health::RulesCompiled, walked.rules_compiled);
         // After the walk: whoever met an object first, its mapping counts from an epoch before. It stays while we are in it.

@@ -155,12 +155,22 @@ impl Elf {
 
     /// The GNU build ID note's bytes, in place.
     pub fn build_id(&self) -> Option<&'static [u8]> {
-        self.headers.iter().filter(|header| header.kind == PT_NOTE).find_map(|header| {
+        self.notes().find_map(build_id_in)
+    }
+
+    /// Whether Go's linker has marked it.
+    pub fn is_of_go(&self) -> bool {
+        const BUILD_ID: u32 = 4;
+        self.notes().any(|notes| note_in(notes, BUILD_ID, b"Go\0\0").is_some())
+    }
+
+    fn notes(&self) -> impl Iterator<Item = &'static [u8]> {
+        self.headers.iter().filter(|header| header.kind == PT_NOTE).filter_map(|header| {
             let (low, high) = self.range(header)?;
             let (_, segment_high) = self.segment_around(low)?;
             let bytes = high.min(segment_high) - low;
             // SAFETY: the range is inside a loaded, readable segment.
-            build_id_in(unsafe { core::slice::from_raw_parts(low as *const u8, bytes as usize) })
+            Some(unsafe { core::slice::from_raw_parts(low as *const u8, bytes as usize) })
         })
     }
 }
@@ -168,6 +178,12 @@ impl Elf {
 /// The build ID among `notes`.
 pub fn build_id_in(notes: &[u8]) -> Option<&[u8]> {
     const NT_GNU_BUILD_ID: u32 = 3;
+    let value = note_in(notes, NT_GNU_BUILD_ID, b"GNU\0")?;
+    value.get(..value.len().min(32))
+}
+
+/// The value of a note of this kind, of the owner of that name.
+fn note_in<'a>(notes: &'a [u8], kind: u32, owner: &[u8]) -> Option<&'a [u8]> {
     let mut rest = notes;
     while let Some((head, body)) = rest.split_first_chunk::<12>() {
         let word = |at: usize| {
@@ -177,8 +193,8 @@ pub fn build_id_in(notes: &[u8]) -> Option<&[u8]> {
         let name_bytes = (word(0) as usize).next_multiple_of(4);
         let value_bytes = word(4) as usize;
         let value = body.get(name_bytes..)?.get(..value_bytes)?;
-        if word(8) == NT_GNU_BUILD_ID && body.starts_with(b"GNU\0") {
-            return value.get(..value_bytes.min(32));
+        if word(8) == kind && body.starts_with(owner) {
+            return Some(value);
         }
         rest = body.get(name_bytes + value_bytes.next_multiple_of(4)..)?;
     }

@@ -220,7 +220,7 @@ pub fn readable_until(pid: u32, mut page: u64, end: u64) -> u64 {
 
 /// As much of the stack above `low` as is readable and fits.
 #[cold]
-fn copy_of(low: u64, pid: u32, copy: &mut [u8]) -> StackView {
+pub fn copy_of(low: u64, pid: u32, copy: &mut [u8]) -> StackView {
     // Whole pages after the first, as the kernel copies a range page by page up to the first that it cannot read.
     let copied = sys::read_own_memory(pid, &[[low as usize, copy.len()]], copy) as u64 & !7;
     StackView {

@@ -88,7 +88,8 @@ fn look_at(
     is_one_of_many: bool,
 ) -> Result<Finding, Failure> {
     let profile = target.profile.as_ref();
-    let snapshot = profile.map(|recording| &recording.snapshot);
+    let own = profile.and_then(|recording| extents::without_go(&recording.snapshot));
+    let snapshot = own.as_deref();
     let extents = snapshot.map_or(Vec::new(), extents::ranges);
     let (blocks, blocks_inside) = snapshot.map(extents::blocks).unwrap_or_default();
     let mut allocators = None;
@@ -121,7 +122,7 @@ fn look_at(
     let rss = Rss::of(&reading, snapshot, Some(&allocators), asked_inside);
     let rss = rss.with_peak_of(target.pid);
     let calibrated = profile.map(|recording| recording.with(counted(&recording.snapshot, &rss)));
-    let live = calibrated.as_ref().map(|recording| extents::live_heap(&recording.snapshot));
+    let live = snapshot.map(|own| extents::live_heap(&counted(own, &rss)));
     let pins = match (&calibrated, &reading.memory, &reading.statistics) {
         (Some(recording), Some(memory), Ok(statistics)) if pins::is_much_pinned(&rss) => {
             Some(pins::pins(recording, memory, statistics, names, own_frames)?)

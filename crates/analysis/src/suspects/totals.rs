@@ -58,8 +58,9 @@ impl Look {
         let terms = Rss::read(pid, &recording.origin, &recording.snapshot, &mut None);
         Some(match terms {
             Some(rss) => {
-                let outside =
-                    outside(|term| rss.term(term).value, extents::live_heap(&recording.snapshot));
+                let own = extents::without_go(&recording.snapshot);
+                let live = own.map_or(Estimate::default(), |own| extents::live_heap(&own));
+                let outside = outside(|term| rss.term(term).value, live);
                 Self { unix_ns, rss: rss.bytes, outside: Some(outside) }
             }
             None => Self { unix_ns, rss: Stat::of(pid)?.rss?, outside: None },
@@ -69,7 +70,9 @@ impl Look {
     fn of_history(moment: &Moment) -> Option<Self> {
         let outside =
             |terms: [i64; TERM_COUNT]| outside(|term| terms[term as usize] as f64, moment.live);
-        let outside = moment.terms.map(outside);
+        // Of a Go program, live bytes are those of both heaps.
+        let terms = moment.terms.filter(|terms| terms[Term::GoHeap as usize] == 0);
+        let outside = terms.map(outside);
         Some(Self { unix_ns: moment.time_ns, rss: moment.rss?, outside })
     }
 }

@@ -139,6 +139,10 @@ fn of_recording(summary: &Summary, detail: Detail) -> String {
     let live = live_text(summary.live);
     let figures = match (&summary.history, &summary.rss, summary.is_running) {
         (Some(past), ..) => past_line(past, &live),
+        (None, Some(rss), _) if summary.has_go && detail != Detail::Totals => {
+            let line = if has_details { rss.line() } else { rss.short_line() };
+            format!("{line}; live {live}{}", if summary.is_of_go { "" } else { " in both" })
+        }
         (None, Some(rss), _) if has_details => rss.line(),
         (None, Some(rss), _) if detail == Detail::Totals => {
             format!("RSS {}, live {live}", size(rss.bytes))

@@ -6,9 +6,9 @@ use ramson_analysis::attachment;
 use ramson_analysis::end::rss_and_live_text;
 use ramson_analysis::interval::Intervals;
 use ramson_analysis::live::watch::{Watched, free_or_held};
-use ramson_analysis::live_heap;
 use ramson_analysis::recording::what_is_missing;
 use ramson_analysis::rss::{Rss, live_text};
+use ramson_analysis::{has_go, live_heap};
 use ramson_process::Term;
 use ramson_profile::format::{
     format_bytes, format_duration, format_estimate, format_objects, format_percent, format_term,
@@ -69,7 +69,7 @@ impl Heading {
                     live_text(live)
                 )
             }
-            (Some(bytes), _) if recording.is_of_go() => {
+            (Some(bytes), _) if has_go(snapshot) => {
                 format!("RSS {}; live {}", format_bytes(bytes as f64), live_text(live))
             }
             (Some(bytes), None) => equation(bytes, live),

@@ -5,38 +5,54 @@
 //! stack and size. So what is added to a stack, and stays, has the age of the growth: a pool whose blocks are replaced is as old as when it was
 //! filled. The first look goes on from the last one that a history has, or a mark.
 
-use super::{code_of, inverse_probability, name_of, unreadable};
-use crate::failure::Failure;
-use crate::recording::Recording;
-use crate::{marks, moment};
 use ramson_format::{
     EPOCH_OPEN, GO_FAMILY, HEALTH, Health, KINDS, Kind, LIFETIME_BUCKETS, LookupAddress, flags,
     lifetime_bucket, stack_flags, stack_hash, state,
 };
 use ramson_paths::executable_identity;
 use ramson_process::clock::{monotonic_ns, since_boot_ns, unix_ns};
-use ramson_process::go::{Bucket, GoHeap, heap_of};
-use ramson_process::processes;
+use ramson_process::go::{Bucket, GoHeap, NoGoHeap, heap_of};
 use ramson_process::stat::Stat;
-use ramson_profile::ReturnAddress;
+use ramson_process::{Mapping as Mapped, mappings, processes, text};
+use ramson_profile::{Mapping as CodeMapping, ReturnAddress, sampling_probability};
 use ramson_reader::{Header, LiveSample, Mapping, Snapshot, Stack};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Samples that are live at most: with a MemProfileRate of 1 each block is one.
-const MOST_LIVE: usize = 1 << 22;
+pub const MOST_LIVE: usize = 1 << 22;
 /// Clocks are read one after the other.
 const SAME_NS: u64 = 10_000_000;
 
 /// The programs that this process has looked at, and still run.
 static COURSES: Mutex<Option<HashMap<u32, Course>>> = Mutex::new(None);
 
-/// Looks at a program. `None`: it is no Go program, or cannot be looked at.
-pub fn recording(pid: u32) -> Option<Result<Recording, Failure>> {
+/// A program at one look.
+pub struct Look {
+    /// Its samples.
+    pub snapshot: Snapshot,
+    /// When it was looked at, on the clock of the profile's times.
+    pub at_ns: u64,
+}
+
+/// Why there is no look at a Go program.
+pub enum NoLook {
+    /// Its heap cannot be read.
+    Heap(NoGoHeap),
+    /// More samples are live than are kept.
+    TooMany,
+}
+
+/// Looks at a program. `None`: it is no Go program, or cannot be looked at. The first time it goes on from what `earlier` returns for its header, of
+/// which process ID and start are known.
+pub fn look(
+    pid: u32,
+    earlier: impl FnOnce(&Header) -> Option<Snapshot>,
+) -> Option<Result<Look, NoLook>> {
     let stat = Stat::of(pid)?;
     let heap = match heap_of(pid)? {
         Ok(heap) => heap,
-        Err(defect) => return Some(Err(unreadable(pid, &name_of(pid), &defect))),
+        Err(defect) => return Some(Err(NoLook::Heap(defect))),
     };
     let mappings = code_of(pid, &heap)?;
     let mappings = mappings.into_iter().map(|it| Mapping {
@@ -51,25 +67,12 @@ pub fn recording(pid: u32) -> Option<Result<Recording, Failure>> {
     let mut courses = courses();
     let courses = courses.get_or_insert_default();
     courses.retain(|&pid, course| Stat::of(pid).is_some_and(|it| course.is_of(it)));
-    let course = courses.entry(pid).or_insert_with(|| Course::begin(pid, stat));
-    let samples = course.go_on(&heap);
-    let Ok((stacks, live)) = samples else {
-        return Some(Err(Failure::failed(format!(
-            "process {pid} ({}): more than {MOST_LIVE} sampled blocks are live. \"ramson report {pid}\" sums them",
-            name_of(pid)
-        ))));
-    };
-    let header = course.header(pid, &heap);
-    let mappings = mappings.collect();
-    let snapshot = Snapshot { header, mappings, stacks, live, ..Snapshot::default() };
-    Some(Ok(Recording {
-        snapshot,
-        running: Some(pid),
-        read_ns: course.now_ns,
-        origin: format!("Go's own heap profile of process {pid}"),
-        owner: None,
-        names: None,
-        past: None,
+    let course = courses.entry(pid).or_insert_with(|| Course::begin(pid, stat, earlier));
+    Some(course.go_on(&heap).map(|(stacks, live)| {
+        let header = course.header(pid, &heap);
+        let mappings = mappings.collect();
+        let snapshot = Snapshot { header, mappings, stacks, live, ..Snapshot::default() };
+        Look { snapshot, at_ns: course.now_ns }
     }))
 }
 
@@ -110,26 +113,59 @@ fn courses() -> MutexGuard<'static, Option<HashMap<u32, Course>>> {
     COURSES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Looks at all Go programs but those that are known already.
-pub fn running(known: &HashSet<u32>) -> Vec<Recording> {
-    /// A process and its executable.
-    type Program = (u32, (u64, u64));
-    /// Those that are not Go's, or cannot be read.
-    static OTHERS: Mutex<Option<HashSet<Program>>> = Mutex::new(None);
-    let mut others = OTHERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let others = others.get_or_insert_default();
-    let all: Vec<_> = processes::all().into_iter().filter(|pid| !known.contains(pid)).collect();
-    let all = all.into_iter().filter_map(|pid| Some((pid, executable_identity(pid)?)));
-    let all: HashSet<Program> = all.collect();
-    others.retain(|other| all.contains(other));
-    let mut found = Vec::new();
-    for program in all.difference(&others.clone()) {
-        match recording(program.0) {
-            Some(Ok(recording)) => found.push(recording),
-            _ => drop(others.insert(*program)),
+/// Adds what Go's runtime has sampled to the profile of a running process, if it is a Go program that uses C. Its stacks stay where they were added
+/// first.
+pub fn add(snapshot: &mut Snapshot, pid: u32) {
+    // Of some only the header was read.
+    let of_go = Some(pid).filter(|_| !snapshot.stacks.is_empty()).and_then(go_of);
+    let Some(of_go) = of_go else { return };
+    let is_of_go = |stack: &Stack| stack.flags & stack_flags::GO != 0;
+    let known = snapshot.stacks.iter().enumerate().filter(|(_, stack)| is_of_go(stack));
+    let known: HashMap<Vec<LookupAddress>, usize> =
+        known.map(|(number, stack)| (stack.frames.clone(), number)).collect();
+    let mut numbers = Vec::with_capacity(of_go.stacks.len());
+    for stack in of_go.stacks {
+        if !is_of_go(&stack) {
+            numbers.push(0);
+        } else if let Some(&number) = known.get(&stack.frames) {
+            snapshot.stacks[number] = stack;
+            numbers.push(number);
+        } else {
+            numbers.push(snapshot.stacks.len());
+            snapshot.stacks.push(stack);
         }
     }
-    found
+    let live = of_go.live.into_iter();
+    snapshot.live.extend(live.map(|sample| LiveSample { stack: numbers[sample.stack], ..sample }));
+    for mapping in of_go.mappings {
+        if !snapshot.mappings.iter().any(|it| (it.start, it.epochs.start) == (mapping.start, 0)) {
+            snapshot.mappings.push(mapping);
+        }
+    }
+}
+
+fn go_of(pid: u32) -> Option<Snapshot> {
+    let program = (pid, executable_identity(pid)?);
+    let mut others = others();
+    let others = others.get_or_insert_default();
+    if others.contains(&program) {
+        return None;
+    }
+    let look = look(pid, |_| None).and_then(Result::ok);
+    if look.is_none() {
+        others.retain(|other| Stat::of(other.0).is_some());
+        others.insert(program);
+    }
+    look.map(|look| look.snapshot)
+}
+
+/// A process and its executable.
+pub type Program = (u32, (u64, u64));
+/// Those that are not Go's, or cannot be read.
+static OTHERS: Mutex<Option<HashSet<Program>>> = Mutex::new(None);
+
+pub fn others() -> MutexGuard<'static, Option<HashSet<Program>>> {
+    OTHERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A program that is looked at again and again.
@@ -166,17 +202,12 @@ struct Sample {
     address: u64,
 }
 
-/// More samples are live than are kept.
-struct TooMany;
-
 impl Course {
-    /// Goes on from the last look that a history has, or a mark.
-    fn begin(pid: u32, stat: Stat) -> Self {
+    fn begin(pid: u32, stat: Stat, earlier: impl FnOnce(&Header) -> Option<Snapshot>) -> Self {
         let mut course = Self::new(stat);
         let start_realtime_ns = course.start_unix_ns;
         let known = Header { pid, start_realtime_ns, ..Header::default() };
-        let earlier = moment::latest(&known).or_else(|| marks::latest(&known));
-        let earlier = earlier.filter(|it| it.header.flags & flags::GO != 0);
+        let earlier = earlier(&known).filter(|it| it.header.flags & flags::GO != 0);
         earlier.into_iter().for_each(|earlier| course.begin_at(Earlier::of(&earlier)));
         course
     }
@@ -247,7 +278,7 @@ impl Course {
     }
 
     /// Goes on to what the runtime counts now.
-    fn go_on(&mut self, heap: &GoHeap) -> Result<(Vec<Stack>, Vec<LiveSample>), TooMany> {
+    fn go_on(&mut self, heap: &GoHeap) -> Result<(Vec<Stack>, Vec<LiveSample>), NoLook> {
         let before_ns = std::mem::replace(&mut self.now_ns, monotonic_ns());
         let before_ns = if before_ns == 0 { self.now_ns } else { before_ns };
         if self.began_ns == 0 {
@@ -261,7 +292,7 @@ impl Course {
             let samples = self.buckets.entry(number_of(bucket)).or_default();
             let count = (bucket.allocated - bucket.freed) as usize;
             if live.len() + count > MOST_LIVE {
-                return Err(TooMany);
+                return Err(NoLook::TooMany);
             }
             samples.go_on(bucket, [before_ns, self.now_ns], &mut self.numbered);
             let stack = *numbers.entry(&bucket.stack).or_insert_with(|| {
@@ -360,6 +391,37 @@ fn address(bucket: &Bucket, index: usize, numbered: &mut u64) -> u64 {
     }
     *numbered += 1;
     OUT_OF_ORDER + *numbered * SAMPLE_BYTES
+}
+
+/// Where code is mapped: the executable's, and that of plugins.
+pub fn code_of(pid: u32, heap: &GoHeap) -> Option<Vec<CodeMapping>> {
+    let all: Vec<Mapped> = mappings(pid).ok()?.collect();
+    let executable = all.iter().find(|it| (it.start..it.end).contains(&heap.at))?;
+    let file = |it: &Mapped| (it.device, it.inode);
+    let code = all.iter().filter(|it| it.is_code() && it.inode != 0).map(|it| CodeMapping {
+        start: it.start,
+        end: it.end,
+        file_offset: it.offset,
+        // Linkers lay others out so that addresses and offsets agree.
+        bias: if file(it) == file(executable) {
+            heap.bias
+        } else {
+            it.start.wrapping_sub(it.offset)
+        },
+        path: it.path.clone(),
+        ..CodeMapping::default()
+    });
+    Some(code.collect())
+}
+
+/// The name of its first thread.
+pub fn name_of(pid: u32) -> String {
+    text::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim().into()
+}
+
+/// Blocks that a sample of this size stands for.
+pub fn inverse_probability(size: u64, interval: u64) -> f64 {
+    1.0 / sampling_probability(size.max(1), interval)
 }
 
 #[cfg(test)]
