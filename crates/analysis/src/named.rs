@@ -15,6 +15,7 @@ use ramson_reader::{Snapshot, Stack};
 use ramson_source::{Failure, Opened, Recording, name_of};
 use ramson_symbols::{SymbolDefect, Symbolizer};
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use std::sync::Arc;
 
 pub use ramson_reader::Counting;
@@ -108,17 +109,13 @@ pub fn take_named(
                 profile.samples.retain(is_of);
             }
             let owner = naming::owner_of_foreign(&foreign.origin);
-            // Of a running process they are known.
-            if foreign.running.is_none() {
-                biases::find_biases(&mut profile, names.search.sysroot.as_deref(), owner);
-            }
+            biases::find_biases(&mut profile, names.search.sysroot.as_deref(), owner);
             if let Some(binary) = &names.search.binary {
                 biases::place_in(&mut profile, binary);
                 foreign.forget_missing_mappings();
             }
             let mut symbolizer = names.search.symbolizer_of_foreign(&foreign.origin)?;
-            let missing_symbols =
-                naming::name_of(&mut profile, foreign.running, None, &mut symbolizer);
+            let missing_symbols = naming::name(&mut profile, None, &mut symbolizer);
             foreign.drop_frames(&mut profile);
             names.show(&mut profile);
             Ok(Named { profile, missing_symbols })
@@ -259,7 +256,8 @@ pub fn unnamed(recording: &Recording, detail: Detail, kind: Option<Kind>) -> Pro
     for live in extents::live(snapshot, kind) {
         let mut new = || {
             let thread = threads.entry(live.tid).or_insert_with(|| thread(recording, live.tid));
-            let own = [Label::block_size(live.size), thread.clone()].into_iter();
+            let of_thread = Some(thread.clone()).filter(|_| live.tid != 0);
+            let own = iter::once(Label::block_size(live.size)).chain(of_thread);
             let own = own.chain(kind_label(&snapshot.stacks[live.stack], kind));
             StackSample {
                 locations: samples[live.stack].locations.clone(),

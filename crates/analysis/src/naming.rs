@@ -153,16 +153,7 @@ pub fn name(
     source: Option<&Recording>,
     symbolizer: &mut Symbolizer,
 ) -> Vec<SymbolDefect> {
-    name_of(profile, source.and_then(|source| source.running), source, symbolizer)
-}
-
-/// The same of a process that runs, recorded or not.
-pub fn name_of(
-    profile: &mut Profile,
-    running: Option<u32>,
-    source: Option<&Recording>,
-    symbolizer: &mut Symbolizer,
-) -> Vec<SymbolDefect> {
+    let running = source.and_then(|source| source.running);
     let mut of_mapping: Vec<Vec<usize>> = vec![Vec::new(); profile.mappings.len()];
     let mut outside = Vec::new();
     for (index, location) in profile.locations.iter().enumerate() {

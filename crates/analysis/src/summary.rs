@@ -75,7 +75,9 @@ pub struct Summary {
     pub is_running: bool,
     /// Go's runtime took all samples: no library is in the process.
     pub is_of_go: bool,
-    /// Go's runtime took some of the samples.
+    /// How long ago the collection ended that Go's samples are as of; null: there were not two collections, or the process is not Go's alone.
+    pub go_as_of_ago_ns: Option<u64>,
+    /// Go's runtime took some of the samples: live bytes are those of malloc and of Go.
     #[serde(skip)]
     pub has_go: bool,
     /// How it ended; `None` while it runs, and where nothing is known.
@@ -150,6 +152,7 @@ impl Summary {
             is_running: recording.running.is_some(),
             is_of_go: recording.is_of_go(),
             has_go: extents::has_go(snapshot),
+            go_as_of_ago_ns: go_as_of_ago_ns(recording),
             end: End::of(recording),
             fate: end::sentence(recording),
             rss_and_live: end::rss_and_live_text(recording, live),
@@ -181,6 +184,13 @@ impl Summary {
     }
 }
 
+fn go_as_of_ago_ns(recording: &Recording) -> Option<u64> {
+    let header = &recording.snapshot.header;
+    let is_known = header.last_monotonic_ns > header.start_monotonic_ns;
+    let ago_ns = recording.read_ns.saturating_sub(header.last_monotonic_ns);
+    Some(ago_ns).filter(|_| recording.is_of_go() && is_known)
+}
+
 /// Says of a running process that its allocator is linked into the executable, and why it is not recorded, if it is not.
 pub(crate) fn unseen(pid: u32, snapshot: &Snapshot) -> Option<String> {
     let areas = ramson_process::read_outline(pid).ok()?;
@@ -199,8 +209,6 @@ pub struct ForeignSummary {
     pub sample_types: Vec<SampleType>,
     /// The program's name; empty: not known.
     pub command: String,
-    /// Resident memory of the process; null: it was read from no process.
-    pub rss: Option<Rss>,
     /// Live bytes; `None`: the file does not count them.
     #[serde(skip)]
     pub live: Option<Estimate>,
@@ -221,7 +229,6 @@ impl ForeignSummary {
             format: foreign.imported.format.to_string(),
             sample_types: foreign.imported.sample_types.clone(),
             command: profile.command.clone(),
-            rss: foreign.running.and_then(Rss::of_unrecorded),
             live: counts_live.then(|| profile.total(SampleType::InuseSpace)),
             interval_bytes: profile.interval_bytes,
             stacks: (profile.samples.len(), is_labelled),

@@ -23,8 +23,6 @@ pub enum Format {
     Seastar,
     /// A ClickHouse server's answer about a fleet.
     Fleet,
-    /// A Go program's own, out of its memory.
-    Go,
     /// One stack and its value a line.
     Collapsed,
 }
@@ -39,7 +37,6 @@ impl fmt::Display for Format {
             Format::Memleak => "memleak",
             Format::Seastar => "Seastar",
             Format::Fleet => "fleet",
-            Format::Go => "Go",
             Format::Collapsed => "collapsed stacks",
         })
     }

@@ -94,7 +94,6 @@ fn read_profile(
         Format::Seastar => seastar::read(input),
         Format::Fleet => fleet::read(input),
         // No file has it.
-        Format::Go => Err(ImportError::Empty),
         Format::Collapsed => collapsed::read(input),
     }
 }

@@ -15,6 +15,8 @@ pub struct LiveBlock {
     pub bytes: Estimate,
     /// 1/p, fixed when the sample was taken.
     pub inverse_probability: f64,
+    /// `time_ns` is when it was seen first: it is older, by how much is not known.
+    pub is_older: bool,
 }
 
 /// Later − earlier live bytes between two snapshots of the process.
@@ -75,15 +77,22 @@ pub(crate) fn bucket_start_ns(bucket: usize) -> u64 {
 }
 
 impl Ages {
-    /// Returns the ages of all live blocks of these stacks; `None`: they have no live blocks.
+    /// Returns the ages of all live blocks of these stacks; `None`: they have no live blocks, or the ages of half of the bytes are not known.
     pub fn of<'a>(histories: impl IntoIterator<Item = &'a StackHistory>) -> Option<Self> {
-        let blocks = histories.into_iter().flat_map(|history| {
-            let aged = |block| (history.age_ns(block), block.estimate(SampleUnit::Bytes));
-            history.live.iter().map(aged)
-        });
-        let mut by_age: Vec<(u64, Estimate)> = blocks.collect();
+        let mut older = 0.0;
+        let mut by_age: Vec<(u64, Estimate)> = Vec::new();
+        for history in histories {
+            for block in &history.live {
+                let bytes = block.estimate(SampleUnit::Bytes);
+                older += if block.is_older { bytes.value } else { 0.0 };
+                by_age.push((history.age_ns(block), bytes));
+            }
+        }
         by_age.sort_unstable_by_key(|&(age_ns, _)| Reverse(age_ns));
         let half = by_age.iter().map(|(_, bytes)| bytes.value).sum::<f64>() / 2.0;
+        if older > 0.0 && older >= half {
+            return None;
+        }
         let mut older = 0.0;
         let p50_ns = by_age.iter().find_map(|&(age_ns, bytes)| {
             older += bytes.value;
@@ -119,7 +128,7 @@ impl LiveBlock {
     /// A block of `size_bytes`, as if nothing else were known of live bytes.
     pub fn new(time_ns: u64, size_bytes: u64, inverse_probability: f64) -> Self {
         let bytes = Estimate::of_sample(size_bytes, inverse_probability, SampleUnit::Bytes);
-        Self { time_ns, bytes, inverse_probability }
+        Self { time_ns, bytes, inverse_probability, is_older: false }
     }
 
     /// Its share of the live bytes or objects.

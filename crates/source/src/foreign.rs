@@ -4,17 +4,13 @@ use crate::failure::Failure;
 use ramson_import::{
     ACCEPTED, Budget, DropFrames, Format, ImportDefect, ImportError, Imported, InuseAt,
 };
-use ramson_profile::{
-    Profile, SampleType, drop_allocator_frames, drop_frames, show_as_runtime_pprof,
-};
+use ramson_profile::{Profile, SampleType, drop_allocator_frames, drop_frames};
 use ramson_symbols::demangle_written;
 
 /// A profile of another tool.
 pub struct Foreign {
     /// File, address or `standard input`.
     pub origin: String,
-    /// The process that it was read from, if it was one.
-    pub running: Option<u32>,
     /// The imported data; its profile may be taken out.
     pub imported: Imported,
 }
@@ -62,7 +58,7 @@ impl Foreign {
             )));
         }
         demangle(&mut imported.profile);
-        Ok(Self { origin: origin.to_owned(), running: None, imported })
+        Ok(Self { origin: origin.to_owned(), imported })
     }
 
     /// Its addresses were placed in a binary that the user named.
@@ -93,9 +89,6 @@ impl Foreign {
 
     /// Cuts off the frames that the format, or the file itself, wants cut off.
     pub fn drop_frames(&self, profile: &mut Profile) {
-        if self.imported.format == Format::Go {
-            return show_as_runtime_pprof(profile, |_| true);
-        }
         match &self.imported.drop_frames {
             DropFrames::Allocators => drop_allocator_frames(profile),
             DropFrames::Named { drop, keep } => drop_frames(profile, |name| {

@@ -89,13 +89,9 @@ pub fn open_marks(wanted: &str, of: &[&Recording]) -> Result<Vec<Recording>, Fai
 fn recording(opened: Opened) -> Result<Recording, Failure> {
     match opened {
         Opened::Recording(recording) => Ok(recording),
-        Opened::Foreign(foreign) => {
-            foreign.running.and_then(go::recording).unwrap_or_else(|| {
-                Err(foreign.lacks(
-                    "does not say how old its blocks are. Pass a profile that ramson made; \"ramson diff\" compares others",
-                ))
-            })
-        }
+        Opened::Foreign(foreign) => Err(foreign.lacks(
+            "does not say how old its blocks are. Pass a profile that ramson made; \"ramson diff\" compares others",
+        )),
     }
 }
 
@@ -175,14 +171,15 @@ fn open_group(selector: &Selector) -> Result<Members, Failure> {
     }
     let mut of_go = Vec::new();
     let mut refusal = None;
-    for opened in pids.iter().filter_map(|&pid| go::open(pid)) {
+    for opened in pids.iter().filter_map(|&pid| go::recording(pid)) {
         match opened {
             Ok(opened) => of_go.push(opened),
             Err(failure) => refusal = Some(failure),
         }
     }
     if !of_go.is_empty() {
-        return Ok(Members { unprofiled: pids.len() - of_go.len(), opened: of_go });
+        let unprofiled = pids.len() - of_go.len();
+        return Ok(Members::of(of_go, unprofiled));
     }
     if let Some(refusal) = refusal {
         return Err(refusal);
@@ -252,7 +249,8 @@ fn outline_or_go(pid: u32) -> Option<Recording> {
 
 /// Opens the profile of a process, or the one that a Go program has of itself.
 fn open_process(pid: u32) -> Result<Opened, Failure> {
-    open_pid(pid).map(Opened::Recording).or_else(|failure| go::open(pid).unwrap_or(Err(failure)))
+    let recording = open_pid(pid).or_else(|failure| go::recording(pid).unwrap_or(Err(failure)));
+    recording.map(Opened::Recording)
 }
 
 /// Opens the profile of a process, running or dead.

@@ -11,7 +11,7 @@ use ramson_process::go_collector::{Look, Watch};
 use ramson_process::go_memory::Collector;
 use ramson_profile::{Estimate, FrameName, SampleType};
 use ramson_source::go::{Allocations, unreadable};
-use ramson_source::{Failure, Members, Opened, Target, find_target};
+use ramson_source::{Failure, Members, Opened, Recording, Target, find_target};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::thread;
@@ -215,8 +215,8 @@ fn no_go(pid: u32, name: &str) -> Failure {
     ))
 }
 
-fn by_stack(allocated: Opened, question: &Question) -> Result<StackTable, Failure> {
-    let mut members = Members { opened: vec![allocated], unprofiled: 0 };
+fn by_stack(allocated: Recording, question: &Question) -> Result<StackTable, Failure> {
+    let mut members = Members { opened: vec![Opened::Recording(allocated)], unprofiled: 0 };
     let sample_type = Some(SampleType::AllocSpace);
     let question = Question { sample_type, view: Shown::Stacks, rows: 0, ..question.clone() };
     match report(&mut members, &question)?.view {

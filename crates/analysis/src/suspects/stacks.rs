@@ -5,7 +5,7 @@ use super::course::Course;
 use crate::named::stack_number;
 use crate::overlap::{self, of_stack};
 use crate::{extents, inside};
-use ramson_format::Kind;
+use ramson_format::{GO_FAMILY, Kind};
 use ramson_leaks::{Finding, LiveBlock, MeasuredChange, Settings, StackHistory, judge};
 use ramson_profile::{
     Calibration, Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUnit, StackSample,
@@ -101,10 +101,12 @@ fn live_blocks(snapshot: &Snapshot) -> Vec<Vec<LiveBlock>> {
     let doubtful: Vec<u8> = inside.map(|it| it.family).collect();
     let of_heap = extents::live(snapshot, Some(Kind::Heap));
     for sample in of_heap.filter(|sample| !doubtful.contains(&sample.family)) {
+        let first_ns = snapshot.stacks[sample.stack].first_monotonic_ns;
         live[sample.stack].push(LiveBlock {
-            time_ns: sample.monotonic_ns,
             bytes: sample.estimate(SampleUnit::Bytes),
-            inverse_probability: sample.inverse_probability,
+            // The first look at a Go program found it.
+            is_older: sample.family == GO_FAMILY && sample.monotonic_ns <= first_ns,
+            ..LiveBlock::new(sample.monotonic_ns, sample.size, sample.inverse_probability)
         });
     }
     live

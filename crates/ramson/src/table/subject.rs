@@ -15,6 +15,8 @@ use ramson_profile::{SampleType, SampleUnit, printable};
 use ramson_source::Past;
 use std::fmt::Write;
 
+/// A Go program that was looked at for a shorter time was looked at once.
+const LEAST_FOLLOWED_NS: u64 = 500_000_000;
 /// Memory that the program mapped itself is pointed at from this share of RSS on.
 const LEAST_MMAP_SHARE: f64 = 0.1;
 /// Processes that get a line.
@@ -141,7 +143,14 @@ fn of_recording(summary: &Summary, detail: Detail) -> String {
         (Some(past), ..) => past_line(past, &live),
         (None, Some(rss), _) if summary.has_go && detail != Detail::Totals => {
             let line = if has_details { rss.line() } else { rss.short_line() };
-            format!("{line}; live {live}{}", if summary.is_of_go { "" } else { " in both" })
+            let what = match summary.is_of_go {
+                true if summary.live.value > rss.bytes as f64 => {
+                    ", not all of it resident: what was never written to is not"
+                }
+                true => "",
+                false => " in both",
+            };
+            format!("{line}; live {live}{what}")
         }
         (None, Some(rss), _) if has_details => rss.line(),
         (None, Some(rss), _) if detail == Detail::Totals => {
@@ -158,7 +167,16 @@ fn of_recording(summary: &Summary, detail: Detail) -> String {
             let first = format_duration(summary.known_ns);
             format!("recorded for {profiled} (first {first} ago)")
         }
-        (None, true) if summary.is_of_go => format!("Go's own samples, followed for {profiled}"),
+        (None, true) if summary.is_of_go => {
+            let of = match summary.go_as_of_ago_ns {
+                Some(ago_ns) => format!("of {} ago", format_duration(ago_ns)),
+                None => "before the second collection".into(),
+            };
+            let is_new = summary.profiled_ns < LEAST_FOLLOWED_NS;
+            let followed =
+                if is_new { String::new() } else { format!(", followed for {profiled}") };
+            format!("Go's own heap profile {of}{followed}")
+        }
         (None, true) => format!("recorded for {profiled}"),
         (None, false) => summary.fate.clone(),
     };
@@ -255,15 +273,9 @@ fn past_fate(past: &Past, profiled: &str) -> String {
 }
 
 fn of_foreign(summary: &ForeignSummary) -> String {
-    let mut out = match &summary.rss {
-        Some(rss) => rss.short_line(),
-        None => format!("RSS not recorded in {} profiles", summary.format),
-    };
+    let mut out = format!("RSS not recorded in {} profiles", summary.format);
     if let Some(live) = summary.live {
         let _ = write!(out, "; live {}", format_estimate(live, SampleUnit::Bytes));
-        if summary.rss.as_ref().is_some_and(|rss| live.value > rss.bytes as f64) {
-            out += ", not all of it resident: what was never written to is not";
-        }
     }
     let _ = write!(out, "\n{}", printable(&summary.origin));
     if !summary.command.is_empty() {

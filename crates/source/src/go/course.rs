@@ -14,13 +14,13 @@ use ramson_process::clock::{monotonic_ns, since_boot_ns, unix_ns};
 use ramson_process::go::{Bucket, GoHeap, NoGoHeap, heap_of};
 use ramson_process::stat::Stat;
 use ramson_process::{Mapping as Mapped, mappings, processes, text};
-use ramson_profile::{Mapping as CodeMapping, ReturnAddress, sampling_probability};
+use ramson_profile::{ReturnAddress, sampling_probability};
 use ramson_reader::{Header, LiveSample, Mapping, Snapshot, Stack};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Samples that are live at most: with a MemProfileRate of 1 each block is one.
-pub const MOST_LIVE: usize = 1 << 22;
+pub const MOST_LIVE: usize = 1 << 23;
 /// Clocks are read one after the other.
 const SAME_NS: u64 = 10_000_000;
 
@@ -54,26 +54,16 @@ pub fn look(
         Ok(heap) => heap,
         Err(defect) => return Some(Err(NoLook::Heap(defect))),
     };
-    let mappings = code_of(pid, &heap)?;
-    let mappings = mappings.into_iter().map(|it| Mapping {
-        start: it.start,
-        end: it.end,
-        file_offset: it.file_offset,
-        bias: it.bias,
-        epochs: 0..EPOCH_OPEN,
-        path: it.path,
-        build_id: Vec::new(),
-    });
     let mut courses = courses();
     let courses = courses.get_or_insert_default();
     courses.retain(|&pid, course| Stat::of(pid).is_some_and(|it| course.is_of(it)));
     let course = courses.entry(pid).or_insert_with(|| Course::begin(pid, stat, earlier));
-    Some(course.go_on(&heap).map(|(stacks, live)| {
-        let header = course.header(pid, &heap);
-        let mappings = mappings.collect();
-        let snapshot = Snapshot { header, mappings, stacks, live, ..Snapshot::default() };
-        Look { snapshot, at_ns: course.now_ns }
-    }))
+    course.look(pid, &heap)
+}
+
+/// Makes a look of a heap without an earlier or a later one.
+pub fn look_once(pid: u32, heap: &GoHeap) -> Option<Result<Look, NoLook>> {
+    Course::new(Stat::of(pid)?).look(pid, heap)
 }
 
 /// What another ramson knew of a program.
@@ -247,6 +237,15 @@ impl Course {
         self.buckets.values_mut().for_each(|it| it.first_ns = first(it).unwrap_or(0));
     }
 
+    fn look(&mut self, pid: u32, heap: &GoHeap) -> Option<Result<Look, NoLook>> {
+        let mappings = code_of(pid, heap)?;
+        Some(self.go_on(heap).map(|(stacks, live)| {
+            let header = self.header(pid, heap);
+            let snapshot = Snapshot { header, mappings, stacks, live, ..Snapshot::default() };
+            Look { snapshot, at_ns: self.now_ns }
+        }))
+    }
+
     fn is_of(&self, stat: Stat) -> bool {
         stat.start_ticks == self.start_ticks
     }
@@ -394,11 +393,11 @@ fn address(bucket: &Bucket, index: usize, numbered: &mut u64) -> u64 {
 }
 
 /// Where code is mapped: the executable's, and that of plugins.
-pub fn code_of(pid: u32, heap: &GoHeap) -> Option<Vec<CodeMapping>> {
+fn code_of(pid: u32, heap: &GoHeap) -> Option<Vec<Mapping>> {
     let all: Vec<Mapped> = mappings(pid).ok()?.collect();
     let executable = all.iter().find(|it| (it.start..it.end).contains(&heap.at))?;
     let file = |it: &Mapped| (it.device, it.inode);
-    let code = all.iter().filter(|it| it.is_code() && it.inode != 0).map(|it| CodeMapping {
+    let code = all.iter().filter(|it| it.is_code() && it.inode != 0).map(|it| Mapping {
         start: it.start,
         end: it.end,
         file_offset: it.offset,
@@ -408,8 +407,9 @@ pub fn code_of(pid: u32, heap: &GoHeap) -> Option<Vec<CodeMapping>> {
         } else {
             it.start.wrapping_sub(it.offset)
         },
+        epochs: 0..EPOCH_OPEN,
         path: it.path.clone(),
-        ..CodeMapping::default()
+        build_id: Vec::new(),
     });
     Some(code.collect())
 }
@@ -420,7 +420,7 @@ pub fn name_of(pid: u32) -> String {
 }
 
 /// Blocks that a sample of this size stands for.
-pub fn inverse_probability(size: u64, interval: u64) -> f64 {
+fn inverse_probability(size: u64, interval: u64) -> f64 {
     1.0 / sampling_probability(size.max(1), interval)
 }
 
@@ -485,6 +485,18 @@ mod tests {
         let mut addresses: Vec<u64> = live.iter().map(|sample| sample.address).collect();
         addresses.dedup();
         assert_eq!(addresses.len(), 3);
+    }
+
+    #[test]
+    fn samples_weigh_as_go_tool_pprof_has_them() {
+        let bucket = Bucket { size: 100_000, ..bucket(AT, 104, 0) };
+        let mut stack = Stack::default();
+        let weight = inverse_probability(bucket.size, 512 << 10);
+        Samples::default().count(&bucket, weight, &mut stack);
+        // scaleHeapSample(104, 10_400_000, 524_288) of runtime/pprof.
+        assert_eq!((stack.alloc_objects as u64, stack.alloc_space as u64), (598, 59_891_155));
+        assert!(stack.alloc_objects_variance > 0.0);
+        assert_eq!(inverse_probability(bucket.size, 1), 1.0);
     }
 
     #[test]

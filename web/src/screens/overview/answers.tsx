@@ -77,8 +77,8 @@ function What({ top, explained, entry, whole }: Of) {
     );
   }
   const isAttached = entry.is_running && entry.state === "attached";
-  // Another profile’s live bytes are no term.
-  const resident = rss === null || rss.live === null ? undefined : rss.terms["live"];
+  // With Go’s live bytes among them, they are no term.
+  const resident = rss === null || rss.live === null || (rss.terms["go_heap"]?.value ?? 0) > 0 ? undefined : rss.terms["live"];
   const unseen = rss?.terms["allocated_before_the_attach_or_not_seen"]?.value ?? 0;
   if (rss !== null && top.sample_type === "inuse_space" && unseen > (top.total.value ?? 0)) {
     return (
