@@ -11,7 +11,7 @@ use ramson_analysis::naming::Names;
 use ramson_process::allocators::Allocators;
 use ramson_process::{read_outline, rights};
 use ramson_profile::format::{format_bytes, format_duration};
-use ramson_source::{Failure, Opened, Target, find_target, places};
+use ramson_source::{Failure, Opened, Target, find_target, go, places};
 use rustix::process::getuid;
 use serde::Serialize;
 use std::env;
@@ -142,6 +142,13 @@ fn of_process(target: Target) -> Result<Vec<Fact>, Failure> {
         fact("process", Ok(format!("{} (pid {pid})", target.name))),
         fact("allocator", allocator(&allocators)),
     ];
+    facts.extend(go::recording(pid).map(|of_go| {
+        let heap = of_go.map(|it| {
+            let interval = format_bytes(it.snapshot.header.interval_bytes as f64);
+            format!("its heap needs no recording: Go itself takes one sample per {interval}. \"ramson report {pid}\"")
+        });
+        fact("Go", heap.map_err(|failure| failure.to_string()))
+    }));
     let Some(recording) = target.profile else {
         let finding = match ramson_control::attachable(&target) {
             Ok(is_inside) => {

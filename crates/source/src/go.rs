@@ -7,7 +7,7 @@ pub use course::{Earlier, go_on_from};
 use crate::failure::Failure;
 use crate::recording::Recording;
 use crate::{marks, moment};
-use course::{Look, MOST_LIVE, NoLook, Program, name_of, others};
+use course::{Look, NoLook, Program, name_of, others};
 use ramson_paths::executable_identity;
 use ramson_process::go::{Bucket, GoHeap, NoGoHeap, heap_of};
 use ramson_process::processes;
@@ -38,8 +38,8 @@ fn no_look(pid: u32, defect: NoLook) -> Failure {
     let name = name_of(pid);
     match defect {
         NoLook::Heap(defect) => unreadable(pid, &name, &defect),
-        NoLook::TooMany => Failure::failed(format!(
-            "process {pid} ({name}): more than {MOST_LIVE} sampled blocks are live. Raise its runtime.MemProfileRate, or pass the address of its /debug/pprof/heap to \"ramson report\""
+        NoLook::TooMany(most) => Failure::failed(format!(
+            "process {pid} ({name}): more than {most} sampled blocks are live. Raise its runtime.MemProfileRate, or pass the address of its /debug/pprof/heap to \"ramson report\""
         )),
     }
 }

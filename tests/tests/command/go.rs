@@ -64,6 +64,8 @@ fn history_keeps_the_heap_of_go() {
     let running = start(&go(ONE), &scratch, "shop", SHOP, &["-ldflags=-s -w"]);
     let pid = running.0.id().to_string();
     let history = scratch.path("history.db").display().to_string();
+    let checked = say(&scratch, &["check", &pid]).good().text();
+    assert!(checked.contains("Go itself takes one sample per 512 KiB"), "{checked}");
     let mut recorder = ramson(&scratch);
     recorder.args(["history", &pid, "-o", &history, "--every", "1s"]);
     let has_begun = || say(&scratch, &["report", &history]).status == 0;
@@ -112,6 +114,8 @@ fn go_program_without_a_profile_says_why() {
     let refused = say(&scratch, &["report", &running.0.id().to_string()]);
     assert_eq!(refused.status, 5, "{refused:?}");
     assert!(refused.remarks[0].contains("Go's heap profile is off"), "{refused:?}");
+    let checked = say(&scratch, &["check", &running.0.id().to_string()]).good().text();
+    assert!(checked.contains("! Go ") && checked.contains("heap profile is off"), "{checked}");
 }
 
 #[test]

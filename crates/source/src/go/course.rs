@@ -5,6 +5,7 @@
 //! stack and size. So what is added to a stack, and stays, has the age of the growth: a pool whose blocks are replaced is as old as when it was
 //! filled. The first look goes on from the last one that a history has, or a mark.
 
+use ramson_apart::for_process;
 use ramson_format::{
     EPOCH_OPEN, GO_FAMILY, HEALTH, Health, KINDS, Kind, LIFETIME_BUCKETS, LookupAddress, flags,
     lifetime_bucket, stack_flags, stack_hash, state,
@@ -20,7 +21,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Samples that are live at most: with a MemProfileRate of 1 each block is one.
-pub const MOST_LIVE: usize = 1 << 23;
+const MOST_LIVE: usize = 1 << 23;
+/// Of another user's program, which may lie.
+const MOST_LIVE_OF_OTHERS: usize = 1 << 20;
 /// Clocks are read one after the other.
 const SAME_NS: u64 = 10_000_000;
 
@@ -39,8 +42,8 @@ pub struct Look {
 pub enum NoLook {
     /// Its heap cannot be read.
     Heap(NoGoHeap),
-    /// More samples are live than are kept.
-    TooMany,
+    /// More samples are live than are kept, which are so many.
+    TooMany(usize),
 }
 
 /// Looks at a program. `None`: it is no Go program, or cannot be looked at. The first time it goes on from what `earlier` returns for its header, of
@@ -61,9 +64,13 @@ pub fn look(
     course.look(pid, &heap)
 }
 
+fn most_live_of(pid: u32) -> usize {
+    if for_process(pid).is_some() { MOST_LIVE_OF_OTHERS } else { MOST_LIVE }
+}
+
 /// Makes a look of a heap without an earlier or a later one.
 pub fn look_once(pid: u32, heap: &GoHeap) -> Option<Result<Look, NoLook>> {
-    Course::new(Stat::of(pid)?).look(pid, heap)
+    Course::new(Stat::of(pid)?, most_live_of(pid)).look(pid, heap)
 }
 
 /// What another ramson knew of a program.
@@ -161,6 +168,8 @@ pub fn others() -> MutexGuard<'static, Option<HashSet<Program>>> {
 /// A program that is looked at again and again.
 struct Course {
     start_ticks: u64,
+    /// Samples that are kept at most.
+    most_live: usize,
     /// When the process began, on the clock of the profile's times, and since 1970.
     start_monotonic_ns: u64,
     start_unix_ns: u64,
@@ -194,7 +203,7 @@ struct Sample {
 
 impl Course {
     fn begin(pid: u32, stat: Stat, earlier: impl FnOnce(&Header) -> Option<Snapshot>) -> Self {
-        let mut course = Self::new(stat);
+        let mut course = Self::new(stat, most_live_of(pid));
         let start_realtime_ns = course.start_unix_ns;
         let known = Header { pid, start_realtime_ns, ..Header::default() };
         let earlier = earlier(&known).filter(|it| it.header.flags & flags::GO != 0);
@@ -202,7 +211,7 @@ impl Course {
         course
     }
 
-    fn new(stat: Stat) -> Self {
+    fn new(stat: Stat, most_live: usize) -> Self {
         let age_ns = processes::age_ns(stat.start_ticks);
         // The same each time that the process is looked at.
         let boot_unix_ns = unix_ns().saturating_sub(since_boot_ns()).next_multiple_of(SAME_NS);
@@ -211,6 +220,7 @@ impl Course {
         let age_ns = unix_ns().saturating_sub(start_unix_ns);
         Self {
             start_ticks: stat.start_ticks,
+            most_live,
             start_monotonic_ns: monotonic_ns().saturating_sub(age_ns),
             start_unix_ns,
             began_ns: 0,
@@ -251,7 +261,7 @@ impl Course {
     }
 
     fn header(&self, pid: u32, heap: &GoHeap) -> Header {
-        let sum = |of: fn(&Bucket) -> u64| heap.buckets.iter().map(of).sum();
+        let sum = |of: fn(&Bucket) -> u64| heap.buckets.iter().map(of).fold(0, u64::saturating_add);
         let mut health = vec![0; HEALTH.len()];
         health[Health::Samples as usize] = sum(|it| it.allocated);
         health[Health::Frees as usize] = sum(|it| it.freed);
@@ -290,8 +300,8 @@ impl Course {
         for bucket in heap.buckets.iter().rev() {
             let samples = self.buckets.entry(number_of(bucket)).or_default();
             let count = (bucket.allocated - bucket.freed) as usize;
-            if live.len() + count > MOST_LIVE {
-                return Err(NoLook::TooMany);
+            if count > self.most_live - live.len() {
+                return Err(NoLook::TooMany(self.most_live));
             }
             samples.go_on(bucket, [before_ns, self.now_ns], &mut self.numbered);
             let stack = *numbers.entry(&bucket.stack).or_insert_with(|| {
@@ -333,9 +343,10 @@ impl Samples {
             self.lifetimes[lifetime_bucket(now_ns.saturating_sub(sample.born_ns))] += 1;
         }
         if let Some(freed) = self.freed {
-            let short_lived = bucket.freed.saturating_sub(freed + gone as u64);
+            let short_lived = bucket.freed.saturating_sub(freed).saturating_sub(gone as u64);
             let lifetime_ns = now_ns.saturating_sub(before_ns).min(SHORT_NS);
-            self.lifetimes[lifetime_bucket(lifetime_ns)] += short_lived;
+            let lifetimes = &mut self.lifetimes[lifetime_bucket(lifetime_ns)];
+            *lifetimes = lifetimes.saturating_add(short_lived);
         }
         self.freed = Some(bucket.freed);
         if self.first_ns == 0 {
@@ -353,10 +364,12 @@ impl Samples {
         let &Bucket { size, allocated, freed, .. } = bucket;
         let variance = allocated as f64 * inverse_probability * (inverse_probability - 1.0);
         let [objects, gone] = [allocated, freed].map(|it| it as f64 * inverse_probability);
-        stack.sampled_alloc_objects += allocated;
-        stack.sampled_alloc_bytes += allocated * size;
-        stack.sampled_freed_objects += freed;
-        stack.sampled_freed_bytes += freed * size;
+        // A program may lie.
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        add(&mut stack.sampled_alloc_objects, allocated);
+        add(&mut stack.sampled_alloc_bytes, allocated.saturating_mul(size));
+        add(&mut stack.sampled_freed_objects, freed);
+        add(&mut stack.sampled_freed_bytes, freed.saturating_mul(size));
         stack.alloc_objects += objects;
         stack.alloc_space += objects * size as f64;
         stack.freed_objects += gone;
@@ -365,7 +378,7 @@ impl Samples {
         stack.alloc_space_variance += variance * (size as f64).powi(2);
         stack.first_monotonic_ns = stack.first_monotonic_ns.min(self.first_ns);
         for (sum, count) in stack.lifetimes.iter_mut().zip(self.lifetimes) {
-            *sum += count;
+            add(sum, count);
         }
     }
 }
@@ -461,7 +474,7 @@ mod tests {
     #[test]
     fn first_look_goes_on_from_an_earlier_one() {
         let stat = Stat { start_ticks: 7, rss: None };
-        let mut course = Course::new(stat);
+        let mut course = Course::new(stat, MOST_LIVE);
         let sample = |index, born: u64| (address(&bucket(AT, 9, 0), index, &mut 0), born * SECOND);
         let samples = vec![sample(1, 20), sample(0, 10), sample(2, 30)];
         course.begin_at(Earlier { at_ns: 40 * SECOND, samples, lifetimes: HashMap::new() });
@@ -497,6 +510,24 @@ mod tests {
         assert_eq!((stack.alloc_objects as u64, stack.alloc_space as u64), (598, 59_891_155));
         assert!(stack.alloc_objects_variance > 0.0);
         assert_eq!(inverse_probability(bucket.size, 1), 1.0);
+    }
+
+    #[test]
+    fn lies_are_refused_or_bounded() {
+        let mut course = Course::new(Stat { start_ticks: 7, rss: None }, MOST_LIVE);
+        let heap = |allocated, freed| GoHeap {
+            version: String::new(),
+            interval: 1,
+            buckets: vec![bucket(AT, allocated, freed), bucket(AT + 256, allocated, freed)],
+            bias: 0,
+            at: 0,
+            as_of_unix_ns: u64::MAX,
+        };
+        assert!(course.go_on(&heap(u64::MAX, 0)).is_err());
+        for freed in [u64::MAX, 1, u64::MAX] {
+            assert!(course.go_on(&heap(freed, freed)).is_ok());
+        }
+        assert_eq!(course.header(1, &heap(u64::MAX, 0)).health[0], u64::MAX);
     }
 
     #[test]
