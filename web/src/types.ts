@@ -1,5 +1,5 @@
 // The documents of the server, by the names that the screens use.
-import type { diff, explain, leaks, report, source, sources, timeline, trim } from "./documents";
+import type { collections, diff, explain, leaks, report, source, sources, timeline, trim } from "./documents";
 
 export type Unit = "bytes" | "objects";
 export type Estimate = report.Estimate;
@@ -32,6 +32,9 @@ export type Advice = explain.Advice;
 export type Arena = explain.ArenaAnswer;
 export type MapCell = explain.Cell;
 export type Explained = explain.Finding;
+
+export type Collector = collections.Document;
+export type Collection = collections.Collection;
 
 export type Step = timeline.Step;
 export type Timeline = timeline.Document;

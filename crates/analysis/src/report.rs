@@ -1,5 +1,6 @@
 //! Reports on the use of memory: a profile as tables and trees.
 
+use crate::extents::has_go;
 use crate::frees::{self, Frees};
 use crate::members::{Each, RowGrowth, together, unprofiled_text};
 use crate::named::{self, Detail, Kinds, Named, common_sample_type, defects, take_named};
@@ -96,6 +97,17 @@ fn as_texts<S: Serializer>(defects: &[SymbolDefect], serializer: S) -> Result<S:
     serializer.collect_seq(defects.iter().map(ToString::to_string))
 }
 
+/// Go's own heap is in memory only, and its process has ended.
+fn missing_go(opened: &Opened, profile: &Profile) -> Option<String> {
+    let Opened::Recording(recording) = opened else { return None };
+    let is_go = || profile.functions.iter().any(|it| &*it.name == "runtime.cgocall");
+    let is_lost = recording.running.is_none() && !has_go(&recording.snapshot) && is_go();
+    is_lost.then(|| {
+        "Go's own heap is known only while the process runs. A history keeps it: ramson history"
+            .into()
+    })
+}
+
 /// Reports on opened sources.
 pub fn report(members: &mut Members, question: &Question) -> Result<Report, Failure> {
     if question.address.is_some() && !matches!(question.view, Shown::Frees) {
@@ -119,7 +131,8 @@ pub fn report(members: &mut Members, question: &Question) -> Result<Report, Fail
             all.push(named.clone());
         }
         let subject = Subject::of(opened, &named.profile, rss);
-        let mut answer = Report::new(subject, defects(opened), named, counted);
+        let missing = defects(opened).into_iter().chain(missing_go(opened, &named.profile));
+        let mut answer = Report::new(subject, missing.collect(), named, counted);
         match question.selection.apply(&mut answer.profile, counted) {
             Ok(applied) => answer.note(applied),
             // A filter that leaves nothing of one process leaves something of another.

@@ -139,6 +139,7 @@ impl Followed {
         snapshot.counting = self.counting;
         if is_running {
             complete(snapshot, self.pid);
+            go::add(snapshot, self.pid);
         }
         self.recording.snapshot = outline(snapshot);
         self.recording.read_ns = monotonic_ns();

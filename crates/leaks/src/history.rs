@@ -199,6 +199,7 @@ impl StackHistory {
     pub fn join(&mut self, other: &Self) {
         self.start_ns = self.start_ns.min(other.start_ns);
         self.first_ns = self.first_ns.min(other.first_ns);
+        self.now_ns = self.now_ns.max(other.now_ns);
         for (sum, &count) in self.lifetimes.iter_mut().zip(&other.lifetimes) {
             *sum = sum.saturating_add(count);
         }

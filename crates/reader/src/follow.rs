@@ -80,6 +80,7 @@ impl Follower {
             freed,
             max_freed,
             defects,
+            go_as_of_ns: None,
             counting,
         };
         Ok(self.snapshot.insert(snapshot))

@@ -3,7 +3,9 @@
 use crate::apart::{read_end, read_frames, read_root, write_end, write_frames, write_root};
 use crate::defect::Defect;
 use borsh::{BorshDeserialize, BorshSerialize};
-use ramson_format::{AllocatorKind, End, Kind, LIFETIME_BUCKETS, LookupAddress, MemberState, Root};
+use ramson_format::{
+    AllocatorKind, End, Kind, LIFETIME_BUCKETS, LookupAddress, MemberState, Root, flags,
+};
 
 /// The header's facts. Times in ns; see FORMAT.md for each.
 #[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
@@ -208,6 +210,9 @@ pub struct Snapshot {
     pub max_freed: u64,
     /// Parts that were not whole.
     pub defects: Vec<Defect>,
+    /// Not of the file: the moment that Go's samples are as of which were added to those of the file.
+    #[borsh(skip)]
+    pub go_as_of_ns: Option<u64>,
     /// Not of the file: whoever asks for live bytes chooses.
     #[borsh(skip)]
     pub counting: Counting,
@@ -258,6 +263,12 @@ impl Stack {
 }
 
 impl Snapshot {
+    /// The moment that Go's own samples are as of, if it is known.
+    pub fn go_now_ns(&self) -> Option<u64> {
+        let is_of_go = self.header.flags & flags::GO != 0;
+        self.go_as_of_ns.or(is_of_go.then_some(self.header.last_monotonic_ns))
+    }
+
     /// The mapping that was at `address` for stacks of `epoch`.
     pub fn mapping_at(&self, address: LookupAddress, epoch: u32) -> Option<usize> {
         self.mappings.iter().position(|mapping| {

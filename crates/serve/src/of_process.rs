@@ -5,6 +5,8 @@
 pub enum OfProcess {
     /// A stream of its moments.
     Events,
+    /// What a Go program's collector does.
+    Collections,
     /// The moments that this server has seen.
     Moments,
     /// Lines of a source file.
@@ -17,6 +19,7 @@ impl OfProcess {
     /// The one with this name in a path.
     pub fn named(name: &str) -> Option<Self> {
         match name {
+            "collections" => Some(Self::Collections),
             "events" => Some(Self::Events),
             "moments" => Some(Self::Moments),
             "source" => Some(Self::Source),

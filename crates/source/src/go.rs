@@ -1,6 +1,6 @@
 //! The heap of a running Go program as if it were recorded.
 
-pub(crate) mod course;
+mod course;
 
 pub use course::{Earlier, go_on_from};
 
@@ -11,7 +11,7 @@ use course::{Look, NoLook, Program, name_of, others};
 use ramson_paths::executable_identity;
 use ramson_process::go::{Bucket, GoHeap, NoGoHeap, heap_of};
 use ramson_process::processes;
-use ramson_reader::Header;
+use ramson_reader::{Header, Snapshot};
 use std::collections::{HashMap, HashSet};
 
 /// A Go program as if it were recorded. `None`: it is no Go program, or cannot be looked at. The first look goes on from the last one that a
@@ -20,6 +20,13 @@ pub fn recording(pid: u32) -> Option<Result<Recording, Failure>> {
     let earlier = |header: &Header| moment::latest(header).or_else(|| marks::latest(header));
     let look = course::look(pid, earlier)?;
     Some(look.map(|look| of_look(pid, look)).map_err(|defect| no_look(pid, defect)))
+}
+
+/// Adds what Go's runtime has sampled to the profile of a running process, if it is a Go program that uses C.
+pub fn add(snapshot: &mut Snapshot, pid: u32) {
+    let header = snapshot.header.clone();
+    let earlier = |_: &Header| moment::latest(&header).or_else(|| marks::latest(&header));
+    course::add(snapshot, pid, earlier);
 }
 
 fn of_look(pid: u32, look: Look) -> Recording {

@@ -12,6 +12,7 @@ use crate::recording::Recording;
 use crate::selector::{Base, Selector};
 use crate::{clickhouse, go, http, marks, moment};
 use ramson_apart::{NOBODY, Owner, each_of_owners};
+use ramson_format::flags;
 use ramson_history::Span;
 use ramson_import::InuseAt;
 use ramson_process::allocators::{ATTACH_INSIDE, Allocators};
@@ -164,7 +165,7 @@ pub(crate) fn of_name(text: &str, failure: Failure) -> Failure {
 fn open_group(selector: &Selector) -> Result<Members, Failure> {
     let pids = processes_of(&selector.base).unwrap_or_default();
     let profiled = each_of_owners(&pids, |&pid| pid, |&pid| open_member(pid));
-    let profiled: Vec<Recording> = profiled.into_iter().flatten().collect();
+    let profiled: Vec<Recording> = profiled.into_iter().flatten().map(with_go).collect();
     let unprofiled = pids.len() - profiled.len();
     if !profiled.is_empty() {
         return Ok(Members::of(profiled, unprofiled));
@@ -249,8 +250,26 @@ fn outline_or_go(pid: u32) -> Option<Recording> {
 
 /// Opens the profile of a process, or the one that a Go program has of itself.
 fn open_process(pid: u32) -> Result<Opened, Failure> {
-    let recording = open_pid(pid).or_else(|failure| go::recording(pid).unwrap_or(Err(failure)));
-    recording.map(Opened::Recording)
+    let recorded = open_pid(pid).map(with_go);
+    // After a detach, Go's runtime goes on sampling.
+    let is_over = |it: &Recording| {
+        let set = it.snapshot.header.flags;
+        it.running.is_some() && set & flags::ATTACHED != 0 && set & flags::HOOKED == 0
+    };
+    let of_go = if recorded.as_ref().map_or(true, is_over) { go::recording(pid) } else { None };
+    match (recorded, of_go) {
+        (Ok(recorded), None | Some(Err(_))) => Ok(Opened::Recording(recorded)),
+        (_, Some(of_go)) => of_go.map(Opened::Recording),
+        (Err(failure), None) => Err(failure),
+    }
+}
+
+/// Adds what Go's runtime has sampled.
+fn with_go(mut recording: Recording) -> Recording {
+    if let Some(pid) = recording.running {
+        go::add(&mut recording.snapshot, pid);
+    }
+    recording
 }
 
 /// Opens the profile of a process, running or dead.

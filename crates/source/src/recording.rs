@@ -1,6 +1,5 @@
 //! A profile that libramson wrote, read at one moment.
 
-use crate::go::course;
 use crate::maps::clip_extents;
 use crate::root_note::note_root;
 use crate::snapshot_bytes::snapshot_bytes;
@@ -57,11 +56,10 @@ pub struct Recording {
     pub past: Option<Box<Past>>,
 }
 
-/// Adds to a profile of running process `pid` what it does not have by itself: what is mapped now, what Go's runtime has sampled, and of a forked
-/// child that records in its memory still, who it is.
+/// Adds to a profile of running process `pid` what it does not have by itself: what is mapped now, and of a forked child that records in
+/// its memory still, who it is.
 pub fn complete(snapshot: &mut Snapshot, pid: u32) {
     clip_extents(snapshot, pid);
-    course::add(snapshot, pid);
     let header = &mut snapshot.header;
     if header.flags & flags::PRIVATE == 0 || header.process_start_ticks != 0 {
         return;
@@ -116,7 +114,9 @@ impl Recording {
         let copied = match (&self.past, self.running) {
             (Some(past), _) if !past.is_end => Some((past.time_ns, past.rss)),
             (None, Some(pid)) => {
-                header.last_monotonic_ns = header.last_monotonic_ns.max(monotonic_ns());
+                if !self.is_of_go() {
+                    header.last_monotonic_ns = header.last_monotonic_ns.max(monotonic_ns());
+                }
                 Some((unix_ns(), Stat::of(pid).and_then(|stat| stat.rss)))
             }
             _ => None,

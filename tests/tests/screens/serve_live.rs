@@ -1,6 +1,7 @@
 //! Features of `ramson serve` in addition to documents: what it has seen, source code, actions, a browser; and what stands for a process.
 
 use ramson_tests::forged::{Forged, STRANGER, give};
+use ramson_tests::golang::{self, LEAKS};
 use ramson_tests::keeping::Keeping;
 use ramson_tests::preload;
 use ramson_tests::servers::*;
@@ -30,6 +31,31 @@ fn events(serving: &Serving, pid: &str) -> impl Iterator<Item = Value> {
     stream.write_all(request.as_bytes()).unwrap();
     let lines = BufReader::new(stream).lines().map_while(Result::ok);
     lines.filter_map(|line| line.strip_prefix("data: ").map(json))
+}
+
+#[test]
+fn page_has_the_heap_and_the_collections_of_go() {
+    let scratch = Scratch::new();
+    let running = golang::start(&golang::go(golang::ONE), &scratch, "leaks", LEAKS, &[]);
+    let pid = running.0.id().to_string();
+    let serving = Serving::start(&scratch, &[&pid]);
+    let report = json(&serving.get(&format!("/api/v1/p/{pid}/report")).text());
+    assert_eq!((&report["is_of_go"], &report["is_running"]), (&true.into(), &true.into()));
+    let seen = |since: u64| {
+        json(&serving.get(&format!("/api/v1/p/{pid}/collections?since={since}")).text())
+    };
+    let first = seen(0);
+    let count = first["collector"]["collections"].as_u64().unwrap();
+    let numbers = |of: &Value| -> Vec<u64> {
+        let all = of["collections"].as_array().unwrap().iter();
+        all.map(|one| one["number"].as_u64().unwrap()).collect()
+    };
+    // The runtime notes the last 256.
+    let noted = numbers(&first);
+    assert_eq!(noted, Vec::from_iter(noted[0]..=count), "{first}");
+    assert!(numbers(&seen(count)).iter().all(|number| *number > count));
+    let refused = serving.get(&format!("/api/v1/p/{pid}/collections?since=x"));
+    assert!(refused.text().contains("not the number of a collection"));
 }
 
 #[test]

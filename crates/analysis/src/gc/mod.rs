@@ -7,7 +7,7 @@ use crate::question::{Question, Shown};
 use crate::report::{View, report};
 use crate::stack_table::{FunctionSum, StackTable};
 use ramson_process::clock::unix_ns;
-use ramson_process::go_collector::{Look, Watch};
+use ramson_process::go_collector::{self, Look, Watch};
 use ramson_process::go_memory::Collector;
 use ramson_profile::{Estimate, FrameName, SampleType};
 use ramson_source::go::{Allocations, unreadable};
@@ -117,6 +117,29 @@ pub struct Collection {
     pub goal_bytes: Option<u64>,
     /// The program asked for it; null: not seen.
     pub is_forced: Option<bool>,
+}
+
+/// A collector at one moment.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct Glance {
+    /// Its settings and figures.
+    pub collector: Collector,
+    /// Collections that ended since the one that was asked for, oldest first, without what their heap was; the runtime notes the last 256.
+    pub collections: Vec<Collection>,
+    /// The collector's part of the CPU time that the program could have had since its start, from 0 to 1.
+    pub cpu_share: f64,
+}
+
+/// Looks once. `since` is the number of a collection.
+pub fn glance(pid: u32, name: &str, since: u32) -> Result<Glance, Failure> {
+    let watch = match Watch::of(pid) {
+        Some(Ok(watch)) => watch,
+        Some(Err(defect)) => return Err(unreadable(pid, name, &defect)),
+        None => return Err(no_go(pid, name)),
+    };
+    let Look { collector, ended, cpu_share } = watch.look(since).ok_or_else(|| no_go(pid, name))?;
+    let collections = ended.into_iter().map(Collection::of).collect();
+    Ok(Glance { collector, collections, cpu_share })
 }
 
 /// Watches a process for so long, or until `is_stopped`.
@@ -269,12 +292,7 @@ impl Seen {
         let Look { collector, ended, cpu_share } = look;
         let count = ended.len();
         for (index, one) in ended.into_iter().enumerate() {
-            let mut collection = Collection {
-                number: one.number,
-                end_ns: one.end_unix_ns,
-                pause_ns: one.pause_ns,
-                ..Collection::default()
-            };
+            let mut collection = Collection::of(one);
             // Of several between two looks, the heap was seen before the first and after the last.
             if index == 0 {
                 collection.before_bytes = Some(self.before.in_use);
@@ -289,6 +307,17 @@ impl Seen {
             self.collections.push(collection);
         }
         (self.before, self.cpu_share) = (collector, cpu_share);
+    }
+}
+
+impl Collection {
+    fn of(noted: go_collector::Collection) -> Self {
+        Self {
+            number: noted.number,
+            end_ns: noted.end_unix_ns,
+            pause_ns: noted.pause_ns,
+            ..Self::default()
+        }
     }
 }
 

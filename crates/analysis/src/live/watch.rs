@@ -63,7 +63,9 @@ impl Watched {
     /// On the clock of the profile: now, or the last sample of a process that is dead.
     pub fn now_ns(&self) -> u64 {
         let last_ns = self.followed.recording.snapshot.header.last_monotonic_ns;
-        if self.end.is_some() { last_ns } else { last_ns.max(monotonic_ns()) }
+        // Of Go's own samples, no more is known.
+        let is_over = self.end.is_some() || self.followed.recording.is_of_go();
+        if is_over { last_ns } else { last_ns.max(monotonic_ns()) }
     }
 
     /// Reads what else is resident, if it is time: that has a share of a core of its own.

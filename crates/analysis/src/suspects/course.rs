@@ -118,6 +118,8 @@ impl DatedRecording {
 pub fn moment_ns(recording: &Recording) -> u64 {
     let last_ns = recording.snapshot.header.last_monotonic_ns;
     match recording.running {
+        // Nothing is known of what came after.
+        Some(_) if recording.is_of_go() => last_ns,
         Some(_) if attachment::ended_ago_ns(recording).is_some() => attachment::last_ns(recording),
         Some(_) => last_ns.max(recording.read_ns),
         None => last_ns,

@@ -5,12 +5,12 @@ use super::course::Course;
 use crate::named::stack_number;
 use crate::overlap::{self, of_stack};
 use crate::{extents, inside};
-use ramson_format::{GO_FAMILY, Kind};
+use ramson_format::{GO_FAMILY, Kind, stack_flags};
 use ramson_leaks::{Finding, LiveBlock, MeasuredChange, Settings, StackHistory, judge};
 use ramson_profile::{
     Calibration, Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUnit, StackSample,
 };
-use ramson_reader::Snapshot;
+use ramson_reader::{Snapshot, Stack};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
@@ -53,7 +53,7 @@ pub fn stacks(
         let history = StackHistory {
             start_ns: snapshot.header.live_since_ns(),
             first_ns: stack.first_monotonic_ns.max(snapshot.header.live_since_ns()),
-            now_ns,
+            now_ns: now_of(snapshot, stack, now_ns),
             lifetimes: stack.lifetimes,
             live: mem::take(&mut live[number]),
             measured: changes.as_ref().map(|changes| MeasuredChange {
@@ -71,6 +71,12 @@ pub fn stacks(
         }
     }
     found.into_values().filter(|stack| !stack.history.live.is_empty()).collect()
+}
+
+/// Of Go's own samples less is known than of the others.
+fn now_of(snapshot: &Snapshot, stack: &Stack, now_ns: u64) -> u64 {
+    let is_of_go = stack.flags & stack_flags::GO != 0;
+    snapshot.go_now_ns().filter(|_| is_of_go).unwrap_or(now_ns)
 }
 
 /// Every stack of `profile`, each with its number in the snapshot, also where several have the same frames.

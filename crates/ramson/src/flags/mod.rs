@@ -181,7 +181,7 @@ Examples:
   ramson schema list
   ramson list --json | check-jsonschema --schemafile <(ramson schema list) -")]
 pub struct SchemaFlags {
-    /// A command that has --json; "processes" for top without SRC, "profile" for export -f json, "sources", "source" and "moments" for the other documents of serve
+    /// A command that has --json; "processes" for top without SRC, "profile" for export -f json, "sources", "source", "collections" and "moments" for the other documents of serve
     #[arg(value_name = "COMMAND", required_unless_present = "dir")]
     pub kind: Option<String>,
     /// Write every schema into this directory instead

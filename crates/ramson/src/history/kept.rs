@@ -151,7 +151,12 @@ impl Kept {
             name: self.name.clone(),
             follower: std::mem::take(&mut self.followed.follower),
             time_ns,
-            monotonic_ns: if end.is_empty() { monotonic_ns() } else { last_ns },
+            // Go's own samples are as of a moment before.
+            monotonic_ns: if end.is_empty() && !self.followed.recording.is_of_go() {
+                monotonic_ns()
+            } else {
+                last_ns
+            },
             rss: now.and_then(|process| process.rss),
             free: None,
             terms: None,

@@ -52,8 +52,13 @@ impl Heading {
             }
         };
         let since_ns = watched.now_ns().saturating_sub(since_ns);
+        let ago_ns = recording.read_ns.saturating_sub(header.last_monotonic_ns);
+        let as_of = match recording.is_of_go() && watched.end.is_none() {
+            true => format!(", as of {} ago", format_duration(ago_ns)),
+            false => String::new(),
+        };
         let title = format!(
-            "{} (pid {}), {fate}, {}; {} samples live; interval {}",
+            "{} (pid {}), {fate}, {}{as_of}; {} samples live; interval {}",
             recording.name(),
             watched.followed.pid,
             format_duration(since_ns),

@@ -89,10 +89,11 @@ impl Earlier {
             let hash = stack_hash(stack.kind(), stack.epoch, stack.frames.iter().copied());
             (hash, stack.lifetimes)
         };
+        let samples = snapshot.live.iter().filter(|it| it.family == GO_FAMILY);
         Self {
-            at_ns: snapshot.header.last_monotonic_ns,
-            samples: snapshot.live.iter().map(|it| (it.address, it.monotonic_ns)).collect(),
-            lifetimes: snapshot.stacks.iter().map(of_stack).collect(),
+            at_ns: snapshot.go_now_ns().unwrap_or(0),
+            samples: samples.map(|it| (it.address, it.monotonic_ns)).collect(),
+            lifetimes: snapshot.stacks.iter().filter(|it| is_of_go(it)).map(of_stack).collect(),
         }
     }
 }
@@ -111,12 +112,9 @@ fn courses() -> MutexGuard<'static, Option<HashMap<u32, Course>>> {
 }
 
 /// Adds what Go's runtime has sampled to the profile of a running process, if it is a Go program that uses C. Its stacks stay where they were added
-/// first.
-pub fn add(snapshot: &mut Snapshot, pid: u32) {
-    // Of some only the header was read.
-    let of_go = Some(pid).filter(|_| !snapshot.stacks.is_empty()).and_then(go_of);
-    let Some(of_go) = of_go else { return };
-    let is_of_go = |stack: &Stack| stack.flags & stack_flags::GO != 0;
+/// first. The first time it goes on from what `earlier` returns.
+pub fn add(snapshot: &mut Snapshot, pid: u32, earlier: impl FnOnce(&Header) -> Option<Snapshot>) {
+    let Some(of_go) = go_of(pid, earlier) else { return };
     let known = snapshot.stacks.iter().enumerate().filter(|(_, stack)| is_of_go(stack));
     let known: HashMap<Vec<LookupAddress>, usize> =
         known.map(|(number, stack)| (stack.frames.clone(), number)).collect();
@@ -132,6 +130,7 @@ pub fn add(snapshot: &mut Snapshot, pid: u32) {
             snapshot.stacks.push(stack);
         }
     }
+    snapshot.go_as_of_ns = Some(of_go.header.last_monotonic_ns);
     let live = of_go.live.into_iter();
     snapshot.live.extend(live.map(|sample| LiveSample { stack: numbers[sample.stack], ..sample }));
     for mapping in of_go.mappings {
@@ -141,14 +140,14 @@ pub fn add(snapshot: &mut Snapshot, pid: u32) {
     }
 }
 
-fn go_of(pid: u32) -> Option<Snapshot> {
+fn go_of(pid: u32, earlier: impl FnOnce(&Header) -> Option<Snapshot>) -> Option<Snapshot> {
     let program = (pid, executable_identity(pid)?);
     let mut others = others();
     let others = others.get_or_insert_default();
     if others.contains(&program) {
         return None;
     }
-    let look = look(pid, |_| None).and_then(Result::ok);
+    let look = look(pid, earlier).and_then(Result::ok);
     if look.is_none() {
         others.retain(|other| Stat::of(other.0).is_some());
         others.insert(program);
@@ -165,6 +164,10 @@ pub fn others() -> MutexGuard<'static, Option<HashSet<Program>>> {
     OTHERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn is_of_go(stack: &Stack) -> bool {
+    stack.flags & stack_flags::GO != 0
+}
+
 /// A program that is looked at again and again.
 struct Course {
     start_ticks: u64,
@@ -173,7 +176,7 @@ struct Course {
     /// When the process began, on the clock of the profile's times, and since 1970.
     start_monotonic_ns: u64,
     start_unix_ns: u64,
-    /// The first look, and the latest one; 0: there was none.
+    /// The moments that the first look and the latest one are as of; 0: there was none.
     began_ns: u64,
     now_ns: u64,
     /// By the number of the bucket.
@@ -206,7 +209,7 @@ impl Course {
         let mut course = Self::new(stat, most_live_of(pid));
         let start_realtime_ns = course.start_unix_ns;
         let known = Header { pid, start_realtime_ns, ..Header::default() };
-        let earlier = earlier(&known).filter(|it| it.header.flags & flags::GO != 0);
+        let earlier = earlier(&known).filter(|it| it.stacks.iter().any(is_of_go));
         earlier.into_iter().for_each(|earlier| course.begin_at(Earlier::of(&earlier)));
         course
     }
@@ -233,9 +236,9 @@ impl Course {
 
     fn begin_at(&mut self, earlier: Earlier) {
         let Earlier { at_ns, mut samples, lifetimes } = earlier;
-        let times = samples.iter().map(|(_, born_ns)| *born_ns);
-        self.began_ns = times.min().unwrap_or(at_ns);
-        self.now_ns = at_ns;
+        let times = || samples.iter().map(|(_, born_ns)| *born_ns);
+        self.began_ns = times().min().unwrap_or(at_ns);
+        self.now_ns = times().max().unwrap_or(0).max(at_ns);
         self.lifetimes = lifetimes;
         samples.retain(|(address, _)| *address < OUT_OF_ORDER);
         samples.sort_unstable();
@@ -252,7 +255,7 @@ impl Course {
         Some(self.go_on(heap).map(|(stacks, live)| {
             let header = self.header(pid, heap);
             let snapshot = Snapshot { header, mappings, stacks, live, ..Snapshot::default() };
-            Look { snapshot, at_ns: self.now_ns }
+            Look { snapshot, at_ns: monotonic_ns() }
         }))
     }
 
@@ -266,7 +269,6 @@ impl Course {
         health[Health::Samples as usize] = sum(|it| it.allocated);
         health[Health::Frees as usize] = sum(|it| it.freed);
         let exe = processes::executable(pid).unwrap_or_default();
-        let ago_ns = unix_ns().saturating_sub(heap.as_of_unix_ns);
         Header {
             state: state::RECORDING,
             pid,
@@ -277,7 +279,7 @@ impl Course {
             start_realtime_ns: self.start_unix_ns,
             process_start_ticks: self.start_ticks,
             attached_monotonic_ns: self.began_ns,
-            last_monotonic_ns: self.now_ns.saturating_sub(ago_ns).max(self.start_monotonic_ns),
+            last_monotonic_ns: self.now_ns,
             comm: name_of(pid),
             exe: exe.to_string_lossy().into_owned(),
             command: processes::command(pid),
@@ -288,8 +290,11 @@ impl Course {
 
     /// Goes on to what the runtime counts now.
     fn go_on(&mut self, heap: &GoHeap) -> Result<(Vec<Stack>, Vec<LiveSample>), NoLook> {
-        let before_ns = std::mem::replace(&mut self.now_ns, monotonic_ns());
-        let before_ns = if before_ns == 0 { self.now_ns } else { before_ns };
+        // The counters are as of the end of a collection: until the next one ends, no time passes.
+        let after_start_ns = heap.as_of_unix_ns.saturating_sub(self.start_unix_ns);
+        let as_of_ns = self.start_monotonic_ns.saturating_add(after_start_ns);
+        let before_ns = if self.now_ns == 0 { as_of_ns } else { self.now_ns };
+        self.now_ns = as_of_ns.max(before_ns);
         if self.began_ns == 0 {
             self.began_ns = self.now_ns;
         }

@@ -10,6 +10,7 @@ import { sources } from "../../state/live";
 import { pathOf } from "../../state/paths";
 import type { Advice, Explained, SourceEntry } from "../../types";
 import { absolute, bytes, count, duration, estimated, relative, share } from "../../units";
+import { Collections } from "./collections";
 import { HeapMap } from "./map";
 import { TrimButton, TrimDialog, TrimOutcome, useTrim } from "./trim";
 
@@ -70,6 +71,7 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
           </div>
         )}
       </div>
+      {(rss.terms["go_heap"]?.value ?? 0) > 0 ? <Collections entry={entry} /> : null}
       {explained.statistics !== null && explained.statistics.map.length > 0 ? <HeapMap of={explained.statistics.map} arenas={explained.statistics.arenas} /> : null}
       <div class="columns">
         <section>
