@@ -279,21 +279,24 @@ impl Recorder {
         let pid = self.pid.load(Relaxed);
         let main_high = self.main_stack_high.load(Relaxed);
         let view = walk::view_of(thread, caller, pid, main_high, copy);
-        let mut walked = WALKER.walk(*caller, &view, frames, profile);
+        let walked = WALKER.walk(*caller, &view, frames, profile);
         if thread.stack_low.get() != known_low {
             WALKER.confirm_stack(thread, *caller, &view, known_low, main_high);
         }
-        if walk::may_be_called_by_goroutine(&walked) {
-            walked = WALKER.walk_goroutine(walked, pid, copy, frames, profile);
-        }
+        let (depth, end) = match walked.end {
+            End::Failed => {
+                WALKER.walk_goroutine(caller, &view, walked.depth, pid, copy, frames, profile)
+            }
+            end => (walked.depth, end),
+        };
         profile.count(Health::RulesCompiled, walked.rules_compiled);
         // After the walk: whoever met an object first, its mapping counts from an epoch before. It stays while we are in it.
         let epoch = profile.file.header().epoch.load(Acquire);
-        let frames = frames.get(..walked.depth).unwrap_or_default().iter().copied();
-        let flags = flags | walked.end.stack_flags();
+        let frames = frames.get(..depth).unwrap_or_default().iter().copied();
+        let flags = flags | end.stack_flags();
         let stack = profile.stacks.intern(&profile.file, epoch, frames, flags, holder, now_ns);
         scratch.give_back();
-        Some(FoundStack { stack, end: walked.end, is_foreign: view.is_foreign })
+        Some(FoundStack { stack, end, is_foreign: view.is_foreign })
     }
 
     /// The claimed sample is freed.

@@ -53,14 +53,14 @@ impl End {
 }
 
 /// Walks from `caller` and fills `frames`; `rule_for` tells how to undo the frame of the code at an address. Returns how many frames
-/// there are, how it ended, and the registers of the last one.
+/// there are, and how it ended.
 #[inline(always)]
 pub fn walk(
     caller: Caller,
     memory: &impl StackMemory,
     frames: &mut [LookupAddress; MAX_DEPTH],
     mut rule_for: impl FnMut(LookupAddress) -> Rule,
-) -> (usize, End, Caller) {
+) -> (usize, End) {
     // Kept in registers: as a struct they would go through memory, and loads would wait for narrower stores.
     let Caller { mut lookup_address, mut stack_pointer, mut frame_pointer } = caller;
     #[expect(clippy::needless_range_loop, reason = "an iterator takes one more register")]
@@ -70,10 +70,10 @@ pub fn walk(
         let registers = Caller { lookup_address, stack_pointer, frame_pointer };
         match step(rule, registers, memory) {
             Ok(next) => Caller { lookup_address, stack_pointer, frame_pointer } = next,
-            Err(end) => return (index + 1, end, registers),
+            Err(end) => return (index + 1, end),
         }
     }
-    (MAX_DEPTH, End::Cut, Caller { lookup_address, stack_pointer, frame_pointer })
+    (MAX_DEPTH, End::Cut)
 }
 
 /// Undoes one frame: the caller's, or how the walk ends.
@@ -170,7 +170,7 @@ mod tests {
         let memory = Recorded { low: LOW, words };
         let mut frames = [LookupAddress(0); MAX_DEPTH];
         let rule_for = |at: LookupAddress| rules.get(&at.0).copied().unwrap_or(Rule::Unknown);
-        let (depth, end, _) = walk(caller(), &memory, &mut frames, rule_for);
+        let (depth, end) = walk(caller(), &memory, &mut frames, rule_for);
         (frames[..depth].iter().map(|frame| frame.0).collect(), end)
     }
 

@@ -5,19 +5,14 @@
 //! long as the call lasts (`isShrinkStackSafe` of runtime/stack.go).
 
 use super::elf::Elf;
+use super::frames::step;
 use super::objects::{Cursor, NewMapping, Place};
 use super::rules::follow_frame_pointer;
 use super::stack::copy_of;
-use super::{Caller, End, Walked, Walker};
+use super::{Caller, End, StackView, Walker};
 use crate::sys::permit;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use ramson_format::{LookupAddress, MAX_DEPTH};
-
-/// Whether a walk that ended there may go on in a goroutine.
-pub fn may_be_called_by_goroutine(walked: &Walked) -> bool {
-    let Caller { stack_pointer, frame_pointer, .. } = walked.last;
-    walked.end == End::Failed && frame_pointer < stack_pointer && permit::is_full()
-}
 
 /// Start of the object that was asked about last, and 1 if it is Go's.
 static LAST_OBJECT: AtomicU64 = AtomicU64::new(0);
@@ -33,44 +28,60 @@ fn is_of_go(place: &Place) -> bool {
 }
 
 impl Walker {
-    /// Goes on with a walk that ended in code of Go, by the frame records of the goroutine's stack, parts of which go into `copy`.
+    /// Goes on with a walk from `caller` through `view` that ended in code of Go, by the frame records of the goroutine's stack, parts of which
+    /// go into `copy`. Returns how many frames there are then, and how it ended.
     #[cold]
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "what a walk has")]
     pub fn walk_goroutine(
         &self,
-        walked: Walked,
+        caller: &Caller,
+        view: &StackView,
+        depth: usize,
         pid: u32,
         copy: &mut [u8],
         frames: &mut [LookupAddress; MAX_DEPTH],
         sink: &impl NewMapping,
-    ) -> Walked {
+    ) -> (usize, End) {
         let mut cursor = Cursor::default();
-        let last = self.objects.covering(walked.last.lookup_address.0, &mut cursor, sink);
-        if !last.is_some_and(is_of_go) {
-            return walked;
+        let failed = (depth, End::Failed);
+        let Some(mut registers) = self.last_of(*caller, view, depth) else { return failed };
+        let is_elsewhere = registers.frame_pointer < registers.stack_pointer && permit::is_full();
+        let address = registers.lookup_address.0;
+        let place = self.objects.covering(address, &mut cursor, sink).filter(|_| is_elsewhere);
+        if !place.is_some_and(is_of_go) {
+            return failed;
         }
-        let mut registers = walked.last;
         registers.stack_pointer = registers.frame_pointer;
         let mut view = None;
         #[expect(clippy::needless_range_loop, reason = "the depth is part of what is returned")]
-        for depth in walked.depth..MAX_DEPTH {
-            let ended = |end| Walked { depth, end, last: registers, ..walked };
+        for depth in depth..MAX_DEPTH {
             if registers.frame_pointer == 0 {
-                return ended(End::Outermost);
+                return (depth, End::Outermost);
             }
             let next = view.and_then(|view| follow_frame_pointer(registers, &view));
             let next = next.or_else(|| {
                 let copied = copy_of(registers.frame_pointer & !7, pid, copy);
                 follow_frame_pointer(registers, view.insert(copied))
             });
-            let Some(next) = next else { return ended(End::Failed) };
+            let Some(next) = next else { return (depth, End::Failed) };
             let address = next.lookup_address.0;
             let place = self.objects.covering(address, &mut cursor, sink);
             if place.is_none_or(|place| !(place.code_start..place.code_end).contains(&address)) {
-                return ended(End::Failed);
+                return (depth, End::Failed);
             }
             frames[depth] = next.lookup_address;
             registers = next;
         }
-        Walked { depth: MAX_DEPTH, end: End::Cut, ..walked }
+        (MAX_DEPTH, End::Cut)
+    }
+
+    /// Registers of the last frame of a walk of so many.
+    fn last_of(&self, caller: Caller, view: &StackView, depth: usize) -> Option<Caller> {
+        (1..depth).try_fold(caller, |registers, _| {
+            // The walk has just put them there.
+            let rule = self.rules.get(registers.lookup_address.0, |_| true)?;
+            step(rule.unpack(), registers, view).ok()
+        })
     }
 }

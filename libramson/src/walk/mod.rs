@@ -16,7 +16,6 @@ mod unwind_tables;
 
 pub use elf::{Elf, PT_LOAD, ProgramHeader, hide_data};
 pub use frames::{Caller, End};
-pub use goroutine::may_be_called_by_goroutine;
 pub use loaded::is_of_allocator;
 pub use objects::{MappingFacts, NewMapping, Objects};
 pub use stack::{StackView, is_short_of_stack, know_stack, view_of};
@@ -34,8 +33,6 @@ use rules::{Cfa, FramePointer, Packed, Rule, RuleCache};
 pub struct Walked {
     pub depth: usize,
     pub end: End,
-    /// Registers of the last frame.
-    pub last: Caller,
     /// Rules that were not in the cache.
     pub rules_compiled: u64,
 }
@@ -64,12 +61,12 @@ impl Walker {
             unclaimed_scope: self.objects.unclaimed_scope(),
             rules_compiled: 0,
         };
-        let (depth, end, last) = frames::walk(caller, view, frames, |lookup_address| {
+        let (depth, end) = frames::walk(caller, view, frames, |lookup_address| {
             let near = self.rules.get_near(lookup_address.0, search.is_valid());
             let beyond = || self.rule_beyond(lookup_address.0, &mut search, sink);
             near.unwrap_or_else(beyond).unpack()
         });
-        Walked { depth, end, last, rules_compiled: search.rules_compiled }
+        Walked { depth, end, rules_compiled: search.rules_compiled }
     }
 
     /// The rule for code for which there is none near. Apart, so that the walk itself has registers for what it needs at each frame.
