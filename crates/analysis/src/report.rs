@@ -97,6 +97,14 @@ fn as_texts<S: Serializer>(defects: &[SymbolDefect], serializer: S) -> Result<S:
     serializer.collect_seq(defects.iter().map(ToString::to_string))
 }
 
+/// Go's arenas are mappings of the program.
+fn twice(opened: &Opened, kinds: Kinds) -> Option<String> {
+    let Opened::Recording(recording) = opened else { return None };
+    let snapshot = &recording.snapshot;
+    let has_both = matches!(kinds, Kinds::All) && has_go(snapshot) && !snapshot.extents.is_empty();
+    has_both.then(|| "Go's arenas are among the mappings: what lives in them counts twice".into())
+}
+
 /// Go's own heap is in memory only, and its process has ended.
 fn missing_go(opened: &Opened, profile: &Profile) -> Option<String> {
     let Opened::Recording(recording) = opened else { return None };
@@ -132,6 +140,7 @@ pub fn report(members: &mut Members, question: &Question) -> Result<Report, Fail
         }
         let subject = Subject::of(opened, &named.profile, rss);
         let missing = defects(opened).into_iter().chain(missing_go(opened, &named.profile));
+        let missing = missing.chain(twice(opened, question.kinds));
         let mut answer = Report::new(subject, missing.collect(), named, counted);
         match question.selection.apply(&mut answer.profile, counted) {
             Ok(applied) => answer.note(applied),

@@ -71,7 +71,7 @@ fn of_sum(sum: &Sum, has_details: bool) -> String {
         format!(", {running} of them of running processes; the RSS line is about these")
     };
     push_prose(&mut out, "", &format!("{} profiles{of_running}", sum.rows.len()));
-    push_mmap(&mut out, &sum.mmap, sum.live.value);
+    push_mmap(&mut out, &sum.mmap, sum.live.value, false);
     if let Some(missing) = unprofiled_text(sum.unprofiled) {
         push_prose(&mut out, "not complete: ", &missing);
     }
@@ -197,7 +197,7 @@ fn of_recording(summary: &Summary, detail: Detail) -> String {
     }
     let rss = summary.rss.as_ref().map_or(0, |rss| rss.bytes);
     if has_details || summary.mmap.mapped.value >= LEAST_MMAP_SHARE * rss as f64 {
-        push_mmap(&mut out, &summary.mmap, summary.live.value);
+        push_mmap(&mut out, &summary.mmap, summary.live.value, summary.has_go);
     }
     out
 }
@@ -230,7 +230,7 @@ pub fn nothing_sampled(report: &Report) -> String {
 }
 
 /// Nothing if the program maps nothing itself. Where that is more than what is live, both belong together.
-fn push_mmap(out: &mut String, mmap: &MmapSums, live_bytes: f64) {
+fn push_mmap(out: &mut String, mmap: &MmapSums, live_bytes: f64, has_go: bool) {
     if mmap.extents == 0 && mmap.reserved.value == 0.0 {
         return;
     }
@@ -239,11 +239,16 @@ fn push_mmap(out: &mut String, mmap: &MmapSums, live_bytes: f64) {
         // The mmap part of RSS is smaller mappings, or memory that was reserved and used since.
         0 => format!("no extents of 1 MiB or more; {reserved} reserved (mapped PROT_NONE)"),
         extents => format!(
-            "mmap {} in {} extent{}, touched or not, beside live: {}",
+            "mmap {} in {} extent{}, touched or not, {}: {}",
             format_bytes(mmap.mapped.value),
             format_objects(extents as f64),
             if extents == 1 { "" } else { "s" },
-            if mmap.mapped.value > live_bytes { "--kind all shows both" } else { "--kind mmap" },
+            if has_go { "Go's arenas among them" } else { "beside live" },
+            if mmap.mapped.value > live_bytes && !has_go {
+                "--kind all shows both"
+            } else {
+                "--kind mmap"
+            },
         ),
     };
     if mmap.extents > 0 && mmap.reserved.value > 0.0 {

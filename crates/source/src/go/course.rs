@@ -196,7 +196,8 @@ struct Samples {
     live: Vec<Sample>,
     /// At the latest look, if it was this ramson's.
     freed: Option<u64>,
-    lifetimes: [u64; LIFETIME_BUCKETS],
+    /// Most have none.
+    lifetimes: Option<Box<[u64; LIFETIME_BUCKETS]>>,
 }
 
 struct Sample {
@@ -299,7 +300,9 @@ impl Course {
             self.began_ns = self.now_ns;
         }
         let mut stacks: Vec<Stack> = KINDS.map(Stack::overflow).into();
-        let mut numbers: HashMap<&[u64], usize> = HashMap::new();
+        let mut numbers: HashMap<&[u64], usize> = HashMap::with_capacity(heap.buckets.len());
+        stacks.reserve(heap.buckets.len());
+        self.buckets.reserve(heap.buckets.len().saturating_sub(self.buckets.len()));
         let mut live = Vec::new();
         // The runtime puts new ones in front: a stack keeps its number.
         for bucket in heap.buckets.iter().rev() {
@@ -345,13 +348,17 @@ impl Samples {
         let count = (bucket.allocated - bucket.freed) as usize;
         let gone = self.live.len().saturating_sub(count);
         for sample in self.live.drain(self.live.len() - gone..) {
-            self.lifetimes[lifetime_bucket(now_ns.saturating_sub(sample.born_ns))] += 1;
+            let lifetimes = self.lifetimes.get_or_insert_default();
+            lifetimes[lifetime_bucket(now_ns.saturating_sub(sample.born_ns))] += 1;
         }
         if let Some(freed) = self.freed {
             let short_lived = bucket.freed.saturating_sub(freed).saturating_sub(gone as u64);
             let lifetime_ns = now_ns.saturating_sub(before_ns).min(SHORT_NS);
-            let lifetimes = &mut self.lifetimes[lifetime_bucket(lifetime_ns)];
-            *lifetimes = lifetimes.saturating_add(short_lived);
+            if short_lived > 0 {
+                let lifetimes = self.lifetimes.get_or_insert_default();
+                let count = &mut lifetimes[lifetime_bucket(lifetime_ns)];
+                *count = count.saturating_add(short_lived);
+            }
         }
         self.freed = Some(bucket.freed);
         if self.first_ns == 0 {
@@ -382,8 +389,8 @@ impl Samples {
         stack.alloc_objects_variance += variance;
         stack.alloc_space_variance += variance * (size as f64).powi(2);
         stack.first_monotonic_ns = stack.first_monotonic_ns.min(self.first_ns);
-        for (sum, count) in stack.lifetimes.iter_mut().zip(self.lifetimes) {
-            add(sum, count);
+        if let Some(lifetimes) = &self.lifetimes {
+            stack.lifetimes.iter_mut().zip(&**lifetimes).for_each(|(sum, &count)| add(sum, count));
         }
     }
 }
@@ -471,9 +478,10 @@ mod tests {
         assert_eq!(look([100, 108], 5, 0), [100, 100, 102, 104, 106]);
         // One of them is gone, and one came and went.
         assert_eq!(look([108, 110], 6, 2), [100, 100, 102, 104]);
-        let lived = |seconds: u64| samples.lifetimes[lifetime_bucket(seconds * SECOND)];
+        let lived =
+            |seconds: u64| samples.lifetimes.as_ref().unwrap()[lifetime_bucket(seconds * SECOND)];
         assert_eq!((lived(4), lived(1)), (1, 1));
-        assert_eq!(samples.lifetimes.iter().sum::<u64>(), 2);
+        assert_eq!(samples.lifetimes.as_ref().unwrap().iter().sum::<u64>(), 2);
     }
 
     #[test]
@@ -494,7 +502,7 @@ mod tests {
         let Ok((stacks, live)) = course.go_on(&heap(4, 2)) else { panic!("too many") };
         let of_bucket = &course.buckets[&number_of(&bucket(AT, 0, 0))];
         assert_eq!(births(of_bucket), [10, 20]);
-        assert_eq!(of_bucket.lifetimes.iter().sum::<u64>(), 1);
+        assert_eq!(of_bucket.lifetimes.as_ref().unwrap().iter().sum::<u64>(), 1);
         // Both sizes have one stack.
         assert_eq!((stacks.len(), live.len()), (KINDS.len() + 1, 3));
         let stack = &stacks[KINDS.len()];
