@@ -204,7 +204,7 @@ pub fn has_go(snapshot: &Snapshot) -> bool {
     snapshot.stacks.iter().any(|stack| stack.flags & stack_flags::GO != 0)
 }
 
-/// What libramson has recorded; `None`: nothing.
+/// Returns the snapshot without Go's samples; `None`: it has no others.
 pub fn without_go(snapshot: &Snapshot) -> Option<Cow<'_, Snapshot>> {
     if snapshot.header.flags & flags::GO != 0 {
         return None;

@@ -221,13 +221,13 @@ pub fn name(
 
 /// Shows stacks of Go's runtime, and those of C that begin in a goroutine.
 fn show_go(profile: &mut Profile, snapshot: &Snapshot) {
+    if !profile.functions.iter().any(|function| &*function.name == "runtime.goexit") {
+        return;
+    }
     let of_go = snapshot.stacks.iter().filter(|stack| stack.flags & stack_flags::GO != 0);
     let addresses: HashSet<LookupAddress> =
         of_go.flat_map(|stack| stack.frames.iter().copied()).collect();
-    let mut functions = profile.functions.iter();
-    if functions.any(|function| &*function.name == "runtime.goexit") {
-        show_as_runtime_pprof(profile, |location| addresses.contains(&location.address));
-    }
+    show_as_runtime_pprof(profile, |location| addresses.contains(&location.address));
 }
 
 /// The profile before its names are known.

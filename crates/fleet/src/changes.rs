@@ -197,7 +197,7 @@ impl Counted {
         Look { monotonic_ns: self.monotonic_ns, unix_ns: self.unix_ns }
     }
 
-    /// What is known of a Go program's samples, to go on from.
+    /// Returns what is known of a Go program's samples, from which the next look goes on.
     pub fn of_go(&self) -> Earlier {
         let mut lifetimes: HashMap<u64, [u64; LIFETIME_BUCKETS]> = HashMap::new();
         for &((stack, bucket), count) in &self.lifetimes {

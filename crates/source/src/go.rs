@@ -24,9 +24,11 @@ pub fn recording(pid: u32) -> Option<Result<Recording, Failure>> {
 
 /// Adds what Go's runtime has sampled to the profile of a running process, if it is a Go program that uses C.
 pub fn add(snapshot: &mut Snapshot, pid: u32) {
-    let header = snapshot.header.clone();
-    let earlier = |_: &Header| moment::latest(&header).or_else(|| marks::latest(&header));
-    course::add(snapshot, pid, earlier);
+    let header = &snapshot.header;
+    let earlier = |_: &Header| moment::latest(header).or_else(|| marks::latest(header));
+    if let Some(of_go) = course::look_beside(pid, earlier) {
+        course::add(snapshot, of_go);
+    }
 }
 
 fn of_look(pid: u32, look: Look) -> Recording {
@@ -53,17 +55,21 @@ fn no_look(pid: u32, defect: NoLook) -> Failure {
 
 /// Looks at all Go programs but those that are known already.
 pub fn running(known: &HashSet<u32>) -> Vec<Recording> {
-    let mut others = others();
-    let others = others.get_or_insert_default();
     let all: Vec<_> = processes::all().into_iter().filter(|pid| !known.contains(pid)).collect();
     let all = all.into_iter().filter_map(|pid| Some((pid, executable_identity(pid)?)));
     let all: HashSet<Program> = all.collect();
-    others.retain(|other| all.contains(other));
+    let known_others = {
+        let mut others = others();
+        let others = others.get_or_insert_default();
+        others.retain(|other| all.contains(other));
+        others.clone()
+    };
     let mut found = Vec::new();
-    for program in all.difference(&others.clone()) {
+    // Another user's program may keep its reader waiting.
+    for program in all.difference(&known_others) {
         match recording(program.0) {
             Some(Ok(recording)) => found.push(recording),
-            _ => drop(others.insert(*program)),
+            _ => drop(others().get_or_insert_default().insert(*program)),
         }
     }
     found

@@ -169,7 +169,8 @@ impl Elf {
             let (low, high) = self.range(header)?;
             let (_, segment_high) = self.segment_around(low)?;
             let bytes = high.min(segment_high) - low;
-            // SAFETY: the range is inside a loaded, readable segment.
+            // SAFETY: the range is inside a readable segment of an object that is loaded, as a walk has just found its code on a stack; to unload it
+            // meanwhile would break this.
             Some(unsafe { core::slice::from_raw_parts(low as *const u8, bytes as usize) })
         })
     }

@@ -63,7 +63,7 @@ impl Watched {
     /// On the clock of the profile: now, or the last sample of a process that is dead.
     pub fn now_ns(&self) -> u64 {
         let last_ns = self.followed.recording.snapshot.header.last_monotonic_ns;
-        // Of Go's own samples, no more is known.
+        // Go's own samples end at the moment that they are as of.
         let is_over = self.end.is_some() || self.followed.recording.is_of_go();
         if is_over { last_ns } else { last_ns.max(monotonic_ns()) }
     }

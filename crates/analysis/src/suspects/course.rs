@@ -118,7 +118,7 @@ impl DatedRecording {
 pub fn moment_ns(recording: &Recording) -> u64 {
     let last_ns = recording.snapshot.header.last_monotonic_ns;
     match recording.running {
-        // Nothing is known of what came after.
+        // Go's own samples end at the moment that they are as of.
         Some(_) if recording.is_of_go() => last_ns,
         Some(_) if attachment::ended_ago_ns(recording).is_some() => attachment::last_ns(recording),
         Some(_) => last_ns.max(recording.read_ns),

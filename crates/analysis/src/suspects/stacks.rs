@@ -73,7 +73,7 @@ pub fn stacks(
     found.into_values().filter(|stack| !stack.history.live.is_empty()).collect()
 }
 
-/// Of Go's own samples less is known than of the others.
+/// Returns the moment up to which a stack's samples are known: Go's own end earlier than the others.
 fn now_of(snapshot: &Snapshot, stack: &Stack, now_ns: u64) -> u64 {
     let is_of_go = stack.flags & stack_flags::GO != 0;
     snapshot.go_now_ns().filter(|_| is_of_go).unwrap_or(now_ns)

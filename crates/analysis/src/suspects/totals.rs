@@ -70,7 +70,7 @@ impl Look {
     fn of_history(moment: &Moment) -> Option<Self> {
         let outside =
             |terms: [i64; TERM_COUNT]| outside(|term| terms[term as usize] as f64, moment.live);
-        // Of a Go program, live bytes are those of both heaps.
+        // Live bytes of a Go program are those of both heaps.
         let terms = moment.terms.filter(|terms| terms[Term::GoHeap as usize] == 0);
         let outside = terms.map(outside);
         Some(Self { unix_ns: moment.time_ns, rss: moment.rss?, outside })
@@ -89,7 +89,7 @@ pub fn watch(recordings: &[Recording], window_ns: u64) -> Vec<Vec<Look>> {
     let mut look = || {
         for (looks, recording) in looks.iter_mut().zip(recordings) {
             looks.extend(Look::at(recording));
-            // The age of a sample of Go's is when it is first looked at.
+            // Samples of Go's runtime are as old as the look that found them.
             let _ = recording.running.filter(|_| recording.is_of_go()).and_then(go::recording);
         }
     };

@@ -59,7 +59,9 @@ pub fn look(
     };
     let mut courses = courses();
     let courses = courses.get_or_insert_default();
-    courses.retain(|&pid, course| Stat::of(pid).is_some_and(|it| course.is_of(it)));
+    if courses.get(&pid).is_none_or(|course| !course.is_of(stat)) {
+        courses.retain(|&pid, course| Stat::of(pid).is_some_and(|it| course.is_of(it)));
+    }
     let course = courses.entry(pid).or_insert_with(|| Course::begin(pid, stat, earlier));
     course.look(pid, &heap)
 }
@@ -111,10 +113,8 @@ fn courses() -> MutexGuard<'static, Option<HashMap<u32, Course>>> {
     COURSES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds what Go's runtime has sampled to the profile of a running process, if it is a Go program that uses C. Its stacks stay where they were added
-/// first. The first time it goes on from what `earlier` returns.
-pub fn add(snapshot: &mut Snapshot, pid: u32, earlier: impl FnOnce(&Header) -> Option<Snapshot>) {
-    let Some(of_go) = go_of(pid, earlier) else { return };
+/// Adds what Go's runtime has sampled to the profile of its process. Its stacks stay where they were added first.
+pub fn add(snapshot: &mut Snapshot, of_go: Snapshot) {
     let known = snapshot.stacks.iter().enumerate().filter(|(_, stack)| is_of_go(stack));
     let known: HashMap<Vec<LookupAddress>, usize> =
         known.map(|(number, stack)| (stack.frames.clone(), number)).collect();
@@ -140,15 +140,19 @@ pub fn add(snapshot: &mut Snapshot, pid: u32, earlier: impl FnOnce(&Header) -> O
     }
 }
 
-fn go_of(pid: u32, earlier: impl FnOnce(&Header) -> Option<Snapshot>) -> Option<Snapshot> {
+/// Looks at a program as `look` does, and remembers those that are not Go's, or cannot be read.
+pub fn look_beside(
+    pid: u32,
+    earlier: impl FnOnce(&Header) -> Option<Snapshot>,
+) -> Option<Snapshot> {
     let program = (pid, executable_identity(pid)?);
-    let mut others = others();
-    let others = others.get_or_insert_default();
-    if others.contains(&program) {
+    if others().get_or_insert_default().contains(&program) {
         return None;
     }
     let look = look(pid, earlier).and_then(Result::ok);
     if look.is_none() {
+        let mut others = others();
+        let others = others.get_or_insert_default();
         others.retain(|other| Stat::of(other.0).is_some());
         others.insert(program);
     }
@@ -295,7 +299,8 @@ impl Course {
         let after_start_ns = heap.as_of_unix_ns.saturating_sub(self.start_unix_ns);
         let as_of_ns = self.start_monotonic_ns.saturating_add(after_start_ns);
         let before_ns = if self.now_ns == 0 { as_of_ns } else { self.now_ns };
-        self.now_ns = as_of_ns.max(before_ns);
+        // A program may lie.
+        self.now_ns = as_of_ns.min(monotonic_ns()).max(before_ns);
         if self.began_ns == 0 {
             self.began_ns = self.now_ns;
         }
