@@ -4,6 +4,7 @@
 //! what samples would cost at the configured interval is what they cost now, times T over the configured one: the demand. It does not depend
 //! on T, is summed over the latest second, and the wanted T is the configured interval times demand over bound. If allocations are larger
 //! than T, a larger T lowers the cost by less than that: the demand then looks larger under the larger T, and the next window goes on.
+//! T is the interval that a sample was drawn with. It may be an earlier one: among thousands of threads, each uses up its draw slowly.
 //!
 //! The interval follows from the past alone, so estimates stay unbiased (docs/internals/sampling.md).
 
@@ -27,6 +28,8 @@ const MOST_BYTES: u64 = 1 << 40;
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     pub samples: f64,
+    /// Sum of the intervals that they were drawn with.
+    pub drawn_bytes: f64,
     /// In samples, their frees and what else a larger interval would lower.
     pub slow_ns: f64,
     /// CPU time of all threads.
@@ -41,9 +44,10 @@ pub struct Settings {
     pub max_overhead_ppm: u32,
 }
 
-impl Settings {
-    fn raised_by(self, present_bytes: u64) -> f64 {
-        present_bytes as f64 / self.configured_bytes.max(1) as f64
+impl Window {
+    /// Samples that there would have been at the configured interval.
+    fn demanded(&self, settings: Settings) -> f64 {
+        self.drawn_bytes / settings.configured_bytes.max(1) as f64
     }
 }
 
@@ -73,8 +77,8 @@ pub type Recent = [Demand; 2];
 
 /// Whether so many samples are too many to be left alone. Else there is no need to ask the kernel for CPU time: a system call that a
 /// sandboxed program may not be allowed.
-pub fn is_busy(window: &Window, present_bytes: u64, settings: Settings) -> bool {
-    window.samples * settings.raised_by(present_bytes) >= FREE_PER_NS * window.wall_ns
+pub fn is_busy(window: &Window, settings: Settings) -> bool {
+    window.demanded(settings) >= FREE_PER_NS * window.wall_ns
 }
 
 /// Whether samples were so few of late that nothing is to be decided until they are frequent again.
@@ -83,13 +87,13 @@ pub fn is_calm(recent: &Recent) -> bool {
     demand.samples < FREE_PER_NS * demand.wall_ns
 }
 
-/// Adds a window under an interval of `present_bytes` to the latest second.
-pub fn remember(recent: &mut Recent, window: &Window, present_bytes: u64, settings: Settings) {
-    let raised_by = settings.raised_by(present_bytes);
+/// Adds a window to the latest second.
+pub fn remember(recent: &mut Recent, window: &Window, settings: Settings) {
+    let samples = window.demanded(settings);
     let program_ns = (window.cpu_ns - window.slow_ns).max(window.slow_ns * LEAST_PROGRAM_SHARE);
     let demand = Demand {
-        samples: window.samples * raised_by,
-        slow_ns: window.slow_ns * raised_by,
+        samples,
+        slow_ns: window.slow_ns * samples / window.samples.max(1.0),
         program_ns,
         wall_ns: window.wall_ns,
     };

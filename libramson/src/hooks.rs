@@ -227,6 +227,7 @@ fn take_sample(thread: &Thread, key: u64, size: u64, drawn_with: u64, caller: &w
     }
     let inverse_probability = weigh(thread, size, drawn_with);
     if let Some(recorder) = process::recorder_for_sample(thread) {
+        recorder.count_draw(drawn_with);
         recorder.record(thread, key, size, inverse_probability, caller);
         process::settle(recorder);
         if families::count() != 0 {

@@ -42,12 +42,17 @@ impl Process {
         let program_ns = cpu_ns / (1.0 + samples_per_ns * load.sample_ns);
         let samples = program_ns * samples_per_ns;
         let slow_ns = samples * load.sample_ns;
-        self.end(Window { samples, slow_ns, cpu_ns, wall_ns: WINDOW });
+        self.end(samples, slow_ns, cpu_ns, WINDOW);
         slow_ns / cpu_ns
     }
 
-    fn end(&mut self, window: Window) {
-        remember(&mut self.recent, &window, self.present, self.settings);
+    fn end(&mut self, samples: f64, slow_ns: f64, cpu_ns: f64, wall_ns: f64) {
+        let drawn_bytes = samples * self.present as f64;
+        self.end_drawn(Window { samples, drawn_bytes, slow_ns, cpu_ns, wall_ns });
+    }
+
+    fn end_drawn(&mut self, window: Window) {
+        remember(&mut self.recent, &window, self.settings);
         self.present = next_interval(&self.recent, self.present, self.settings);
     }
 
@@ -88,8 +93,32 @@ fn interval_recovers_within_a_second() {
 fn idle_second_is_one_window() {
     let mut process = Process::new(SETTINGS);
     process.windows(SECOND, STORM);
-    process.end(Window { samples: 1.0, slow_ns: 5e3, cpu_ns: 1e5, wall_ns: 1e9 });
+    process.end(1.0, 5e3, 1e5, 1e9);
     assert_eq!(process.present, SETTINGS.configured_bytes);
+}
+
+/// Each thread uses up what it drew before it draws with the present interval: for three seconds here, as 200 kB/s and 512 KiB do.
+#[test]
+fn slow_threads_do_not_raise_the_interval_again() {
+    const THREADS: usize = 3000;
+    const LAG: usize = 3 * SECOND;
+    let mut process = Process::new(Settings { configured_bytes: 512 << 10, ..SETTINGS });
+    let configured = process.present as f64;
+    let mut drawn = vec![process.present; LAG];
+    for window in 0..10 * SECOND {
+        let with = core::mem::replace(&mut drawn[window % LAG], process.present) as f64;
+        let bytes = THREADS as f64 * 200e3 / SECOND as f64;
+        let samples = bytes / with;
+        process.end_drawn(Window {
+            samples,
+            drawn_bytes: bytes,
+            slow_ns: samples * 30e3,
+            cpu_ns: WINDOW * 0.4,
+            wall_ns: WINDOW,
+        });
+        // 1,144 samples a second at the configured interval: 300 are enough, so no more than 4 times is wanted.
+        assert!(process.present as f64 <= 4.0 * configured, "{window}: {}", process.present);
+    }
 }
 
 #[test]
@@ -125,7 +154,7 @@ fn few_samples_change_nothing() {
             for _ in 0..3 * SECOND {
                 let samples = samples / SECOND as f64;
                 let slow_ns = samples * sample_ns;
-                process.end(Window { samples, slow_ns, cpu_ns: slow_ns * 1.1, wall_ns: WINDOW });
+                process.end(samples, slow_ns, slow_ns * 1.1, WINDOW);
             }
             assert_eq!(process.present, SETTINGS.configured_bytes);
         }
@@ -161,12 +190,7 @@ fn within_the_bound_nothing_changes() {
     for share in [0.0, 0.001, 0.0099] {
         let mut process = Process::new(SETTINGS);
         for _ in 0..SECOND {
-            process.end(Window {
-                samples: 1e3,
-                slow_ns: share * WINDOW,
-                cpu_ns: WINDOW,
-                wall_ns: WINDOW,
-            });
+            process.end(1e3, share * WINDOW, WINDOW, WINDOW);
         }
         assert_eq!(process.present, SETTINGS.configured_bytes);
     }
@@ -174,11 +198,14 @@ fn within_the_bound_nothing_changes() {
 
 #[test]
 fn cpu_time_is_read_when_busy() {
-    let window = |samples| Window { samples, slow_ns: 0.0, cpu_ns: 0.0, wall_ns: 1e8 };
-    assert!(!is_busy(&window(29.0), 4096, SETTINGS));
-    assert!(is_busy(&window(30.0), 4096, SETTINGS));
+    let is_busy = |samples: f64, interval: f64| {
+        let drawn_bytes = samples * interval;
+        is_busy(&Window { samples, drawn_bytes, slow_ns: 0.0, cpu_ns: 0.0, wall_ns: 1e8 }, SETTINGS)
+    };
+    assert!(!is_busy(29.0, 4096.0));
+    assert!(is_busy(30.0, 4096.0));
     // As many as there would be at the configured interval.
-    assert!(is_busy(&window(15.0), 8192, SETTINGS));
+    assert!(is_busy(15.0, 8192.0));
     let mut process = Process::new(SETTINGS);
     process.windows(SECOND, STORM);
     assert!(!is_calm(&process.recent));
@@ -188,16 +215,15 @@ fn cpu_time_is_read_when_busy() {
 
 #[test]
 fn interval_rises_to_its_maximum() {
-    let all = Window { samples: 1e6, slow_ns: WINDOW, cpu_ns: WINDOW, wall_ns: WINDOW };
+    let all = |process: &mut Process| process.end(1e6, WINDOW, WINDOW, WINDOW);
     let exact = Settings { configured_bytes: 1, ..SETTINGS };
     let mut process = Process::new(exact);
-    let span = Window { samples: 1e6, slow_ns: 0.02 * SPAN_NS, cpu_ns: SPAN_NS, wall_ns: SPAN_NS };
-    process.end(span);
+    process.end(1e6, 0.02 * SPAN_NS, SPAN_NS, SPAN_NS);
     assert_eq!(process.present, 3);
-    (0..SECOND).for_each(|_| process.end(all));
+    (0..SECOND).for_each(|_| all(&mut process));
     assert_eq!(process.present, MOST_BYTES);
     let large = Settings { configured_bytes: 1 << 45, ..SETTINGS };
     let mut process = Process::new(large);
-    (0..SECOND).for_each(|_| process.end(all));
+    (0..SECOND).for_each(|_| all(&mut process));
     assert_eq!(process.present, 1 << 45);
 }

@@ -33,6 +33,8 @@ pub struct Cost {
     cycles: AtomicU64,
     cycles_ns: AtomicU64,
     samples: AtomicU64,
+    /// Sum of the intervals that the samples of the present window were drawn with.
+    drawn_bytes: AtomicU64,
     frees: AtomicU64,
     looks: AtomicU64,
     /// CPU time when the present window began; 0: samples are so few that it was not asked for.
@@ -177,6 +179,12 @@ impl Recorder {
         self.profile().file.count_once(begin_cycles);
     }
 
+    /// Counts a sample's draw, for the governor.
+    #[inline]
+    pub fn count_draw(&self, drawn_with: u64) {
+        self.cost.drawn_bytes.fetch_add(drawn_with, Relaxed);
+    }
+
     /// The interval that the governor has chosen, 0 if it has not.
     #[inline]
     pub fn interval_bytes(&self) -> u64 {
@@ -223,6 +231,7 @@ impl Recorder {
         let cycles = since(&cost.cycles, stamp.cycles);
         let wall_ns = since(&cost.cycles_ns, stamp.ns);
         let samples = since(&cost.samples, counted(Health::Samples));
+        let drawn_bytes = cost.drawn_bytes.swap(0, Relaxed) as f64;
         let frees = since(&cost.frees, counted(Health::Frees));
         let looks = since(&cost.looks, self.profile().file.looks());
         let cycles_per_ns = cycles / wall_ns;
@@ -234,7 +243,7 @@ impl Recorder {
         }
         if cost.max_overhead_ppm.load(Relaxed) != 0 && PLAUSIBLE_RATES.contains(&cycles_per_ns) {
             let slow_ns = self.slow_cycles(samples, frees, looks) / cycles_per_ns;
-            self.decide(Window { samples, slow_ns, cpu_ns: 0.0, wall_ns }, stamp);
+            self.decide(Window { samples, drawn_bytes, slow_ns, cpu_ns: 0.0, wall_ns }, stamp);
         }
         self.profile().file.count_path(Path::Decision, begin_cycles);
     }
@@ -263,7 +272,7 @@ impl Recorder {
             max_overhead_ppm: cost.max_overhead_ppm.load(Relaxed),
         };
         let is_known = cost.cpu_ns.load(Relaxed) != 0;
-        if !is_known && !governor::is_busy(&window, present, settings) {
+        if !is_known && !governor::is_busy(&window, settings) {
             return;
         }
         let cpu_ns = match sys::clock_ns(PROCESS_CPU) {
@@ -281,7 +290,7 @@ impl Recorder {
         }
         let window = Window { cpu_ns: cpu_ns.saturating_sub(before_ns) as f64, ..window };
         let mut recent = cost.recent();
-        governor::remember(&mut recent, &window, present, settings);
+        governor::remember(&mut recent, &window, settings);
         let next = governor::next_interval(&recent, present, settings);
         if next == settings.configured_bytes && governor::is_calm(&recent) {
             recent = Recent::default();
