@@ -96,9 +96,8 @@ impl<'data> Pclntab<'data> {
         let Some(function) = self.function_at(address) else { return Vec::new() };
         let mut frames = Vec::new();
         let mut at = address;
-        while frames.len() < MOST_INLINED
-            && let Some((name, call)) = self.inlined_at(function, at)
-        {
+        for _ in 0..MOST_INLINED {
+            let Some((name, call)) = self.inlined_at(function, at) else { break };
             frames.extend(self.frame(function, name, at));
             at = function.start.wrapping_add(u64::from(call));
         }
@@ -293,6 +292,18 @@ mod tests {
         assert_eq!(table.function("main.second"), Some(TEXT + 16..TEXT + 48));
         assert_eq!(table.function("main.small"), None);
         assert_eq!(table.start(TEXT + 47), Some(TEXT + 16));
+    }
+
+    /// Its own caller, with a name and without one.
+    #[test]
+    fn circle_of_calls_ends() {
+        let (bytes, _) = table();
+        for (name, frames) in [(36, MOST_INLINED + 1), (0, 1)] {
+            let calls = [[0_u32, 24, 4, 0], [0, name, 8, 0]].concat();
+            let calls: Vec<u8> = calls.iter().flat_map(|it| it.to_le_bytes()).collect();
+            let table = Pclntab::of(&bytes, TEXT, &calls).unwrap();
+            assert_eq!(table.frames(TEXT + 24).len(), frames);
+        }
     }
 
     proptest! {
