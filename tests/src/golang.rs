@@ -71,6 +71,67 @@ func main() {
 }
 ";
 
+/// Has goroutines that wait in different ways, and says how many; with an argument, ever more of one of them. Others come and go.
+pub const WAITS: &str = "package main
+
+import (
+\t\"fmt\"
+\t\"os\"
+\t\"runtime\"
+\t\"runtime/pprof\"
+\t\"sync\"
+\t\"time\"
+)
+
+//go:noinline
+func stuck(c chan int) int { return <-c }
+
+//go:noinline
+func pool(a, b chan int) {
+\tselect {
+\tcase <-a:
+\tcase <-b:
+\t}
+}
+
+//go:noinline
+func locked(lock *sync.Mutex) { lock.Lock() }
+
+//go:noinline
+func serve() { go stuck(make(chan int)) }
+
+func request() { time.Sleep(30 * time.Millisecond) }
+
+func main() {
+\tpprof.Lookup(\"heap\")
+\tvar lock sync.Mutex
+\tlock.Lock()
+\tfor i := 0; i < 30; i++ {
+\t\tserve()
+\t}
+\tfor i := 0; i < 7; i++ {
+\t\tgo pool(make(chan int), make(chan int))
+\t}
+\tfor i := 0; i < 3; i++ {
+\t\tgo locked(&lock)
+\t}
+\ttime.Sleep(100 * time.Millisecond)
+\truntime.GC()
+\truntime.GC()
+\tfmt.Println(runtime.NumGoroutine(), \"ready\")
+\tif len(os.Args) == 1 {
+\t\ttime.Sleep(time.Hour)
+\t}
+\tfor {
+\t\tserve()
+\t\tfor i := 0; i < 5; i++ {
+\t\t\tgo request()
+\t\t}
+\t\ttime.Sleep(10 * time.Millisecond)
+\t}
+}
+";
+
 /// Keeps memory for the cause that its argument names, says what its runtime counts, and does what gives it back when it gets SIGUSR1.
 pub const KEEPS: &str = "package main
 
@@ -457,6 +518,14 @@ pub fn assert_collections_are_read(version: &str) {
         let live = (one.number("live_bytes"), its.number("live_bytes"));
         // The line has whole MiB, rounded down.
         assert!((-0.1..1.1).contains(&((live.0 - live.1) / MIB)), "{one:?} {its:?}");
+        // It has two or three digits.
+        let of = |it: &Json| match it.at("assist_ns") {
+            Json::Number(ns) => Some(*ns),
+            _ => None,
+        };
+        let assist = of(one).zip(of(its));
+        let is_same = |(a, b): (f64, f64)| (a - b).abs() <= 0.1 * b + 2_000.0;
+        assert!(assist.is_none_or(is_same), "{one:?} {its:?}");
     }
     let rows = gc.list("allocated.rows");
     let total = gc.number("allocated.total.value");
@@ -471,4 +540,42 @@ pub fn assert_collections_are_read(version: &str) {
     // Each millisecond and a little more, 92,160 bytes.
     let rate = total / gc.number("allocated_in_seconds");
     assert!((20.0 * MIB..95.0 * MIB).contains(&rate), "go{version} {rate}: {gc:?}");
+}
+
+/// Checks the goroutines that are read against those that the program has.
+pub fn assert_goroutines_are_read(version: &str) {
+    let scratch = Scratch::new();
+    for (name, flags) in [("waits", &[][..]), ("waits-pie", &["-buildmode=pie", "-ldflags=-s -w"])]
+    {
+        let program = built(&go(version), &scratch, name, WAITS, flags);
+        let log = scratch.path(&format!("{name}.log"));
+        let running = run(&mut clean(&program), &log);
+        let said = fs::read_to_string(&log).unwrap();
+        let all: f64 = said.split(' ').next().unwrap().parse().unwrap();
+        let explained = json(&scratch, &["explain", &running.0.id().to_string()]);
+        let read = explained.number("goroutines.count");
+        assert_eq!(read, all, "go{version} {name}: {explained:?}");
+        let places = explained.list("goroutines.places");
+        for (within, reason, started_in, count) in [
+            ("main.stuck", "chan receive", "main.serve", 30.0),
+            ("main.pool", "select", "main.main", 7.0),
+            ("main.locked", "sync.Mutex.Lock", "main.main", 3.0),
+            ("main.main", "sleep", "runtime.newproc", 1.0),
+        ] {
+            let is_it = |place: &&Json| place.text("within.function") == within;
+            let place = places.iter().find(is_it).unwrap_or_else(|| panic!("{within}: {places:?}"));
+            assert_eq!(place.text("reason"), reason, "go{version} {name}: {place:?}");
+            assert_eq!(
+                place.text("started_in.function"),
+                started_in,
+                "go{version} {name}: {place:?}"
+            );
+            assert_eq!(place.number("count"), count, "go{version} {name}: {place:?}");
+            // The collector notes how long one waits.
+            assert!(
+                within == "main.main" || matches!(place.at("longest_ns"), Json::Number(_)),
+                "{place:?}"
+            );
+        }
+    }
 }

@@ -1,5 +1,5 @@
 // The documents of the server, by the names that the screens use.
-import type { collections, diff, explain, leaks, report, source, sources, timeline, trim } from "./documents";
+import type { diff, explain, gc, leaks, report, source, sources, timeline, trim } from "./documents";
 
 export type Unit = "bytes" | "objects";
 export type Estimate = report.Estimate;
@@ -33,8 +33,8 @@ export type Arena = explain.ArenaAnswer;
 export type MapCell = explain.Cell;
 export type Explained = explain.Finding;
 
-export type Collector = collections.Document;
-export type Collection = collections.Collection;
+export type Gc = gc.Document;
+export type Collection = gc.Collection;
 
 export type Step = timeline.Step;
 export type Timeline = timeline.Document;

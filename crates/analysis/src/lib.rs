@@ -23,6 +23,8 @@ mod extents;
 pub mod flame;
 pub mod frees;
 pub mod gc;
+mod go_library;
+pub mod goroutines;
 pub mod hash;
 pub mod inside;
 pub mod interval;

@@ -13,5 +13,6 @@ pub const DIRECTORY: u8 = 0x4a;
 pub const STATISTICS: u8 = 0x4b;
 pub const GO_HEAP: u8 = 0x4c;
 pub const GO_COLLECTOR: u8 = 0x4d;
+pub const GO_GOROUTINES: u8 = 0x4e;
 /// A process has no more addresses.
 pub const MOST_BYTES: u64 = 1 << 47;

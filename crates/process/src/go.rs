@@ -207,9 +207,7 @@ mod tests {
 
     fn runtime(version: &str) -> Runtime {
         let (buckets, interval) = (BASE, BASE + 8);
-        let (bias, at, arenas, controller, statistics) = (0, 0, 0, 0, 0);
-        let version = version.into();
-        Runtime { version, bias, at, buckets, interval, arenas, controller, statistics }
+        Runtime { buckets, interval, ..Runtime::at_statistics(version, 0) }
     }
 
     fn heap(words: &[u64]) -> Result<Option<(u64, Vec<Bucket>)>, NotThere> {

@@ -4,6 +4,7 @@
 use crate::areas::{Area, Backing};
 use crate::asked::MOST_BYTES;
 use crate::blocks::{Blocks, words_in};
+use crate::clock::{monotonic_ns, unix_ns};
 use crate::go_variables::Runtime;
 use crate::memory::{Memory, PAGE_BYTES, Presence, half_word_at, word_at};
 use crate::part::Part;
@@ -43,6 +44,8 @@ pub struct Collector {
     pub live: u64,
     /// The same, and allocated since.
     pub in_use: u64,
+    /// Of its arenas, returned to the kernel (heapReleased).
+    pub released: u64,
     /// The size of the heap at which the next collection is to end by GOGC; `None`: GOGC is off.
     pub goal: Option<u64>,
     /// Collections since the start.
@@ -51,6 +54,8 @@ pub struct Collector {
     pub forced: u32,
     /// When the last one ended; nanoseconds since 1970, 0 before the first.
     pub last_unix_ns: u64,
+    /// CPU time of the last collection that goroutines had to give before they could allocate; null: the next collection runs already.
+    pub assist_ns: Option<u64>,
     /// Mean bytes from one sample of the heap profile to the next; 0: it is off.
     pub interval: u64,
 }
@@ -95,6 +100,9 @@ impl Collector {
         const GOAL: u64 = 72;
         const IN_USE: u64 = 104;
         const LIVE: u64 = 152;
+        const ASSIST: u64 = 192;
+        const BEGAN: u64 = 224;
+        const RELEASED: u64 = 280;
         const LAST: u64 = 48;
         let memory = Blocks::of(memory);
         let offsets = Offsets::of(runtime);
@@ -102,16 +110,21 @@ impl Collector {
         let of = |offset| word(runtime.controller, offset);
         let collections = word(runtime.statistics, offsets.collections)?;
         let percent = of(0)? as i32;
+        let last_unix_ns = word(runtime.statistics, offsets.totals + LAST)?;
+        let began_ago_ns = monotonic_ns().saturating_sub(of(BEGAN)?);
+        let is_at_rest = unix_ns().saturating_sub(began_ago_ns) <= last_unix_ns;
         Some(Self {
             version: runtime.version.clone(),
             percent,
             limit: Some(of(LIMIT)?).filter(|&limit| limit < i64::MAX as u64),
             live: of(LIVE)?,
             in_use: of(IN_USE)?,
+            released: of(RELEASED)?,
             goal: Some(of(GOAL)?).filter(|_| percent >= 0),
             collections: collections as u32,
             forced: (collections >> 32) as u32,
-            last_unix_ns: word(runtime.statistics, offsets.totals + LAST)?,
+            last_unix_ns,
+            assist_ns: Some(of(ASSIST)?).filter(|_| is_at_rest),
             interval: word(runtime.interval, 0)?,
         })
     }

@@ -12,19 +12,21 @@ use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-/// Pairs of functions: both refer to only one common variable, or part of one (tried with Go 1.21 to 1.27).
+/// Pairs of functions: both refer to only one common variable, or part of one, or to only one of two words (tried with Go 1.21 to 1.27).
 const BUCKETS: [&str; 2] = ["runtime.stkbucket", "runtime.mProf_FlushLocked"];
 const INTERVAL: [&str; 2] = ["runtime.allocmcache", "runtime.profilealloc"];
 const ARENAS: [&str; 2] = ["runtime.(*mheap).freeSpanLocked", "runtime.findObject"];
 const CONTROLLER: [&str; 2] = ["runtime.gcinit", "runtime.(*mcache).allocLarge"];
 const STATISTICS: [&str; 2] = ["runtime.(*mcache).refill", "runtime.(*mheap).grow"];
+const GOROUTINES: [&str; 2] = ["runtime.allgadd", "runtime.forEachG"];
 /// The same by their symbols, which an executable that is not stripped has.
-const VARIABLES: [&str; 5] = [
+const VARIABLES: [&str; 6] = [
     "runtime.mbuckets",
     "runtime.MemProfileRate",
     "runtime.mheap_",
     "runtime.gcController",
     "runtime.memstats",
+    "runtime.allgs",
 ];
 /// Where the arenas are in runtime.mheap_.
 const ARENAS_OFFSET_21: u64 = 65_944;
@@ -64,6 +66,8 @@ pub struct Runtime {
     pub controller: u64,
     /// runtime.memstats.
     pub statistics: u64,
+    /// runtime.allgs; `None`: not found.
+    pub goroutines: Option<u64>,
 }
 
 impl Runtime {
@@ -86,7 +90,7 @@ impl Runtime {
         let find = |symbol: &str, offset: u64, functions| {
             let by_code = || {
                 let table = table.get_or_init(|| Pclntab::read(&content, |_| true)).as_ref()?;
-                layout.common(table, functions, &code)
+                only(&layout.common(table, functions, &code)?)
             };
             let by_name = symbols.get(symbol).map(|address| address + offset);
             by_name.or_else(by_code).map(|address| address.wrapping_add(bias))
@@ -101,6 +105,7 @@ impl Runtime {
                 arenas: find("runtime.mheap_", arenas, ARENAS)?,
                 controller: find("runtime.gcController", 0, CONTROLLER)?,
                 statistics: find("runtime.memstats", 0, STATISTICS)?,
+                goroutines: find("runtime.allgs", 0, GOROUTINES),
             })
         };
         let found = found();
@@ -111,8 +116,8 @@ impl Runtime {
     #[cfg(test)]
     pub fn at_statistics(version: &str, statistics: u64) -> Self {
         let (bias, at, buckets, interval, arenas, controller) = (0, 0, 0, 0, 0, 0);
-        let version = version.into();
-        Self { version, bias, at, buckets, interval, arenas, controller, statistics }
+        let (version, goroutines) = (version.into(), None);
+        Self { version, bias, at, buckets, interval, arenas, controller, statistics, goroutines }
     }
 
     /// 26 of `go1.26.8`.
@@ -177,21 +182,20 @@ impl Layout {
 }
 
 impl Layout {
-    /// The only variable to which both functions refer. `code` reads from an address of the file on.
+    /// Words to which both functions refer. `code` reads from an address of the file on.
     fn common(
         &self,
         table: &Pclntab<'_>,
         functions: [&str; 2],
         code: &impl Fn(u64, &mut [u8]) -> bool,
-    ) -> Option<u64> {
+    ) -> Option<BTreeSet<u64>> {
         let [first, second] = functions.map(|name| {
             let function = table.function(name)?;
             let bytes = function.end.checked_sub(function.start)?;
             let mut content = vec![0; bytes.min(MOST_CODE_BYTES) as usize];
             code(function.start, &mut content).then(|| self.referred(function.start, &content))
         });
-        let all: Vec<u64> = first?.intersection(&second?).copied().collect();
-        <[u64; 1]>::try_from(all).ok().map(|[only]| only)
+        Some(first?.intersection(&second?).copied().collect())
     }
 
     /// Words among the variables to which code at `start` may refer: each four bytes are taken for a distance from their end, which they are where an
@@ -207,6 +211,15 @@ impl Layout {
         };
         targets.filter(is_variable).collect()
     }
+}
+
+/// The only one of these words; the only one that another follows, if there are several.
+fn only(words: &BTreeSet<u64>) -> Option<u64> {
+    if words.len() == 1 {
+        return words.first().copied();
+    }
+    let mut of_two = words.iter().filter(|&&word| words.contains(&word.saturating_add(8)));
+    of_two.next().filter(|_| of_two.next().is_none()).copied()
 }
 
 /// The version that a Go program was built with, as `go1.26.8` (debug/buildinfo). `None`: it was built before Go 1.18, or is no Go program.

@@ -20,6 +20,7 @@ mod forked;
 pub mod glibc;
 pub mod go;
 pub mod go_collector;
+pub mod go_goroutines;
 pub mod go_memory;
 mod go_variables;
 pub mod identify;

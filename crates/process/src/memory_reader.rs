@@ -3,14 +3,15 @@
 use crate::allocators::Allocators;
 use crate::areas::read_outline;
 use crate::asked::{
-    AREAS, BESIDE, BYTES, DIRECTORY, GO_COLLECTOR, GO_HEAP, MAPPINGS, PEEK, PIECE, RSS, RUNS,
-    SEARCH, STATISTICS,
+    AREAS, BESIDE, BYTES, DIRECTORY, GO_COLLECTOR, GO_GOROUTINES, GO_HEAP, MAPPINGS, PEEK, PIECE,
+    RSS, RUNS, SEARCH, STATISTICS,
 };
 use crate::beside::all_beside;
 use crate::binary::{Content, Place};
 use crate::glibc::{Effort, Range, Statistics};
 use crate::go::heap_of_ours;
 use crate::go_collector::Watch;
+use crate::go_goroutines::goroutines_of_ours;
 use crate::mappings;
 use crate::memory::Memory;
 use crate::process_memory::ProcessMemory;
@@ -51,6 +52,7 @@ impl Handler for MemoryReader {
             DIRECTORY,
             GO_HEAP,
             GO_COLLECTOR,
+            GO_GOROUTINES,
         ]
     }
 
@@ -105,6 +107,7 @@ impl Handler for MemoryReader {
                 borsh::to_vec(&beside.unwrap_or_default())
             }
             GO_HEAP => borsh::to_vec(&heap_of_ours(borsh::from_slice(body).ok()?)),
+            GO_GOROUTINES => borsh::to_vec(&goroutines_of_ours(borsh::from_slice(body).ok()?)),
             GO_COLLECTOR => {
                 let (pid, since): (u32, u32) = borsh::from_slice(body).ok()?;
                 if self.watched.as_ref().is_none_or(|(watched, _)| *watched != pid) {

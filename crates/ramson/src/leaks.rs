@@ -84,9 +84,11 @@ fn watch(window_ns: u64, question: &Question) -> Result<Suspects, Failure> {
     let pids: Vec<u32> = first.iter().map(Recording::pid).collect();
     let (later, unprofiled) = moments(question)?;
     let mut courses = paired(dated(first), dated(later), &wanted)?;
-    for (pid, looks) in pids.into_iter().zip(looks) {
+    for (pid, (looks, goroutines)) in pids.into_iter().zip(looks) {
         let of_it = courses.iter_mut().find(|course| course.moment.recording.pid() == pid);
-        of_it.into_iter().for_each(|course| course.looks.clone_from(&looks));
+        if let Some(course) = of_it {
+            (course.looks, course.goroutines) = (looks, goroutines);
+        }
     }
     suspects(&courses, unprofiled, question)
 }

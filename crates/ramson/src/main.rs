@@ -27,6 +27,7 @@ mod run;
 mod saved;
 mod saved_diff;
 mod schemas;
+mod screen;
 mod serve;
 mod symbolize;
 mod table;
@@ -164,7 +165,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Export(flags) => export::export(&flags).map(|()| 0),
         Command::Symbolize(flags) => symbolize::symbolize(&flags).map(|()| 0),
         Command::Completions { shell } => completions::completions(shell).map(|()| 0),
-        Command::GuardTerminal => Ok(top::guard().map(|()| 0)?),
+        Command::GuardTerminal => Ok(screen::guard().map(|()| 0)?),
         Command::Schema(flags) => schemas::schemas(&flags).map(|()| 0),
         Command::Man(flags) => man::man(&flags).map(|()| 0),
     }

@@ -9,7 +9,7 @@ use crate::output::print_raw;
 use crate::output_file::cannot_write;
 use ramson_analysis::comparison::Comparison;
 use ramson_analysis::explain::{FileFinding, Finding, Findings};
-use ramson_analysis::gc::{Gc, Glance};
+use ramson_analysis::gc::Gc;
 use ramson_analysis::live::picture::Live;
 use ramson_analysis::live::processes::LiveProcesses;
 use ramson_analysis::report::Report;
@@ -30,7 +30,7 @@ use std::fs;
 type Described = (&'static str, &'static [&'static str], fn(&mut SchemaGenerator) -> Schema);
 
 /// All of them. The kinds of `report` are in its type.
-const ALL: [Described; 19] = [
+const ALL: [Described; 18] = [
     ("check", &["check"], schema::<Checked>),
     ("diff", &["diff"], schema::<Comparison>),
     ("explain", &["explain"], schema::<OneOrSeveral<OneOrSeveral<Finding, Findings>, FileFinding>>),
@@ -39,7 +39,6 @@ const ALL: [Described; 19] = [
     ("leaks", &["leaks"], schema::<Suspects>),
     ("list", &["list"], schema::<ListAnswer>),
     ("mark", &["mark"], schema::<Marked>),
-    ("collections", &["collections"], schema::<Glance>),
     ("moments", &["moments"], schema::<Moments>),
     ("processes", &["processes"], schema::<LiveProcesses>),
     ("profile", &["profile"], ramson_encode::json::schema),

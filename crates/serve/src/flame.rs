@@ -255,6 +255,7 @@ mod tests {
             source_roots: Vec::new(),
             trees: Trees::new(),
             metrics: Default::default(),
+            collections: Default::default(),
             allows_actions: false,
         };
         if let Some(then) = then {

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod collections;
 mod connections;
 mod documents;
 mod events;

@@ -19,8 +19,8 @@ impl OfProcess {
     /// The one with this name in a path.
     pub fn named(name: &str) -> Option<Self> {
         match name {
-            "collections" => Some(Self::Collections),
             "events" => Some(Self::Events),
+            "gc" => Some(Self::Collections),
             "moments" => Some(Self::Moments),
             "source" => Some(Self::Source),
             "trim" => Some(Self::Trim),

@@ -1,5 +1,6 @@
 //! Parts that work outside the event loop needs.
 
+use crate::collections::Collections;
 use crate::documents::document;
 use crate::metrics::Metrics;
 use crate::reply::{self, Reply};
@@ -27,6 +28,7 @@ pub struct Parts {
     pub watch: Arc<Watch>,
     pub trees: Trees,
     pub metrics: Metrics,
+    pub collections: Collections,
     /// Whether a client may change processes.
     pub allows_actions: bool,
 }

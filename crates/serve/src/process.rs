@@ -10,7 +10,6 @@ use crate::sources::Entry;
 use crate::work::{Overload, Work};
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderName};
-use ramson_analysis::gc::{Glance, glance};
 use ramson_analysis::source_lines::{Question, source_lines};
 use ramson_control::{Accepts, TrimAnswer};
 use ramson_encode::json::write_document;
@@ -69,20 +68,12 @@ pub fn answer(
 ) -> Result<Reply, Failure> {
     let entry = parts.find(id)?;
     match what {
-        OfProcess::Collections => document("collections", &collections(&entry, query)?),
+        OfProcess::Collections => document("gc", &parts.collections.of(&entry, &parts.names)?),
         OfProcess::Moments => document("moments", &moments(parts, &entry, query)?),
         OfProcess::Source => source(parts, &entry, query),
         OfProcess::Trim => trim(&entry),
         OfProcess::Events => Ok(reply::error(StatusCode::NOT_FOUND, "a stream is no document")),
     }
-}
-
-fn collections(entry: &Entry, query: &Query) -> Result<Glance, Failure> {
-    let since = query.get("since").map_or(Ok(0), str::parse);
-    let since = since.map_err(|_| Failure::usage("since: not the number of a collection"))?;
-    let pid = entry.pid.filter(|_| entry.is_running);
-    let gone = || Failure::not_found(format!("{}: no running process", entry.source));
-    glance(pid.ok_or_else(gone)?, &entry.name, since)
 }
 
 fn moments(parts: &Parts, entry: &Entry, query: &Query) -> Result<Moments, Failure> {

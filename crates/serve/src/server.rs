@@ -1,6 +1,7 @@
 //! The server: from a request to an answer.
 
 use crate::address::Address;
+use crate::collections::Collections;
 use crate::connections::{self, Answer};
 use crate::flame;
 use crate::guard::Guard;
@@ -109,8 +110,16 @@ impl Server {
         let guard = Guard::new(&address, localhost, &hosts, token);
         let watch = Watch::start(&sources);
         let trees = Trees::new();
-        let metrics = Metrics::default();
-        let parts = Parts { sources, names, source_roots, watch, trees, metrics, allows_actions };
+        let parts = Parts {
+            sources,
+            names,
+            source_roots,
+            watch,
+            trees,
+            metrics: Metrics::default(),
+            collections: Collections::default(),
+            allows_actions,
+        };
         Self { guard, work: Work::new(), parts: Arc::new(parts) }
     }
 }

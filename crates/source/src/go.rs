@@ -1,8 +1,10 @@
 //! The heap of a running Go program as if it were recorded.
 
 mod course;
+mod goroutines;
 
 pub use course::{Earlier, go_on_from};
+pub use goroutines::{Goroutines, goroutines};
 
 use crate::failure::Failure;
 use crate::recording::Recording;

@@ -1,4 +1,4 @@
-// Keeps the carts of a shop, and renders their pages: "cartd hold", "cartd open", "cartd render", "cartd render pool".
+// Keeps the carts of a shop, and renders their pages: "cartd hold", "cartd open", "cartd wait", "cartd render", "cartd render pool".
 package main
 
 import (
@@ -44,6 +44,21 @@ func openForever() {
 	}
 }
 
+func reserve(answer chan bool) {
+	<-answer
+}
+
+func checkOut() {
+	go reserve(make(chan bool))
+}
+
+func checkOutForever() {
+	for {
+		checkOut()
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
 func serve(usePool bool) {
 	for user := 0; ; user = (user + 1) % len(carts) {
 		if usePool {
@@ -74,6 +89,8 @@ func main() {
 	switch os.Args[1] {
 	case "open":
 		openForever()
+	case "wait":
+		checkOutForever()
 	case "render":
 		serve(len(os.Args) > 2)
 	}

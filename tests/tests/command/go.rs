@@ -129,6 +129,31 @@ fn collections_of_go_are_read() {
 }
 
 #[test]
+fn goroutines_of_go_are_read() {
+    assert_goroutines_are_read(ONE);
+}
+
+#[test]
+fn goroutines_that_become_more_are_suspects() {
+    let scratch = Scratch::new();
+    let program = built(&go(ONE), &scratch, "waits", WAITS, &["-ldflags=-s -w"]);
+    for (argument, status) in [(None, 0), (Some("more"), 3)] {
+        let mut command = clean(&program);
+        let running = run(command.args(argument), &scratch.path("waits.log"));
+        let pid = running.0.id().to_string();
+        let window = ["--window", "5s", "--min-age", "1s", "--fail-on", "growing"];
+        let found = say(&scratch, &[&["leaks", &pid][..], &window].concat());
+        assert_eq!(found.status, status, "{found:?}");
+        let text = found.text();
+        let first = text.lines().next().unwrap();
+        let suspect = "(chan receive), started in main.serve:";
+        let is_suspect = first.starts_with("goroutine leak suspect: ") && first.contains(suspect);
+        assert_eq!(is_suspect, argument.is_some(), "{text}");
+        assert!(!text.contains("main.request"), "{text}");
+    }
+}
+
+#[test]
 fn gc_of_others_says_what_it_takes() {
     let scratch = Scratch::new();
     let mut sleeper = clean("sleep");

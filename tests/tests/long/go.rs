@@ -32,3 +32,8 @@ fn memory_of_each_go_is_explained() {
 fn collections_of_each_go_are_read() {
     VERSIONS.into_iter().for_each(assert_collections_are_read);
 }
+
+#[test]
+fn goroutines_of_each_go_are_read() {
+    VERSIONS.into_iter().for_each(assert_goroutines_are_read);
+}

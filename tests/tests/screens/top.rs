@@ -1,5 +1,6 @@
 //! `ramson top` as its users meet it: in a terminal, with a real server behind.
 
+use ramson_tests::golang;
 use ramson_tests::loaded::{Loaded, shows_frames, top};
 use ramson_tests::servers::*;
 use ramson_tests::terminal::Terminal;
@@ -25,6 +26,24 @@ fn holding(scratch: &Scratch) -> Running {
         fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"))
     });
     running
+}
+
+#[test]
+fn collections_are_shown_as_they_come() {
+    let scratch = Scratch::new();
+    let running = golang::start(&golang::go(golang::ONE), &scratch, "leaks", golang::LEAKS, &[]);
+    let mut command = ramson(&scratch);
+    command.args(["gc", &running.0.id().to_string()]);
+    let terminal = Terminal::start(&command, 110, 40);
+    terminal.wait_until("a picture, stacks and collections", |text| {
+        let has_picture = text.contains("of a goal of") && text.contains('⣿');
+        has_picture && text.contains("allocated by") && text.contains("live after the last")
+    });
+    assert!(!terminal.is_as_usual());
+    drop(running);
+    // What was seen stays on the terminal.
+    terminal.wait_for("the process has ended");
+    assert!(terminal.is_as_usual());
 }
 
 #[test]

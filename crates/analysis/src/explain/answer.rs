@@ -5,6 +5,7 @@ use super::cause::Cause;
 use super::finding::Finding;
 use super::leaks::Leaks;
 use super::pins::Pins;
+use crate::goroutines::Goroutines;
 use crate::rss::Rss;
 use ramson_process::allocators::{Allocator, Allocators, Figures};
 use ramson_process::cgroup::Limit;
@@ -43,6 +44,8 @@ struct Answer<'a> {
     early_ends: &'a Option<String>,
     /// The collector's settings and figures, if it is a Go program.
     go: &'a Option<Collector>,
+    /// Its goroutines, by place; null: it is no Go program, or they cannot be read.
+    goroutines: &'a Option<Goroutines>,
     leaks: &'a Option<Leaks>,
     advice: &'a [Advice],
 }
@@ -78,6 +81,7 @@ impl Serialize for Finding {
             pins: &self.pins,
             early_ends: &self.early_ends,
             go: &self.go,
+            goroutines: &self.goroutines,
             leaks: &self.leaks,
             advice: &self.advice,
         };

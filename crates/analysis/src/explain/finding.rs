@@ -5,6 +5,7 @@ use super::cause::Cause;
 use super::leaks::Leaks;
 use super::pins::{self, Pins};
 use super::words::with_half_width;
+use crate::goroutines::Goroutines;
 use crate::members::RowGrowth;
 use crate::rss::Rss;
 use ramson_leaks::Slope;
@@ -66,6 +67,8 @@ pub struct Finding {
     pub leaks: Option<Leaks>,
     /// The collector's settings and figures, if it is a Go program.
     pub go: Option<Collector>,
+    /// Its goroutines, likewise.
+    pub goroutines: Option<Goroutines>,
     /// Advice, best first, with what an operator can do before changes of the code; never empty.
     pub advice: Vec<Advice>,
 }

@@ -2,10 +2,11 @@
 
 use super::finding::Finding;
 use super::words::size;
+use crate::goroutines::Place;
 use ramson_process::Part;
 use ramson_process::clock::unix_ns;
 use ramson_process::go_memory::Collector;
-use ramson_profile::format::format_duration;
+use ramson_profile::format::{format_duration, format_objects};
 
 /// Returns what is said of a part of a Go program's memory, behind its bytes.
 pub fn phrase(finding: &Finding, cause: &str) -> Option<String> {
@@ -34,6 +35,16 @@ pub fn phrase(finding: &Finding, cause: &str) -> Option<String> {
                 "is Go objects that were allocated since the last collection, or are dead: {}",
                 pace(collector)
             )
+        }
+        "go_stacks" => {
+            let all = finding.goroutines.as_ref()?;
+            let Place { count, longest_ns, .. } = *all.places.first()?;
+            let longest = longest_ns.map_or(String::new(), |ns| {
+                format!("; the first of these for {}", format_duration(ns))
+            });
+            let [all_of_them, count] = [all.count, count].map(|it| format_objects(it as f64));
+            let phrase = all.places[0].phrase();
+            format!("is stacks of {all_of_them} goroutines: {count} {phrase}{longest}")
         }
         _ => return None,
     })

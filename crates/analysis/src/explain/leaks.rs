@@ -42,7 +42,7 @@ impl Leaks {
     /// Judges the live stacks of a recording that is calibrated.
     pub fn of(recording: Recording, question: &Question) -> Result<Self, Failure> {
         let moment = DatedRecording::calibrated(recording);
-        let course = Course { moment, earlier: None, looks: Vec::new() }.with_kept_looks();
+        let course = Course::of_moment(moment).with_kept_looks();
         let found = suspects(&[course], 0, question)?;
         let undecided = found.suspects.iter().map(|suspect| &suspect.finding);
         let undecided = undecided.filter(|finding| finding.verdict == Verdict::NotEnoughData);

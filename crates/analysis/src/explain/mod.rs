@@ -22,6 +22,7 @@ pub use pins::{Pins, Site};
 use crate::attachment;
 use crate::early_ends;
 use crate::extents;
+use crate::goroutines::goroutines;
 use crate::members::{Each, Row};
 use crate::owners;
 use crate::question::Question;
@@ -153,6 +154,7 @@ fn look_at(
         let own = reading.details.files.iter_mut().find(|file| Path::new(&file.path) == path);
         own.into_iter().for_each(|file| file.path = recording.name().to_owned());
     }
+    let goroutines = reading.go.as_ref().and_then(|_| goroutines(target.pid, names));
     let mut finding = Finding {
         pid: target.pid,
         object: target.pid.to_string(),
@@ -178,6 +180,7 @@ fn look_at(
         has_sampling_ended,
         leaks,
         go: reading.go,
+        goroutines: goroutines.and_then(Result::ok),
         advice: Vec::new(),
     };
     if finding.limit.is_some() && advice::growth::grows(&finding) {

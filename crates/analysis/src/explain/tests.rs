@@ -62,6 +62,7 @@ fn finding(leaks: Option<Leaks>, limit: Option<Limit>) -> Finding {
         has_sampling_ended: false,
         leaks,
         go: None,
+        goroutines: None,
         advice: Vec::new(),
     };
     finding.causes = causes::causes(&finding);
@@ -98,10 +99,12 @@ fn of_go(percent: i32, limit: Option<u64>, group: Option<Limit>) -> Finding {
         limit,
         live: 40 << 20,
         in_use: 90 << 20,
+        released: 0,
         goal: (percent >= 0).then_some(80 << 20),
         collections: 7,
         forced: 0,
         last_unix_ns: 0,
+        assist_ns: None,
         interval: 512 << 10,
     });
     finding.causes = causes::causes(&finding);

@@ -3,6 +3,7 @@
 
 mod trace;
 
+use crate::go_library::is_of_library;
 use crate::question::{Question, Shown};
 use crate::report::{View, report};
 use crate::stack_table::{FunctionSum, StackTable};
@@ -19,59 +20,10 @@ use std::time::{Duration, Instant};
 
 pub use trace::of_trace;
 
-/// The first parts of the names of the packages of Go's library (https://pkg.go.dev/std).
-const LIBRARY: [&str; 47] = [
-    "archive",
-    "bufio",
-    "bytes",
-    "cmp",
-    "compress",
-    "container",
-    "context",
-    "crypto",
-    "database",
-    "debug",
-    "embed",
-    "encoding",
-    "errors",
-    "expvar",
-    "flag",
-    "fmt",
-    "go",
-    "hash",
-    "html",
-    "image",
-    "index",
-    "internal",
-    "io",
-    "iter",
-    "log",
-    "maps",
-    "math",
-    "mime",
-    "net",
-    "os",
-    "path",
-    "plugin",
-    "reflect",
-    "regexp",
-    "runtime",
-    "slices",
-    "sort",
-    "strconv",
-    "strings",
-    "structs",
-    "sync",
-    "syscall",
-    "testing",
-    "text",
-    "time",
-    "unicode",
-    "unique",
-];
-
 /// Between two looks: a heap is seen as it was at most so long before its collection ended.
-const BETWEEN: Duration = Duration::from_millis(50);
+pub const BETWEEN: Duration = Duration::from_millis(50);
+/// Looks of which the heap is kept: an hour.
+const MOST_LOOKS: usize = 72_000;
 
 /// Collections of a time.
 #[derive(Serialize, schemars::JsonSchema)]
@@ -109,37 +61,18 @@ pub struct Collection {
     pub end_ns: u64,
     /// How long it stopped the program.
     pub pause_ns: u64,
+    /// CPU time that goroutines had to give to it before they could allocate (mark assist); null: not seen.
+    pub assist_ns: Option<u64>,
     /// Bytes of the heap before it; null: not seen.
     pub before_bytes: Option<u64>,
     /// Bytes that were live when it ended; null: not seen.
     pub live_bytes: Option<u64>,
     /// The size at which it was to end by GOGC; null: not seen, or GOGC is off.
     pub goal_bytes: Option<u64>,
+    /// Bytes of the heap's arenas that were returned to the kernel when it was seen; null: not seen.
+    pub released_bytes: Option<u64>,
     /// The program asked for it; null: not seen.
     pub is_forced: Option<bool>,
-}
-
-/// A collector at one moment.
-#[derive(Serialize, schemars::JsonSchema)]
-pub struct Glance {
-    /// Its settings and figures.
-    pub collector: Collector,
-    /// Collections that ended since the one that was asked for, oldest first, without what their heap was; the runtime notes the last 256.
-    pub collections: Vec<Collection>,
-    /// The collector's part of the CPU time that the program could have had since its start, from 0 to 1.
-    pub cpu_share: f64,
-}
-
-/// Looks once. `since` is the number of a collection.
-pub fn glance(pid: u32, name: &str, since: u32) -> Result<Glance, Failure> {
-    let watch = match Watch::of(pid) {
-        Some(Ok(watch)) => watch,
-        Some(Err(defect)) => return Err(unreadable(pid, name, &defect)),
-        None => return Err(no_go(pid, name)),
-    };
-    let Look { collector, ended, cpu_share } = watch.look(since).ok_or_else(|| no_go(pid, name))?;
-    let collections = ended.into_iter().map(Collection::of).collect();
-    Ok(Glance { collector, collections, cpu_share })
 }
 
 /// Watches a process for so long, or until `is_stopped`.
@@ -148,68 +81,122 @@ pub fn watch(
     window: Duration,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Gc, Failure> {
-    let [source] = question.sources.as_slice() else {
-        return Err(Failure::usage("one SRC at a time. Pass one process"));
-    };
-    let Target { pid, name, .. } = find_target(source)?;
-    let watch = match Watch::of(pid) {
-        Some(Ok(watch)) => watch,
-        Some(Err(defect)) => return Err(unreadable(pid, &name, &defect)),
-        None => return Err(no_go(pid, &name)),
-    };
-    let gone = || Failure::not_found(format!("process {pid} ({name}): it has ended"));
-    let first = watch.look(u32::MAX).ok_or_else(|| no_go(pid, &name))?;
-    let off = Allocations::of(pid).and_then(Result::err).map(|failure| failure.to_string());
-    let began = Instant::now();
-    let mut seen = Seen::of(&first);
-    let mut allocations = None;
-    while began.elapsed() < window && !is_stopped() {
-        thread::sleep(BETWEEN.min(window.saturating_sub(began.elapsed())));
-        seen.add(watch.look(seen.last()).ok_or_else(gone)?);
+    let mut watcher = Watcher::begin(question)?;
+    while watcher.began.elapsed() < window && !is_stopped() {
+        thread::sleep(BETWEEN.min(window.saturating_sub(watcher.began.elapsed())));
+        watcher.look()?;
+    }
+    watcher.found()
+}
+
+/// A process whose collections are watched.
+pub struct Watcher {
+    question: Question,
+    pid: u32,
+    name: String,
+    watch: Watch,
+    began: Instant,
+    seen: Seen,
+    /// Since the end of the collection of this number.
+    allocations: Option<(u32, Allocations)>,
+    /// Why nothing is known of allocations.
+    off: Option<String>,
+}
+
+impl Watcher {
+    /// Begins now.
+    pub fn begin(question: &Question) -> Result<Self, Failure> {
+        let [source] = question.sources.as_slice() else {
+            return Err(Failure::usage("one SRC at a time. Pass one process"));
+        };
+        let Target { pid, name, .. } = find_target(source)?;
+        let watch = match Watch::of(pid) {
+            Some(Ok(watch)) => watch,
+            Some(Err(defect)) => return Err(unreadable(pid, &name, &defect)),
+            None => return Err(no_go(pid, &name)),
+        };
+        let first = watch.look(u32::MAX).ok_or_else(|| no_go(pid, &name))?;
+        let off = Allocations::of(pid).and_then(Result::err).map(|failure| failure.to_string());
+        let (began, seen) = (Instant::now(), Seen::of(&first));
+        Ok(Self {
+            question: question.clone(),
+            pid,
+            name,
+            watch,
+            began,
+            seen,
+            allocations: None,
+            off,
+        })
+    }
+
+    /// Looks at it; to be called every `BETWEEN`.
+    pub fn look(&mut self) -> Result<(), Failure> {
+        self.seen.add(self.watch.look(self.seen.last()).ok_or_else(|| self.gone())?);
         // Samples that the runtime shows from then on were allocated within the time.
-        if off.is_none() && allocations.is_none() && seen.collections.len() >= 2 {
-            let (look, begun) = at_rest(&watch, || Allocations::of(pid)).ok_or_else(gone)?;
-            allocations = Some((look.collector.collections, begun.ok_or_else(gone)??));
+        if self.off.is_none() && self.allocations.is_none() && self.seen.collections.len() >= 2 {
+            let (look, begun) =
+                at_rest(&self.watch, || Allocations::of(self.pid)).ok_or_else(|| self.gone())?;
+            let begun = begun.ok_or_else(|| self.gone())??;
+            self.allocations = Some((look.collector.collections, begun));
         }
+        Ok(())
     }
-    let mut allocated = None;
-    let mut allocated_in_seconds = 0.0;
-    if let Some((begin, allocations)) = allocations {
-        let (last, opened) = at_rest(&watch, || allocations.until_now()).ok_or_else(gone)?;
-        seen.add(watch.look(seen.last()).ok_or_else(gone)?);
-        let end = last.collector.collections;
-        if begin < end {
-            let end_of = |number: u32| {
-                let found = seen.collections.iter().find(|one| one.number == number);
-                found.map_or(0, |one| one.end_ns)
-            };
-            let [from, to] = [begin, end].map(|number| end_of(number - 1));
-            allocated = Some(by_stack(opened?, question)?);
-            allocated_in_seconds = to.saturating_sub(from) as f64 / 1e9;
+
+    /// For how long it is watched.
+    pub fn age(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn gone(&self) -> Failure {
+        Failure::not_found(format!("process {} ({}): it has ended", self.pid, self.name))
+    }
+
+    /// Bytes of its heap at each look of late, with the time in nanoseconds since 1970.
+    pub fn heap(&self) -> &[(u64, u64)] {
+        &self.seen.heap
+    }
+
+    /// What was seen until now, with the stacks that allocated.
+    pub fn found(&mut self) -> Result<Gc, Failure> {
+        let mut allocated = None;
+        let mut allocated_in_seconds = 0.0;
+        if let Some((begin, allocations)) = &self.allocations {
+            let (last, opened) =
+                at_rest(&self.watch, || allocations.until_now()).ok_or_else(|| self.gone())?;
+            self.seen.add(self.watch.look(self.seen.last()).ok_or_else(|| self.gone())?);
+            let (begin, end) = (*begin, last.collector.collections);
+            if begin < end {
+                let end_of = |number: u32| {
+                    let found = self.seen.collections.iter().find(|one| one.number == number);
+                    found.map_or(0, |one| one.end_ns)
+                };
+                let [from, to] = [begin, end].map(|number| end_of(number - 1));
+                allocated = Some(by_stack(opened?, &self.question)?);
+                allocated_in_seconds = to.saturating_sub(from) as f64 / 1e9;
+            }
         }
+        let few = "that takes at least 3 collections in the window. Pass a longer --window";
+        let is_unknown = allocated.is_none() && !self.seen.collections.is_empty();
+        let no_stacks = self.off.clone().or_else(|| is_unknown.then(|| few.into()));
+        let largest = allocated.as_ref().and_then(largest);
+        if let Some(table) = allocated.as_mut().filter(|_| self.question.rows > 0) {
+            table.rows.truncate(self.question.rows);
+        }
+        Ok(Gc {
+            origin: self.name.clone(),
+            pid: Some(self.pid),
+            collector: Some(self.seen.before.clone()),
+            seconds: self.began.elapsed().as_secs_f64(),
+            collections: self.seen.collections.clone(),
+            cpu_share: Some(self.seen.cpu_share),
+            allocated,
+            largest,
+            allocated_in_seconds,
+            no_stacks,
+            bad_lines: 0,
+        })
     }
-    let few = "that takes at least 3 collections in the window. Pass a longer --window";
-    let is_unknown = allocated.is_none() && !seen.collections.is_empty();
-    let no_stacks = off.or_else(|| is_unknown.then(|| few.into()));
-    let seconds = began.elapsed().as_secs_f64();
-    let Seen { collections, before, cpu_share } = seen;
-    let largest = allocated.as_ref().and_then(largest);
-    if let Some(table) = allocated.as_mut().filter(|_| question.rows > 0) {
-        table.rows.truncate(question.rows);
-    }
-    Ok(Gc {
-        origin: name,
-        pid: Some(pid),
-        collector: Some(before),
-        seconds,
-        collections,
-        cpu_share: Some(cpu_share),
-        allocated,
-        largest,
-        allocated_in_seconds,
-        no_stacks,
-        bad_lines: 0,
-    })
 }
 
 /// Reads while no collection ends, nor has just ended: after that, the runtime brings its profile up to date.
@@ -260,27 +247,20 @@ fn largest(table: &StackTable) -> Option<FunctionSum> {
     Some(FunctionSum { function: FrameName { line: 0, ..function.clone() }, value })
 }
 
-/// Whether a function is of Go's own library, of whose packages none has a domain in front.
-fn is_of_library(function: &str) -> bool {
-    let package = match function.split_once('/') {
-        Some((first, _)) => first,
-        None => function.split('.').next().unwrap_or_default(),
-    };
-    LIBRARY.contains(&package)
-}
-
 /// What was seen of a process.
 struct Seen {
     collections: Vec<Collection>,
     /// At the last look.
     before: Collector,
     cpu_share: f64,
+    /// Times and bytes of the heap.
+    heap: Vec<(u64, u64)>,
 }
 
 impl Seen {
     fn of(first: &Look) -> Self {
         let (before, cpu_share) = (first.collector.clone(), first.cpu_share);
-        Self { collections: Vec::new(), before, cpu_share }
+        Self { collections: Vec::new(), before, cpu_share, heap: Vec::new() }
     }
 
     /// The last collection that has ended.
@@ -291,6 +271,10 @@ impl Seen {
     fn add(&mut self, look: Look) {
         let Look { collector, ended, cpu_share } = look;
         let count = ended.len();
+        if self.heap.len() == MOST_LOOKS {
+            self.heap.drain(..MOST_LOOKS / 2);
+        }
+        self.heap.push((unix_ns(), collector.in_use));
         for (index, one) in ended.into_iter().enumerate() {
             let mut collection = Collection::of(one);
             // Of several between two looks, the heap was seen before the first and after the last.
@@ -300,9 +284,11 @@ impl Seen {
             }
             if index + 1 == count {
                 collection.live_bytes = Some(collector.live);
+                collection.released_bytes = Some(collector.released);
             }
             if count == 1 {
                 collection.is_forced = Some(collector.forced > self.before.forced);
+                collection.assist_ns = collector.assist_ns;
             }
             self.collections.push(collection);
         }
@@ -353,10 +339,12 @@ mod tests {
             limit: None,
             live,
             in_use,
+            released: 0,
             goal: Some(2 * live),
             collections: ended.last().copied().unwrap_or(4),
             forced,
             last_unix_ns: 0,
+            assist_ns: None,
             interval: 512 << 10,
         };
         let ended = ended.iter().map(|&number| {
@@ -364,18 +352,6 @@ mod tests {
             go_collector::Collection { number, end_unix_ns, pause_ns }
         });
         Look { collector, ended: ended.collect(), cpu_share: 0.02 }
-    }
-
-    #[test]
-    fn packages_of_the_library_are_known() {
-        for function in
-            ["bytes.growSlice", "net/http.(*conn).serve", "runtime.main", "internal/x.f"]
-        {
-            assert!(is_of_library(function), "{function}");
-        }
-        for function in ["main.main", "github.com/a/b.f", "bytes.example/x.f", "shop/cart.Open"] {
-            assert!(!is_of_library(function), "{function}");
-        }
     }
 
     #[test]

@@ -88,6 +88,13 @@ fn parse(line: &str) -> Option<(Collection, f64)> {
         ..Collection::default()
     };
     for part in parts {
+        // Stop, assist/own/idle workers, stop.
+        if let Some(cpu) = part.strip_suffix(" ms cpu") {
+            let assist = cpu.split('+').find_map(|it| it.split_once('/'));
+            let assist = assist.and_then(|(assist, _)| assist.parse::<f64>().ok());
+            collection.assist_ns = assist.map(|ms| (ms * 1e6) as u64);
+            continue;
+        }
         let Some(bytes) = part.strip_suffix(" MB").or(part.strip_suffix(" MB goal")) else {
             continue;
         };
@@ -130,6 +137,7 @@ gc 5 @2.0s 2%: cut off
         let first = &gc.collections[0];
         let of = (first.before_bytes, first.live_bytes, first.goal_bytes, first.pause_ns);
         assert_eq!(of, (mib(4), mib(1), mib(4), 290_000));
+        assert_eq!(first.assist_ns, Some(30_000));
         let last = &gc.collections[3];
         assert_eq!((last.live_bytes, last.goal_bytes, last.pause_ns), (mib(4), mib(9), 2_000_000));
         assert_eq!(last.is_forced, Some(true));

@@ -2,6 +2,7 @@
 
 use super::totals::{self, Look};
 use crate::attachment;
+use crate::goroutines::Watched;
 use crate::overlap;
 use crate::rss::Rss;
 use ramson_profile::Estimate;
@@ -26,6 +27,8 @@ pub struct Course {
     pub earlier: Option<DatedRecording>,
     /// Looks at the process from outside, in their order.
     pub looks: Vec<Look>,
+    /// Looks at its goroutines, if it is a Go program.
+    pub goroutines: Watched,
 }
 
 /// Pairs two moments of each process. One that began in between has no earlier one; fails if no process has both.
@@ -43,7 +46,7 @@ pub fn paired(
             overlap::is_same_process(old, new) && is_earlier
         };
         let earlier = earlier.iter().position(is_its).map(|at| earlier.swap_remove(at));
-        Course { moment, earlier, looks: Vec::new() }
+        Course { earlier, ..Course::of_moment(moment) }
     };
     let courses: Vec<Course> = later.into_iter().map(course).collect();
     if courses.iter().all(|course| course.earlier.is_none()) {
@@ -90,7 +93,12 @@ impl Course {
 
     /// Creates a course of one moment alone.
     pub fn of(recording: Recording) -> Self {
-        Self { moment: DatedRecording::of(recording), earlier: None, looks: Vec::new() }
+        Self::of_moment(DatedRecording::of(recording))
+    }
+
+    /// The same of a moment.
+    pub fn of_moment(moment: DatedRecording) -> Self {
+        Self { moment, earlier: None, looks: Vec::new(), goroutines: Watched::default() }
     }
 
     /// Adds the looks that a history has kept.

@@ -19,6 +19,7 @@ pub use totals::{Look, Totals, watch};
 
 use crate::attachment;
 use crate::extents::lost;
+use crate::goroutines::GrowingPlace;
 use crate::members::{Each, RowGrowth, together, unprofiled_text};
 use crate::named::{Detail, assemble};
 use crate::naming::Names;
@@ -59,6 +60,8 @@ pub struct Suspects {
     pub suspects: Vec<Suspect>,
     /// Leak suspects that rise together below one caller.
     pub groups: Vec<Group>,
+    /// Goroutines of a Go program that became more and more while it was watched, the fastest first.
+    pub goroutines: Vec<GrowingPlace>,
     /// Filters and rules that matched nothing.
     #[serde(skip)]
     pub unmatched: Vec<Step>,
@@ -137,6 +140,7 @@ pub fn suspects(
         let mut answer = Suspects::of(found, Subject::Recording(summary));
         answer.interval_bytes = header.interval_bytes;
         answer.defects = what_is_missing(recording);
+        answer.goroutines = course.goroutines.growing(&question.names)?;
         answers.push(answer);
     }
     if courses.len() == 1 {
@@ -164,6 +168,7 @@ impl Suspects {
             known,
             groups: groups::groups(&suspects),
             suspects,
+            goroutines: Vec::new(),
             unmatched,
             defects: Vec::new(),
             processes: Vec::new(),

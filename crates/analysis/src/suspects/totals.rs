@@ -4,6 +4,7 @@
 use super::course::Course;
 use super::stacks::NamedStack;
 use crate::extents;
+use crate::goroutines::Watched;
 use crate::owners;
 use crate::rss::Rss;
 use ramson_history::{Moment, TERM_COUNT};
@@ -84,11 +85,12 @@ fn outside(term: impl Fn(Term) -> f64, live: Estimate) -> u64 {
 }
 
 /// Looks at running processes again and again during a window, for each of them.
-pub fn watch(recordings: &[Recording], window_ns: u64) -> Vec<Vec<Look>> {
-    let mut looks = vec![Vec::new(); recordings.len()];
+pub fn watch(recordings: &[Recording], window_ns: u64) -> Vec<(Vec<Look>, Watched)> {
+    let mut looks: Vec<_> = recordings.iter().map(|_| (Vec::new(), Watched::default())).collect();
     let mut look = || {
-        for (looks, recording) in looks.iter_mut().zip(recordings) {
+        for ((looks, goroutines), recording) in looks.iter_mut().zip(recordings) {
             looks.extend(Look::at(recording));
+            recording.running.into_iter().for_each(|pid| goroutines.look(pid));
             // Samples of Go's runtime are as old as the look that found them.
             let _ = recording.running.filter(|_| recording.is_of_go()).and_then(go::recording);
         }

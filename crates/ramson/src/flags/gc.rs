@@ -20,9 +20,10 @@ pub struct GcFlags {
     /// A process ID, a name, or any other SRC of one running process; a file with gctrace lines, or -
     /// for standard input
     pub source: String,
-    /// Watch the process for this time (ms, s, m, h or d); Ctrl-C ends it earlier
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = question::time)]
-    pub window: u64,
+    /// Watch the process for this time (ms, s, m, h or d), and print once; Ctrl-C ends it earlier. Without
+    /// it: on a terminal until you quit, elsewhere for 10 s
+    #[arg(long, value_name = "TIME", value_parser = question::time)]
+    pub window: Option<u64>,
     /// Stacks and collections to show; 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub rows: usize,

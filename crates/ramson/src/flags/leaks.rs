@@ -78,6 +78,12 @@ pub enum Gate {
     Unknown,
 }
 
+/// What is said of goroutines that become more.
+fn goroutines(found: &Suspects) -> Option<String> {
+    let first = found.goroutines.first()?;
+    Some(format!("goroutines become more: {} that {}", first.grown, first.place.phrase()))
+}
+
 impl Gate {
     /// The finding that tripped the gate.
     pub fn finding(&self, found: &Suspects) -> Option<String> {
@@ -87,7 +93,8 @@ impl Gate {
         let finding =
             format!("{count} leak {suspects}, growing by {}/h or more", format_bytes(at_least));
         match *self {
-            Gate::Growing => (count > 0).then_some(finding),
+            Gate::Growing if count == 0 => goroutines(found),
+            Gate::Growing => Some(finding),
             Gate::BytesPerHour(most) => {
                 let outside = outside_at_least(found);
                 let finding = if outside > most as f64 {

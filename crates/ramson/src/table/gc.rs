@@ -1,7 +1,7 @@
 //! A Go program's collections as text: the answer, the stacks that make the collector work, and the last collections.
 
 use super::stacks::names;
-use super::{Table, or_dash, percent, push_prose, push_rest, size};
+use super::{Table, most, or_dash, percent, push_prose, push_rest, size};
 use ramson_analysis::gc::{Collection, Gc};
 use ramson_analysis::stack_table::StackTable;
 use ramson_profile::format::{format_amount, format_bytes, format_duration, format_error};
@@ -15,6 +15,11 @@ const NEARLY_ALL: f64 = 0.995;
 const BAR: usize = 20;
 
 pub fn text(gc: &Gc, rows: usize) -> String {
+    head(gc) + &rest(gc, rows)
+}
+
+/// The answer.
+pub fn head(gc: &Gc) -> String {
     let mut out = String::new();
     push_prose(&mut out, "", &answer(gc));
     if let Some(line) = heap(gc) {
@@ -28,8 +33,14 @@ pub fn text(gc: &Gc, rows: usize) -> String {
             &format!("{} {lines} about collections could not be read", gc.bad_lines),
         );
     }
+    out
+}
+
+/// The stacks and the last collections, at most so many rows of each.
+pub fn rest(gc: &Gc, rows: usize) -> String {
+    let mut out = String::new();
     match (&gc.allocated, &gc.no_stacks) {
-        (Some(table), _) => push_stacks(&mut out, gc, table),
+        (Some(table), _) => push_stacks(&mut out, gc, table, rows),
         (None, Some(why)) => {
             push_prose(&mut out, "", &format!("which stacks allocate is not known: {why}"))
         }
@@ -94,6 +105,12 @@ fn heap(gc: &Gc) -> Option<String> {
         parts.push(format!("goal {}", size(goal)));
     }
     parts.extend(settings);
+    if let Some(released) = last(|one| one.released_bytes).filter(|&bytes| bytes > 0) {
+        parts.push(format!("{} returned to the kernel", size(released)));
+    }
+    if let Some(assist) = assist(gc) {
+        parts.push(assist);
+    }
     if let Some((middle, longest)) = gc.pauses_ns() {
         let [middle, longest] = [middle, longest].map(pause);
         parts.push(format!("median pause {middle}, longest {longest}"));
@@ -107,7 +124,14 @@ fn heap(gc: &Gc) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-fn push_stacks(out: &mut String, gc: &Gc, table: &StackTable) {
+/// `assist 1.20 ms of CPU time in each collection`.
+fn assist(gc: &Gc) -> Option<String> {
+    let known: Vec<u64> = gc.collections.iter().filter_map(|one| one.assist_ns).collect();
+    let mean = known.iter().sum::<u64>() / (known.len().max(1) as u64);
+    (mean > 0).then(|| format!("assist {} of CPU time in each collection", pause(mean)))
+}
+
+fn push_stacks(out: &mut String, gc: &Gc, table: &StackTable, rows: usize) {
     if table.rows.is_empty() {
         push_prose(out, "", "no allocation was sampled");
         return;
@@ -117,7 +141,8 @@ fn push_stacks(out: &mut String, gc: &Gc, table: &StackTable) {
     let mut lines = Table::new(out, heads);
     let room = lines.room();
     let seconds = gc.allocated_in_seconds.max(f64::MIN_POSITIVE);
-    for row in &table.rows {
+    let shown = || table.rows.iter().take(most(rows));
+    for row in shown() {
         let value = row.value;
         let a_second = Estimate::new(value.value / seconds, value.variance / (seconds * seconds));
         lines.row([
@@ -128,7 +153,7 @@ fn push_stacks(out: &mut String, gc: &Gc, table: &StackTable) {
             names(&row.frames, room),
         ]);
     }
-    let rest = table.total.value - table.rows.iter().map(|row| row.value.value).sum::<f64>();
+    let rest = table.total.value - shown().map(|row| row.value.value).sum::<f64>();
     if rest > table.total.value / 1e6 {
         lines.line_across(&format!(
             "{:>11} {:>7}  in other stacks; -n 0 shows all",

@@ -6,6 +6,7 @@ use super::totals;
 use super::{
     blocks, columns, most, name_and_place, push_prose, push_rest, push_terms, stack, subject,
 };
+use ramson_analysis::goroutines::GrowingPlace;
 use ramson_analysis::summary::Subject;
 use ramson_analysis::suspects::{Answer, CannotTell, Group, LineShare, Suspect, Suspects};
 use ramson_leaks::Verdict;
@@ -103,10 +104,27 @@ fn detail(has_evidence: bool) -> Detail {
     if has_evidence { Detail::All } else { Detail::Totals }
 }
 
-/// The totals, then the answer.
+/// The goroutines that become more, the totals, then the answer.
 fn push_answer(out: &mut String, found: &Suspects) {
+    found.goroutines.iter().for_each(|growing| push_prose(out, "", &goroutines(growing)));
     totals::lines(found).iter().for_each(|line| push_prose(out, "", line));
     push_prose(out, "", &answer(found));
+}
+
+/// `goroutine leak suspect: 1,200 more in 40 s (108,000/h) wait in main.handle (chan receive), started in main.serve. 12,034 are there now; their
+/// stacks have 27.1 MiB`.
+fn goroutines(growing: &GrowingPlace) -> String {
+    let GrowingPlace { place, grown, window_ns } = growing;
+    let per_hour = *grown as f64 * 3.6e12 / (*window_ns).max(1) as f64;
+    format!(
+        "goroutine leak suspect: {} more in {} ({}/h) {}. {} are there now; their stacks have {}",
+        format_objects(*grown as f64),
+        format_duration(*window_ns),
+        format_objects(per_hour),
+        place.phrase(),
+        format_objects(place.count as f64),
+        format_bytes(place.stack_bytes as f64),
+    )
 }
 
 /// Whether anything leaks, and how sure that is.

@@ -24,11 +24,11 @@ const LEAST_RANGE: f64 = 0.05;
 const DOTS: (usize, usize) = (2, 4);
 
 /// One line over time.
-struct Series {
+pub struct Series {
     /// Name and current value of the line, and a shorter form of both.
-    label: [String; 2],
+    pub label: [String; 2],
     /// Times and bytes.
-    points: Vec<(u64, f64)>,
+    pub points: Vec<(u64, f64)>,
 }
 
 /// How many lines of dots there are on a screen of this height.
@@ -70,16 +70,20 @@ fn series(model: &Model, labels: &[[String; 2]; 3]) -> [Series; 3] {
     ]
 }
 
-/// The shortest span that has all points.
 fn span_ns(model: &Model) -> u64 {
     let history = &model.picture.history;
     let (first, last) = (history.front(), history.back());
-    let all_ns = first.zip(last).map_or(0, |(first, last)| last.at_ns - first.at_ns);
+    span_of(first.zip(last).map_or(0, |(first, last)| last.at_ns - first.at_ns))
+}
+
+/// The shortest span that has points of so long a time.
+pub fn span_of(all_ns: u64) -> u64 {
     let spans = SPANS_S.map(|seconds| seconds * 1_000_000_000);
     spans.into_iter().find(|&span| span >= all_ns).unwrap_or(spans[SPANS_S.len() - 1])
 }
 
-fn draw_one(frame: &mut Frame, area: Rect, series: &Series, span_ns: u64) {
+/// Draws one.
+pub fn draw_one(frame: &mut Frame, area: Rect, series: &Series, span_ns: u64) {
     let width = Some(area.width as usize);
     let line = |y: u16| Rect { y, height: 1, ..area };
     let [label, short] = &series.label;

@@ -3,8 +3,8 @@
 use super::draw::draw;
 use super::heading::Heading;
 use super::model::Model;
-use super::screen::take_colours;
 use super::tests::{Block, SECOND, blocks, model, press, snapshot};
+use crate::screen::take_colours;
 use ramson_symbols::SymbolDefect;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

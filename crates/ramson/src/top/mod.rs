@@ -1,23 +1,22 @@
 //! `ramson top`: what is using the memory of a running process, as it changes.
 //!
 //! `ramson_analysis::live` reads the process and makes rows of it. `model` holds them with what the user has chosen by `keys`,
-//! `heading` and `table` are its text, `charts` its pictures, `draw` puts it on the `screen`. `guard` gives the terminal back after an
-//! abort. `host` is the list of processes.
+//! `heading` and `table` are its text, `charts` its pictures, `draw` puts it on the screen. `host` is the list of processes.
 
-mod charts;
+pub mod charts;
 mod draw;
-mod guard;
 mod heading;
 mod host;
-mod keys;
+pub mod keys;
 mod model;
-mod screen;
 mod table;
+
+pub use table::FAINT;
 
 use crate::flags::TopFlags;
 use crate::output::{print, print_json};
+use crate::screen::{Input, Screen};
 use crate::table::{columns, cut_all, say_what_is_missing, words, wrap};
-pub use guard::guard;
 use heading::{Heading, total_text};
 use host::Host;
 use keys::Request;
@@ -28,7 +27,6 @@ use ramson_analysis::live::watch::Watched;
 use ramson_follow::Pace;
 use ramson_source::{Failure, Recording, Selector, open_recordings};
 use ratatui::crossterm::event::{KeyEvent, MouseEvent};
-use screen::{Input, Screen};
 use std::thread;
 
 pub fn top(flags: &TopFlags) -> Result<(), Failure> {

@@ -256,7 +256,7 @@ impl Course {
     }
 
     fn look(&mut self, pid: u32, heap: &GoHeap) -> Option<Result<Look, NoLook>> {
-        let mappings = code_of(pid, heap)?;
+        let mappings = code_of(pid, heap.at, heap.bias)?;
         Some(self.go_on(heap).map(|(stacks, live)| {
             let header = self.header(pid, heap);
             let snapshot = Snapshot { header, mappings, stacks, live, ..Snapshot::default() };
@@ -273,10 +273,8 @@ impl Course {
         let mut health = vec![0; HEALTH.len()];
         health[Health::Samples as usize] = sum(|it| it.allocated);
         health[Health::Frees as usize] = sum(|it| it.freed);
-        let exe = processes::executable(pid).unwrap_or_default();
         Header {
             state: state::RECORDING,
-            pid,
             flags: flags::GO,
             interval_bytes: heap.interval,
             configured_interval_bytes: heap.interval,
@@ -285,11 +283,8 @@ impl Course {
             process_start_ticks: self.start_ticks,
             attached_monotonic_ns: self.began_ns,
             last_monotonic_ns: self.now_ns,
-            comm: name_of(pid),
-            exe: exe.to_string_lossy().into_owned(),
-            command: processes::command(pid),
             health,
-            ..Header::default()
+            ..header_of(pid)
         }
     }
 
@@ -422,26 +417,34 @@ fn address(bucket: &Bucket, index: usize, numbered: &mut u64) -> u64 {
     OUT_OF_ORDER + *numbered * SAMPLE_BYTES
 }
 
-/// Where code is mapped: the executable's, and that of plugins.
-fn code_of(pid: u32, heap: &GoHeap) -> Option<Vec<Mapping>> {
+/// Where code is mapped: the executable's, in which `at` lies, and that of plugins.
+pub fn code_of(pid: u32, at: u64, bias: u64) -> Option<Vec<Mapping>> {
     let all: Vec<Mapped> = mappings(pid).ok()?.collect();
-    let executable = all.iter().find(|it| (it.start..it.end).contains(&heap.at))?;
+    let executable = all.iter().find(|it| (it.start..it.end).contains(&at))?;
     let file = |it: &Mapped| (it.device, it.inode);
     let code = all.iter().filter(|it| it.is_code() && it.inode != 0).map(|it| Mapping {
         start: it.start,
         end: it.end,
         file_offset: it.offset,
         // Linkers lay others out so that addresses and offsets agree.
-        bias: if file(it) == file(executable) {
-            heap.bias
-        } else {
-            it.start.wrapping_sub(it.offset)
-        },
+        bias: if file(it) == file(executable) { bias } else { it.start.wrapping_sub(it.offset) },
         epochs: 0..EPOCH_OPEN,
         path: it.path.clone(),
         build_id: Vec::new(),
     });
     Some(code.collect())
+}
+
+/// Which process it is.
+pub fn header_of(pid: u32) -> Header {
+    let exe = processes::executable(pid).unwrap_or_default();
+    Header {
+        pid,
+        comm: name_of(pid),
+        exe: exe.to_string_lossy().into_owned(),
+        command: processes::command(pid),
+        ..Header::default()
+    }
 }
 
 /// The name of its first thread.

@@ -12,6 +12,8 @@ use ramson_profile::format::format_percent;
 
 /// Objects that take this part of the limit keep the collector at work most of the time.
 const CLOSE_TO_LIMIT: f64 = 0.9;
+/// Stacks of goroutines that take this part of RSS are worth a look.
+const MUCH: f64 = 0.1;
 /// A setting of GOGC that is advised against a heap that is mostly garbage.
 const LOWER_PERCENT: i32 = 50;
 /// Share of a control group's limit that GOMEMLIMIT leaves to all else.
@@ -133,12 +135,13 @@ fn objects(finding: &Finding, collector: &Collector) -> Option<Advice> {
 fn stacks(finding: &Finding) -> Option<Advice> {
     let stacks = finding.part(Part::GoStacks);
     let share = format_percent(stacks as f64, finding.rss.bytes as f64);
-    (stacks * 2 >= finding.rss.bytes).then(|| Advice {
+    (stacks as f64 >= MUCH * finding.rss.bytes as f64).then(|| Advice {
         cause: "go_stacks",
         needs: Needs::Command,
-        action:
-            "see what its goroutines wait for: /debug/pprof/goroutine, where the program serves it"
-                .into(),
+        action: format!(
+            "see whether its goroutines become more: ramson leaks {} --window 1m",
+            finding.object
+        ),
         evidence: format!("{} ({share}) of RSS is stacks of goroutines", size(stacks)),
         risk: "none",
         saving: None,

@@ -1,7 +1,9 @@
 //! The terminal: taken over for the view, and given back as it was however the view ends.
 
-use super::guard::{Guard, MOUSE_OFF, MOUSE_ON};
+mod guard;
+
 use crate::output::keep_terminal_clean;
+use guard::{Guard, MOUSE_OFF, MOUSE_ON};
 use ramson_process::stat;
 use ramson_source::Failure;
 use ratatui::backend::CrosstermBackend;
@@ -29,6 +31,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
+
+pub use guard::guard;
 
 /// Time that a terminal has to take our last words, after a signal.
 const PATIENCE: Duration = Duration::from_millis(500);
