@@ -132,6 +132,53 @@ func main() {
 }
 ";
 
+/// Has goroutines that wait in C, in Go that C called back, and in a system call.
+pub const CALLS: &str = "package main
+
+// #include <unistd.h>
+// extern void goCallback(void);
+// static void back(void) { goCallback(); }
+// static void wait(void) { pause(); }
+import \"C\"
+
+import (
+\t\"fmt\"
+\t\"syscall\"
+\t\"time\"
+)
+
+var never = make(chan int)
+
+//export goCallback
+func goCallback() { <-never }
+
+//go:noinline
+func inC() { C.wait() }
+
+//go:noinline
+func reads(file int) {
+\tvar byte [1]byte
+\tsyscall.Read(file, byte[:])
+}
+
+func main() {
+\tvar pipe [2]int
+\tsyscall.Pipe(pipe[:])
+\tfor i := 0; i < 5; i++ {
+\t\tgo C.back()
+\t}
+\tfor i := 0; i < 3; i++ {
+\t\tgo inC()
+\t}
+\tfor i := 0; i < 4; i++ {
+\t\tgo reads(pipe[0])
+\t}
+\ttime.Sleep(500 * time.Millisecond)
+\tfmt.Println(\"ready\")
+\ttime.Sleep(time.Hour)
+}
+";
+
 /// Keeps memory for the cause that its argument names, says what its runtime counts, and does what gives it back when it gets SIGUSR1.
 pub const KEEPS: &str = "package main
 

@@ -11,12 +11,18 @@ use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
-/// Functions of the runtime in which a goroutine waits, with Go's own words for that (waitReasonStrings of runtime/runtime2.go).
-const REASONS: [(&str, &str); 12] = [
+/// Functions of the library in which a goroutine waits, with Go's own words for that (waitReasonStrings of runtime/runtime2.go); a call of C is
+/// "syscall" there.
+const REASONS: [(&str, &str); 19] = [
     ("runtime.chanrecv", "chan receive"),
     ("runtime.chansend", "chan send"),
     ("runtime.selectgo", "select"),
-    ("runtime.block", "select without cases"),
+    ("runtime.block", "select (no cases)"),
+    ("runtime.coroswitch", "coroutine"),
+    ("runtime.cgocall", "cgo call"),
+    ("runtime.notetsleepg", "syscall"),
+    ("syscall.", "syscall"),
+    ("internal/runtime/syscall.", "syscall"),
     ("runtime.netpollblock", "IO wait"),
     ("runtime.timeSleep", "sleep"),
     ("time.Sleep", "sleep"),
@@ -24,14 +30,15 @@ const REASONS: [(&str, &str); 12] = [
     ("sync.runtime_notifyListWait", "sync.Cond.Wait"),
     ("sync.(*WaitGroup).Wait", "sync.WaitGroup.Wait"),
     ("sync.(*Mutex).", "sync.Mutex.Lock"),
+    ("sync.(*RWMutex).RLock", "sync.RWMutex.RLock"),
+    ("sync.(*RWMutex).rlock", "sync.RWMutex.RLock"),
     ("sync.(*RWMutex).", "sync.RWMutex.Lock"),
 ];
 /// Fewer more are no growth.
 const LEAST_GROWTH: u64 = 10;
-/// A rise to which either half of the window adds less than this part is a step.
-const LEAST_HALF: u64 = 5;
-/// Fewer looks show no rise.
-const LEAST_LOOKS: usize = 4;
+/// A rise to which one of these parts of the window adds less than a tenth is made of steps.
+const PARTS: usize = 4;
+const LEAST_PART: u64 = 10;
 /// Between two looks is so many times what one takes.
 const PAUSE: u32 = 9;
 /// Of the rise, at most this part may have come back in between.
@@ -57,7 +64,7 @@ pub struct Place {
     pub stack_bytes: u64,
     /// The innermost function that is not of Go's library.
     pub within: FrameName,
-    /// What they wait for, as Go's runtime says it; null: it is not known, or they run.
+    /// What they wait for, in Go's words; null: it is not known, or they run.
     pub reason: Option<&'static str>,
     /// The function with their go statement.
     pub started_in: FrameName,
@@ -86,7 +93,10 @@ impl Place {
             [&self.within, &self.started_in].map(|frame| printable(&frame.short()).into_owned());
         let reason = self.reason.map_or(String::new(), |reason| format!(" ({reason})"));
         let are = if self.reason.is_some() { "wait" } else { "are" };
-        format!("{are} in {within}{reason}, started in {started_in}")
+        // The runtime starts the first one.
+        let is_started = !self.started_in.name.starts_with("runtime.");
+        let started = if is_started { format!(", started in {started_in}") } else { String::new() };
+        format!("{are} in {within}{reason}{started}")
     }
 }
 
@@ -130,7 +140,9 @@ fn places(look: &Look, named: Vec<(usize, Vec<FrameName>)>) -> Vec<(Place, Vec<u
     for (number, frames) in named {
         let Group { count, stack_bytes, since_ns, .. } = look.groups[number];
         let Some((started_in, stack)) = frames.split_last() else { continue };
-        let own = stack.iter().find(|frame| !is_of_library(&frame.name));
+        // cgo writes functions between Go and C.
+        let is_own = |name: &str| !is_of_library(name) && !name.contains("._Cfunc_");
+        let own = stack.iter().find(|frame| is_own(&frame.name));
         let Some(within) = own.or(stack.last()) else { continue };
         let reason = reason(stack);
         let longest_ns = (since_ns != 0).then(|| look.at_ns.saturating_sub(since_ns));
@@ -178,8 +190,8 @@ fn reason(stack: &[FrameName]) -> Option<&'static str> {
 pub struct Watched {
     /// Numbers of the stacks that were seen.
     stacks: HashMap<Vec<u64>, usize>,
-    /// At the last look, by their IDs: the stack and its pointer.
-    waiting: HashMap<u64, (usize, u64)>,
+    /// At the last look, by their IDs: the stack, its pointer, and how often it has stopped.
+    waiting: HashMap<u64, (usize, u64, u8)>,
     /// By stack, for each look but the first: goroutines that had not run since the look before.
     stuck: Vec<Vec<u64>>,
     looks: usize,
@@ -204,8 +216,8 @@ impl Watched {
         };
         let numbers: Vec<usize> =
             look.groups.iter().map(|group| self.number(&group.stack)).collect();
-        let of = |it: &Waiting| (it.id, (numbers[it.group as usize], it.stack_pointer));
-        let waiting: HashMap<u64, (usize, u64)> = look.waiting.iter().map(of).collect();
+        let of = |it: &Waiting| (it.id, (numbers[it.group as usize], it.stack_pointer, it.stops));
+        let waiting: HashMap<u64, _> = look.waiting.iter().map(of).collect();
         if self.last.is_some() {
             self.looks += 1;
             for (id, now) in &waiting {
@@ -258,12 +270,12 @@ fn growth(counts: &[u64]) -> Option<u64> {
     let (&first, &last) = (counts.first()?, counts.last()?);
     let grown = last.checked_sub(first)?;
     let fallen: u64 = counts.windows(2).map(|pair| pair[0].saturating_sub(pair[1])).sum();
-    let middle = counts[counts.len() / 2].clamp(first, last);
-    let least = (middle - first).min(last - middle);
-    let is_growth = counts.len() >= LEAST_LOOKS
+    let at = |part: usize| counts[(counts.len() - 1) * part / PARTS];
+    let rise = |part: usize| at(part + 1).saturating_sub(at(part));
+    let is_growth = counts.len() > PARTS
         && grown >= LEAST_GROWTH
         && fallen <= grown / MOST_FALL
-        && least >= grown / LEAST_HALF;
+        && (0..PARTS).all(|part| rise(part) >= grown / LEAST_PART);
     is_growth.then_some(grown)
 }
 
@@ -279,9 +291,10 @@ mod tests {
         let few: Vec<u64> = (0..16).map(|look| 100 + look / 2).collect();
         let step: Vec<u64> = (0..16).map(|look| if look < 4 { 10 } else { 90 }).collect();
         let late: Vec<u64> = (0..16).map(|look| if look < 15 { 10 } else { 90 }).collect();
+        let stair: Vec<u64> = (0..16).map(|look| 10 + 40 * ((look + 2) / 6)).collect();
         let noise = [50, 62, 49, 60, 51, 66, 48, 63, 52, 64, 50, 61, 49, 65, 51, 62];
         let fall: Vec<u64> = rise.iter().rev().copied().collect();
-        for counts in [&few[..], &step, &late, &noise, &fall, &[], &[7], &[1, 50, 99]] {
+        for counts in [&few[..], &step, &late, &stair, &noise, &fall, &[], &[7], &[1, 50, 99]] {
             assert_eq!(growth(counts), None, "{counts:?}");
         }
     }

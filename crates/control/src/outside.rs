@@ -44,8 +44,8 @@ impl<'a> Callee<'a> {
         let memory =
             ProcessMemory::open(target.pid).map_err(|error| failure(target, error.into()))?;
         let libc = library(target, &areas, identify::is_libc).ok_or_else(|| {
-            let next = format!("\"ramson explain {}\" explains its RSS from outside", target.pid);
-            refused(target, &without_libc(target, &areas), &next)
+            let (why, next) = without_libc(target, &areas);
+            refused(target, why, &next)
         })?;
         let code = code_in(target, libc)?;
         Ok(Self { target, areas, allocators, memory, process, suspends_seccomp: false, code })
@@ -255,14 +255,20 @@ fn check(target: &Target) -> Result<(), Failure> {
     Ok(())
 }
 
-fn without_libc(target: &Target, areas: &[Area]) -> String {
-    if areas.iter().any(|area| area.path.contains("musl")) {
-        return "linked with musl: ramson makes calls only in programs with glibc".into();
+fn without_libc(target: &Target, areas: &[Area]) -> (&'static str, String) {
+    let obstacle = program::obstacle_of_running(target.pid);
+    if obstacle.as_ref().is_some_and(|it| it.finding == program::STATIC_GO) {
+        let next = format!("\"ramson report {}\" shows Go's own heap profile", target.pid);
+        return ("a Go program without C", next);
     }
-    match program::obstacle_of_running(target.pid) {
-        Some(_) => "statically linked, so its allocator's functions cannot be found".into(),
-        None => "no C library is mapped in it".into(),
-    }
+    let why = if areas.iter().any(|area| area.path.contains("musl")) {
+        "linked with musl: ramson makes calls only in programs with glibc"
+    } else if obstacle.is_some() {
+        "statically linked, so its allocator's functions cannot be found"
+    } else {
+        "no C library is mapped in it"
+    };
+    (why, format!("\"ramson explain {}\" explains its RSS from outside", target.pid))
 }
 
 /// Returns the failure of a call that was not made, in one line.

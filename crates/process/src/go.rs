@@ -6,13 +6,12 @@
 use crate::asked::GO_HEAP;
 use crate::blocks::{Blocks, words_in};
 use crate::go_collector::last_but_one;
-use crate::go_variables::Runtime;
 use crate::memory::{Memory, word_at};
 use crate::process_memory::ProcessMemory;
 use crate::watched;
 use borsh::{BorshDeserialize, BorshSerialize};
 
-pub use crate::go_variables::NoGoHeap;
+pub use crate::go_variables::{NoGoHeap, Runtime};
 
 /// Words of a bucket before its stack: next, allnext, typ, hash, size, nstk.
 const HEAD_WORDS: usize = 6;
@@ -84,9 +83,9 @@ pub(crate) fn heap_of_ours(pid: u32) -> Option<Result<GoHeap, NoGoHeap>> {
         Ok(runtime) => runtime,
         Err(why) => return Some(Err(why)),
     };
-    let memory = Blocks::of(ProcessMemory::open(pid).ok()?);
+    let memory = ProcessMemory::open(pid).ok()?;
     let buckets = read(&memory, &runtime);
-    let as_of_unix_ns = last_but_one(&memory.memory, &runtime).unwrap_or(0);
+    let as_of_unix_ns = last_but_one(&memory, &runtime).unwrap_or(0);
     let Runtime { version, bias, at, .. } = runtime;
     Some(match buckets {
         Ok(None) => Err(NoGoHeap::Off),
@@ -99,13 +98,14 @@ pub(crate) fn heap_of_ours(pid: u32) -> Option<Result<GoHeap, NoGoHeap>> {
 
 /// The memory holds no list of buckets.
 #[derive(Debug, PartialEq, Eq)]
-struct NotThere;
+pub struct NotThere;
 
 /// The interval and all buckets. `Ok(None)`: MemProfileRate is 0.
-fn read(
-    memory: &Blocks<impl Memory>,
+pub fn read(
+    memory: &impl Memory,
     runtime: &Runtime,
 ) -> Result<Option<(u64, Vec<Bucket>)>, NotThere> {
+    let memory = &Blocks::of(memory);
     let has_bytes = runtime.minor() < WITHOUT_BYTES;
     let [interval] = memory.words(runtime.interval).ok_or(NotThere)?;
     if interval == 0 {
@@ -212,7 +212,7 @@ mod tests {
 
     fn heap(words: &[u64]) -> Result<Option<(u64, Vec<Bucket>)>, NotThere> {
         let begin = [BASE + 16, 1 << 19];
-        read(&Blocks::of(Words([&begin, words].concat())), &runtime("go1.26.8"))
+        read(&Words([&begin, words].concat()), &runtime("go1.26.8"))
     }
 
     #[test]
@@ -252,12 +252,12 @@ mod tests {
         let words = [BASE + 16, 1 << 19, 0, 0, 1, 99, 4096, 1, 0x401000, 5, 2];
         for reads in 1..20 {
             let memory = Changing(Words(words.into()), Cell::new(reads));
-            let (_, buckets) = read(&Blocks::of(memory), &runtime("go1.27.0")).unwrap().unwrap();
+            let (_, buckets) = read(&memory, &runtime("go1.27.0")).unwrap().unwrap();
             let Bucket { allocated, freed, .. } = buckets[0];
             assert!((allocated == 5 || allocated == 6) && freed == 2, "{reads}: {allocated}");
         }
         let torn = [&words[..9], &[1, 2]].concat();
-        let torn = read(&Blocks::of(Words(torn)), &runtime("go1.27.0"));
+        let torn = read(&Words(torn), &runtime("go1.27.0"));
         assert_eq!(torn.err(), Some(NotThere));
     }
 

@@ -76,7 +76,8 @@ impl Look {
     }
 }
 
-fn look(memory: &impl Memory, runtime: &Runtime, since: u32) -> Option<Look> {
+/// Looks at any memory. `None`: the runtime is not where this version should have it.
+pub fn look(memory: &impl Memory, runtime: &Runtime, since: u32) -> Option<Look> {
     const SHARE: u64 = 8;
     let collector = Collector::of(memory, runtime)?;
     let offsets = Offsets::of(runtime);
@@ -95,7 +96,9 @@ fn look(memory: &impl Memory, runtime: &Runtime, since: u32) -> Option<Look> {
         Some(Collection { number, end_unix_ns, pause_ns })
     };
     let ended = (first..=last).filter_map(collection).collect();
-    Some(Look { collector, ended, cpu_share: f64::from_bits(share).clamp(0.0, 1.0) })
+    // A program may lie.
+    let cpu_share = Some(f64::from_bits(share)).filter(|it| (0.0..=1.0).contains(it));
+    Some(Look { collector, ended, cpu_share: cpu_share.unwrap_or(0.0) })
 }
 
 /// When the last collection but one ended.

@@ -8,6 +8,7 @@ use crate::process_memory::ProcessMemory;
 use crate::watched;
 use borsh::{BorshDeserialize, BorshSerialize};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Goroutines that are looked at.
 const MOST: u64 = 1 << 20;
@@ -18,11 +19,14 @@ const MOST_FRAMES_IN_ALL: usize = 1 << 20;
 /// Bytes of a stack that are read at once, and at most.
 const FIRST_BYTES: u64 = 1024;
 const MOST_STACK_BYTES: u64 = 64 << 10;
+/// Bytes at the end of a stack in which its first frame begins.
+const FIRST_FRAME_BYTES: u64 = 128;
 /// How often the list is read again if it was being moved.
 const TRIES: usize = 5;
 /// States (atomicstatus) of goroutines that are no dead ones; the collector sets another bit while it scans the stack.
-const ALIVE: [u32; 7] = [1, RUNNING, 3, WAITING, 8, 9, LEAKED];
+const ALIVE: [u32; 7] = [1, RUNNING, IN_CALL, WAITING, 8, 9, LEAKED];
 const RUNNING: u32 = 2;
+const IN_CALL: u32 = 3;
 const WAITING: u32 = 4;
 const LEAKED: u32 = 10;
 const SCAN: u32 = 0x1000;
@@ -32,7 +36,7 @@ const SCAN: u32 = 0x1000;
 pub struct Goroutines {
     /// Those with one stack each, in no order.
     pub groups: Vec<Group>,
-    /// Those that wait.
+    /// Those that wait, also in system calls and in C.
     pub waiting: Vec<Waiting>,
     /// Added to the file's addresses where the executable is mapped.
     pub bias: u64,
@@ -43,7 +47,8 @@ pub struct Goroutines {
 /// Goroutines with the same stack.
 #[derive(Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Group {
-    /// Return addresses, leaf first; the last is that of the go statement. Of one that runs only the function that it began with is known.
+    /// Return addresses, leaf first; the last is that of the go statement, the one before in the function that it began with. Of one that runs
+    /// only these are known; of one that C called back, what it did before is missing.
     pub stack: Vec<u64>,
     /// How many there are.
     pub count: u64,
@@ -54,7 +59,7 @@ pub struct Group {
     pub since_ns: u64,
 }
 
-/// A goroutine that waits: the same again if it has not run in between, but for rare chances.
+/// A goroutine that waits: the same again if it has not run in between, but for one chance in 256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, BorshSerialize, BorshDeserialize)]
 pub struct Waiting {
     /// goid.
@@ -63,6 +68,8 @@ pub struct Waiting {
     pub group: u32,
     /// Its stack pointer.
     pub stack_pointer: u64,
+    /// How often it has stopped running, modulo 256 (trackingSeq).
+    pub stops: u8,
 }
 
 /// Reads the goroutines of a process. `None`: it is no Go program, or cannot be looked at.
@@ -86,13 +93,14 @@ pub(crate) fn goroutines_of_ours(pid: u32) -> Option<Result<Goroutines, NoGoHeap
         Ok(runtime) => runtime,
         Err(why) => return Some(Err(why)),
     };
-    let memory = Blocks::of(ProcessMemory::open(pid).ok()?);
+    let memory = ProcessMemory::open(pid).ok()?;
     Some(read(&memory, &runtime).ok_or(NoGoHeap::Unreadable(runtime.version)))
 }
 
 /// Where the fields of runtime.g are that differ between versions.
 struct Fields {
     status: usize,
+    stops: usize,
     frame_pointer: usize,
     go_statement: usize,
 }
@@ -114,13 +122,16 @@ impl Fields {
     fn of(runtime: &Runtime) -> Self {
         let minor = runtime.minor();
         let status = if matches!(minor, 23 | 24) { 152 } else { 144 };
+        let stops = status + if minor < 22 { 44 } else { 47 };
         let frame_pointer = if minor < 25 { STACK_POINTER + 48 } else { STACK_POINTER + 40 };
         let go_statement = if matches!(minor, 23 | 24 | 26..) { 288 } else { 280 };
-        Self { status, frame_pointer, go_statement }
+        Self { status, stops, frame_pointer, go_statement }
     }
 }
 
-fn read(memory: &Blocks<impl Memory>, runtime: &Runtime) -> Option<Goroutines> {
+/// The same of any memory. `None`: they are not where this version should have them.
+pub fn read(memory: &impl Memory, runtime: &Runtime) -> Option<Goroutines> {
+    let memory = &Blocks::of(memory);
     let fields = Fields::of(runtime);
     let mut found = Goroutines { bias: runtime.bias, at: runtime.at, ..Goroutines::default() };
     let mut groups: HashMap<Vec<u64>, u32> = HashMap::new();
@@ -134,9 +145,14 @@ fn read(memory: &Blocks<impl Memory>, runtime: &Runtime) -> Option<Goroutines> {
         let mut stack = Vec::new();
         if one.status != RUNNING {
             stack.push(one.resume);
-            callers(&memory.memory, one.stack_pointer..one.high, one.frame_pointer, &mut stack);
-            // That of runtime.goexit, with which each stack begins.
-            stack.pop();
+            let stack_range = one.stack_pointer..one.high;
+            let is_whole = callers(&memory.memory, stack_range, one.frame_pointer, &mut stack);
+            if is_whole {
+                // That of runtime.goexit, with which each stack begins.
+                stack.pop();
+            } else {
+                stack.push(one.function.wrapping_add(1));
+            }
             let read = |bytes: &mut [u8]| memory.memory.read(at, bytes);
             if Goroutine::read(&fields, read)? != one {
                 stack.clear();
@@ -161,12 +177,12 @@ fn read(memory: &Blocks<impl Memory>, runtime: &Runtime) -> Option<Goroutines> {
         group.count += 1;
         let stack_bytes = one.high.saturating_sub(one.low);
         group.stack_bytes = group.stack_bytes.saturating_add(stack_bytes);
-        if matches!(one.status, WAITING | LEAKED) {
+        if matches!(one.status, IN_CALL | WAITING | LEAKED) {
             if one.since_ns != 0 && (group.since_ns == 0 || one.since_ns < group.since_ns) {
                 group.since_ns = one.since_ns;
             }
-            let Goroutine { id, stack_pointer, .. } = one;
-            found.waiting.push(Waiting { id, group: place, stack_pointer });
+            let Goroutine { id, stack_pointer, stops, .. } = one;
+            found.waiting.push(Waiting { id, group: place, stack_pointer, stops });
         }
     }
     Some(found)
@@ -177,6 +193,7 @@ fn read(memory: &Blocks<impl Memory>, runtime: &Runtime) -> Option<Goroutines> {
 struct Goroutine {
     status: u32,
     id: u64,
+    stops: u8,
     low: u64,
     high: u64,
     stack_pointer: u64,
@@ -197,6 +214,7 @@ impl Goroutine {
         Some(Self {
             status: word(fields.status) as u32 & !SCAN,
             id: word(fields.status + ID),
+            stops: bytes.get(fields.stops).copied().unwrap_or(0),
             low: word(STACK_LOW),
             high: word(STACK_HIGH),
             stack_pointer: word(STACK_POINTER),
@@ -233,39 +251,39 @@ fn all(memory: &Blocks<impl Memory>, list: u64) -> Option<Vec<u64>> {
     None
 }
 
-/// Appends the return addresses along the frame pointers: each points to the one of the caller, with the return address above.
+/// Appends the return addresses along the frame pointers: each points to the one of the caller, with the return address above. Whether the last is
+/// that of the first frame, which is near the end of the stack: C has other frames in between.
 fn callers(
     memory: &impl Memory,
-    stack: std::ops::Range<u64>,
+    stack: Range<u64>,
     frame_pointer: u64,
     found: &mut Vec<u64>,
-) {
+) -> bool {
     let size = stack.end.saturating_sub(stack.start).min(MOST_STACK_BYTES);
     let mut bytes = Vec::new();
     let mut at = frame_pointer;
     while found.len() < MOST_FRAMES {
-        let Some(offset) = at.checked_sub(stack.start).filter(|it| *it <= size.saturating_sub(16))
-        else {
-            return;
-        };
+        let offset = at.checked_sub(stack.start).filter(|it| *it <= size.saturating_sub(16));
+        let Some(offset) = offset else { return false };
         if offset as usize + 16 > bytes.len() {
-            let wanted =
-                if bytes.is_empty() && offset + 16 <= FIRST_BYTES { FIRST_BYTES } else { size };
+            let is_near = bytes.is_empty() && offset + 16 <= FIRST_BYTES;
+            let wanted = if is_near { FIRST_BYTES } else { size };
             bytes = vec![0; wanted.min(size) as usize];
             if !memory.read(stack.start, &mut bytes) {
-                return;
+                return false;
             }
         }
         let [next, address] = words_in(&bytes[offset as usize..offset as usize + 16]);
         if address == 0 {
-            return;
+            return false;
         }
         found.push(address);
         if next <= at {
-            return;
+            return stack.end - at <= FIRST_FRAME_BYTES;
         }
         at = next;
     }
+    false
 }
 
 #[cfg(test)]
@@ -305,11 +323,11 @@ mod tests {
             let mut memory = Self(vec![0; 0x400]);
             memory.put(LIST, &[BASE + 0x40, 1]);
             memory.put(BASE + 0x40, &[FIRST]);
-            memory.put(FIRST, &[STACK, STACK + 0x100]);
+            memory.put(FIRST, &[STACK, STACK + 0x80]);
             memory.put(FIRST + 56, &[STACK + 0x20, CODE]);
             // As Go 1.26 has them: frame pointer, state and ID, since when, go statement, function.
             memory.put(FIRST + 96, &[STACK + 0x30]);
-            memory.put(FIRST + 144, &[u64::from(WAITING), 7, 0, 5_000]);
+            memory.put(FIRST + 144, &[u64::from(WAITING), 7, 0, 5_000, 0, 9 << 56]);
             memory.put(FIRST + 288, &[CODE + 0x90, 0, CODE + 0x10]);
             memory.put(STACK + 0x30, &[STACK + 0x50, CODE + 0x20]);
             memory.put(STACK + 0x50, &[0, CODE + 0x30]);
@@ -320,15 +338,21 @@ mod tests {
     fn found(memory: Words) -> Option<Goroutines> {
         let goroutines = Some(LIST);
         let runtime = Runtime { goroutines, ..Runtime::at_statistics("go1.26.8", 0) };
-        read(&Blocks::of(memory), &runtime)
+        read(&memory, &runtime)
     }
 
     #[test]
     fn stack_is_read_along_frame_pointers() {
         let Goroutines { groups, waiting, .. } = found(Words::new()).unwrap();
         let stack = vec![CODE, CODE + 0x20, CODE + 0x90];
-        assert_eq!(groups, [Group { stack, count: 1, stack_bytes: 0x100, since_ns: 5_000 }]);
-        assert_eq!(waiting, [Waiting { id: 7, group: 0, stack_pointer: STACK + 0x20 }]);
+        assert_eq!(groups, [Group { stack, count: 1, stack_bytes: 0x80, since_ns: 5_000 }]);
+        let stack_pointer = STACK + 0x20;
+        assert_eq!(waiting, [Waiting { id: 7, group: 0, stack_pointer, stops: 9 }]);
+        // C has frames between: what it began with is known.
+        let mut memory = Words::new();
+        memory.put(STACK + 0x30, &[0x7f00_0000, CODE + 0x20]);
+        let stack = vec![CODE, CODE + 0x20, CODE + 0x11, CODE + 0x90];
+        assert_eq!(found(memory).unwrap().groups[0].stack, stack);
         // Of one that runs the stack is not known, and a dead one is none.
         for (status, stack) in [(RUNNING, Some(vec![CODE + 0x11, CODE + 0x90])), (6, None)] {
             let mut memory = Words::new();

@@ -25,6 +25,9 @@ const OLDEST_KERNEL: (u32, u32) = (4, 14);
 /// Works on every process.
 const DOCTOR: &str = "Without a profile, \"ramson explain PID\" explains its memory";
 const SETS_IDS: &str = "set-user-ID or set-group-ID, so the loader preloads nothing";
+/// Of a Go program that is statically linked.
+pub const STATIC_GO: &str = "a Go program without C, so there is nothing to preload into";
+const GO_PROFILE: &str = "Go's own heap profile is read while it runs: \"ramson report PID\"";
 /// As much of a binary as has its headers and interpreter.
 const HEAD_BYTES: u64 = 64 << 10;
 
@@ -249,6 +252,9 @@ fn obstacle_of_binary(head: &[u8]) -> Option<Obstacle> {
     let interpreter =
         headers.iter().find_map(|header| header.interpreter(endian, head).ok().flatten());
     match interpreter {
+        None if headers.iter().any(|header| has_go_note(header, endian, head)) => {
+            Some(Obstacle::new(STATIC_GO, GO_PROFILE))
+        }
         None => Some(Obstacle::new(
             "statically linked, so nothing can be preloaded",
             "Link it dynamically (without -static; Rust: -C target-feature=-crt-static); until then, \"ramson explain PID\" explains its memory",
@@ -259,6 +265,17 @@ fn obstacle_of_binary(head: &[u8]) -> Option<Obstacle> {
         )),
         Some(_) => None,
     }
+}
+
+/// Whether a program header is of the note that Go's linker writes.
+fn has_go_note(
+    header: &elf::ProgramHeader64<object::Endianness>,
+    endian: object::Endianness,
+    head: &[u8],
+) -> bool {
+    let notes = header.notes(endian, head).ok().flatten();
+    let mut notes = notes.into_iter().flatten().map_while(Result::ok);
+    notes.any(|note| note.name() == b"Go")
 }
 
 #[cfg(test)]

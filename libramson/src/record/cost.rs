@@ -23,6 +23,10 @@ const PLAUSIBLE_RATES: core::ops::Range<f64> = 0.05..20.0;
 /// A window's rate differs from that since the start by no more, if the counter is steady.
 const MAX_RATE_ERROR: f64 = 0.125;
 
+/// A window takes so many times what a decision costs: the kernel adds up the CPU time of all threads, which takes a millisecond for thousands of them.
+const WINDOWS_PER_DECISION: f64 = 1000.0;
+const MOST_WINDOW_NS: f64 = 1e9;
+
 /// Measurements that the governor decides by. All zero is "no window yet". Two threads that end a window at once may mix two windows up: the mixture
 /// is forgotten within a second.
 pub struct Cost {
@@ -30,6 +34,8 @@ pub struct Cost {
     max_overhead_ppm: atomic::AtomicU32,
     /// Coarse clock; the thread that moves it on decides.
     window_start_ns: AtomicU64,
+    /// How long a window is, if a decision costs so much that WINDOW_NS is too short.
+    window_ns: AtomicU64,
     cycles: AtomicU64,
     cycles_ns: AtomicU64,
     samples: AtomicU64,
@@ -197,8 +203,9 @@ impl Recorder {
     }
 
     #[inline]
-    fn is_window_over_at(&self, now_ns: u64) -> bool {
-        now_ns.saturating_sub(self.cost.window_start_ns.load(Relaxed)) >= WINDOW_NS
+    pub(super) fn is_window_over_at(&self, now_ns: u64) -> bool {
+        let window_ns = WINDOW_NS.max(self.cost.window_ns.load(Relaxed));
+        now_ns.saturating_sub(self.cost.window_start_ns.load(Relaxed)) >= window_ns
     }
 
     /// A thread has come to the end of a step of its draw when a window was over.
@@ -246,6 +253,9 @@ impl Recorder {
             self.decide(Window { samples, drawn_bytes, slow_ns, cpu_ns: 0.0, wall_ns }, stamp);
         }
         self.profile().file.count_path(Path::Decision, begin_cycles);
+        let decision_ns = self.profile().file.mean_cycles(Path::Decision) / cycles_per_ns;
+        let window_ns = (decision_ns * WINDOWS_PER_DECISION).min(MOST_WINDOW_NS);
+        cost.window_ns.store(window_ns as u64, Relaxed);
     }
 
     /// Returns the cycles that so many samples, frees and looks cost, as far as a larger interval would lower them. Frees beyond the samples are of

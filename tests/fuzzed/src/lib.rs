@@ -56,7 +56,7 @@ fn none() -> Vec<Seed> {
 }
 
 /// All of them, except those that need libramson itself (fuzz/fuzz_targets/guest_*).
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 21] = [
     Target::new("read_profile", profile::read_profile, profile::whole_files, 4000),
     Target::new("profile_regions", profile::profile_regions, profile::regions, 80),
     Target::new("follow_profile", profile::follow_profile, profile::followed_files, 2000),
@@ -75,6 +75,7 @@ pub const TARGETS: [Target; 20] = [
     Target::new("read_history", history::read_history, history::rows, 2000),
     Target::new("history_views", history::history_views, history::views, 100),
     Target::new("read_allocator_books", process::read_allocator_books, process::books, 2000),
+    Target::new("read_go_memory", process::read_go_memory, process::go_memory, 1000),
     Target::new("read_texts", process::read_texts, process::texts, 4000),
     Target::new("smaps_text", process::smaps_text, process::smaps, 100),
 ];

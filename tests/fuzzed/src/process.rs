@@ -4,8 +4,11 @@ use crate::choices::{Choices, sized};
 use crate::seed::Seed;
 use ramson_leaks::Suppressions;
 use ramson_process::glibc::{self, Effort};
+use ramson_process::go::{self, Runtime};
 use ramson_process::rss::{Known, explain};
-use ramson_process::{Area, Memory, PAGE_BYTES, parse_smaps};
+use ramson_process::{
+    Area, Memory, PAGE_BYTES, go_collector, go_goroutines, go_memory, parse_smaps,
+};
 
 const DATA: u64 = 0x7f00_0000_0000;
 const HEAP: u64 = 0x5555_0000_0000;
@@ -66,6 +69,100 @@ pub fn read_allocator_books(bytes: &[u8]) {
         }
         explain(&areas, &Known { statistics: Some(&statistics), ..Known::default() });
     }
+}
+
+/// Where the memory of a Go program is, and its variables in it: the list of buckets, the interval, the list of goroutines, the arenas, the
+/// controller and the statistics.
+const GO: u64 = 0x10_0000;
+const VARIABLES: [u64; 6] = [GO, GO + 8, GO + 16, GO + 32, GO + 64, GO + 512];
+/// Where the seed has its objects.
+const OBJECTS: u64 = GO + 0x4000;
+
+struct GoMemory<'a>(&'a [u8]);
+
+impl Memory for GoMemory<'_> {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
+        let from = address.checked_sub(GO).and_then(|from| usize::try_from(from).ok());
+        let there = from.and_then(|from| self.0.get(from..from.checked_add(buffer.len())?));
+        there.map(|there| buffer.copy_from_slice(there)).is_some()
+    }
+
+    fn present_runs(&self, start: u64, end: u64, visit: &mut dyn FnMut(u64, u64)) -> bool {
+        let (from, to) = (start.max(GO), end.min(GO + self.0.len() as u64));
+        if from < to {
+            visit(from, to);
+        }
+        true
+    }
+}
+
+/// Whatever the memory of a Go program holds: its heap, its goroutines and its collector are read or refused, and what is read can be true. The first
+/// byte is the version.
+pub fn read_go_memory(bytes: &[u8]) {
+    let Some((&version, bytes)) = bytes.split_first() else { return };
+    let version = format!("go1.{}.1", 21 + version % 7);
+    let [buckets, interval, goroutines, arenas, controller, statistics] = VARIABLES;
+    let goroutines = Some(goroutines);
+    let runtime = Runtime {
+        version,
+        bias: 0,
+        at: 0,
+        buckets,
+        interval,
+        arenas,
+        controller,
+        statistics,
+        goroutines,
+    };
+    let memory = GoMemory(bytes);
+    if let Ok(Some((_, buckets))) = go::read(&memory, &runtime) {
+        assert!(buckets.iter().all(|bucket| bucket.freed <= bucket.allocated));
+    }
+    if let Some(found) = go_goroutines::read(&memory, &runtime) {
+        let all = || found.groups.iter();
+        assert!(all().all(|group| group.count > 0 && group.stack.len() > 1));
+        assert!(found.waiting.len() as u64 <= all().map(|group| group.count).sum());
+    }
+    if let Some(look) = go_collector::look(&memory, &runtime, 0) {
+        assert!(look.ended.len() <= 256 && (0.0..=1.0).contains(&look.cpu_share));
+        let areas = [Area { path: String::new(), ..area(GO, bytes, "") }];
+        let parts = go_memory::parts(&memory, &runtime, &look.collector, &areas);
+        assert!(parts.is_none_or(|parts| parts.len() == 6));
+    }
+}
+
+/// Seeds of `read_go_memory`: two buckets, a goroutine that waits and one that runs.
+pub fn go_memory() -> Vec<Seed> {
+    let mut bytes = vec![0; 1 + 0x5000];
+    bytes[0] = 5;
+    let mut put = |address: u64, words: &[u64]| {
+        let place = 1 + (address - GO) as usize;
+        for (word, to) in words.iter().zip(bytes[place..].chunks_exact_mut(8)) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+    };
+    put(GO, &[OBJECTS, 512 << 10, OBJECTS + 0x200, 2]);
+    put(
+        OBJECTS,
+        &[0, OBJECTS + 0x80, 1, 99, 4096, 2, 0x40_1000, 0x40_2000, 5, 2, 5 * 4096, 2 * 4096],
+    );
+    put(OBJECTS + 0x80, &[0, 0, 1, 98, 64, 0, 1, 1, 64, 64]);
+    put(OBJECTS + 0x200, &[OBJECTS + 0x400, OBJECTS + 0x600]);
+    for (at, status) in [(OBJECTS + 0x400, 4), (OBJECTS + 0x600, 2)] {
+        let stack = at + 0x180;
+        put(at, &[stack, stack + 0x80]);
+        put(at + 56, &[stack + 8, 0x40_1010]);
+        put(at + 96, &[stack + 16]);
+        put(at + 144, &[status, 7, 0, 5000]);
+        put(at + 288, &[0x40_3000, 0, 0x40_4000]);
+        put(stack + 16, &[stack + 32, 0x40_1020, stack + 48, 0x40_1030, 0, 0x40_1040]);
+    }
+    // Three collections, of which one was asked for.
+    put(GO + 512 + 7680, &[1 << 32 | 3]);
+    let waits = bytes.clone();
+    let share = 1 + 512 + 7688;
+    bytes[share..share + 8].copy_from_slice(&f64::NAN.to_le_bytes());
+    vec![Seed::new("waits", waits), Seed::new("share-is-no-number", bytes)]
 }
 
 /// Whatever texts say that are not ours: smaps of the kernel, whose names processes choose, and files of suppressions. The first

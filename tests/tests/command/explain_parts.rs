@@ -3,6 +3,7 @@
 use ramson_tests::keeping::{Keeping, MIB, explain, part};
 use ramson_tests::program_with;
 use ramson_tests::servers::*;
+use std::fs;
 
 /// The first sentence about a program that has memory of this kind, whose bytes are within these MiB, and its cause.
 #[track_caller]
@@ -65,4 +66,19 @@ fn coroutine_makes_no_stack_of_its_heap() {
     let json = explain(&scratch, keeping.pid());
     assert!(part(&json, "stacks") < MIB, "{json:?}");
     assert!(part(&json, "other_anonymous") >= 48.0 * MIB, "{json:?}");
+}
+
+/// The cache of each thread is glibc's own, also while it holds nothing.
+#[test]
+fn empty_caches_of_threads_are_not_live() {
+    const THREADS: f64 = 300.0;
+    let scratch = Scratch::new();
+    let log = scratch.path("log");
+    let mut program = clean(program_with("real/waiting_threads.c", "waits", &["-pthread"]));
+    let is_ready = || fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"));
+    let running = Running::start(program.args(["300", "20000"]), &log, is_ready);
+    let explained = explain(&scratch, running.0.id());
+    // Each has more than 600 bytes.
+    let metadata = explained.number("parts.allocator_metadata");
+    assert!((600.0 * THREADS..2000.0 * THREADS).contains(&metadata), "{explained:?}");
 }

@@ -119,6 +119,20 @@ fn go_program_without_a_profile_says_why() {
 }
 
 #[test]
+fn static_go_program_needs_no_recording() {
+    let scratch = Scratch::new();
+    let program = built(&go(ONE), &scratch, "plain", PLAIN, &["-ldflags=-s -w"]);
+    let mut command = ramson(&scratch);
+    let log = scratch.path("run.log");
+    let running = run(command.args(["run", "--"]).arg(&program), &log);
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert!(text.contains("Go's own heap profile is read while it runs"), "{text}");
+    let refused = say(&scratch, &["attach", "name:plain"]);
+    assert!(refused.remarks[0].contains("a Go program without C. \"ramson report"), "{refused:?}");
+    drop(running);
+}
+
+#[test]
 fn memory_of_go_is_explained() {
     assert_memory_is_explained(ONE);
 }
@@ -131,6 +145,27 @@ fn collections_of_go_are_read() {
 #[test]
 fn goroutines_of_go_are_read() {
     assert_goroutines_are_read(ONE);
+}
+
+#[test]
+fn goroutines_in_c_are_read() {
+    let scratch = Scratch::new();
+    let program = built(&go(ONE), &scratch, "calls", CALLS, &["-ldflags=-s -w"]);
+    let running = run(&mut clean(&program), &scratch.path("calls.log"));
+    let explained = json(&scratch, &["explain", &running.0.id().to_string()]);
+    let places = explained.list("goroutines.places");
+    for (within, reason, started_in, count) in [
+        ("main.goCallback", "chan receive", "main.main", 5.0),
+        ("main.inC", "cgo call", "main.main", 3.0),
+        ("main.reads", "syscall", "main.main", 4.0),
+    ] {
+        let is_it = |place: &&Json| place.text("within.function") == within;
+        let place = places.iter().find(is_it).unwrap_or_else(|| panic!("{within}: {places:?}"));
+        assert_eq!((place.text("reason"), place.number("count")), (reason, count), "{place:?}");
+        assert_eq!(place.text("started_in.function"), started_in, "{place:?}");
+    }
+    // main.main, too.
+    assert_eq!(explained.number("goroutines.count"), 13.0, "{explained:?}");
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub struct Collection {
     pub pause_ns: u64,
     /// CPU time that goroutines had to give to it before they could allocate (mark assist); null: not seen.
     pub assist_ns: Option<u64>,
-    /// Bytes of the heap before it; null: not seen.
+    /// Bytes of the heap before it, as they were up to 50 ms before its end in a running process; null: not seen.
     pub before_bytes: Option<u64>,
     /// Bytes that were live when it ended; null: not seen.
     pub live_bytes: Option<u64>,

@@ -105,11 +105,11 @@ impl<'a, M: Memory> Heap<'a, M> {
         kept
     }
 
-    /// Returns the chunks that the tcache in the chunk at `address` holds, if it is a tcache and not empty.
+    /// Returns the chunks that the tcache in the chunk at `address` holds, if it can be one: without a chunk, it may as well be other zeros.
     pub fn tcache(&mut self, address: u64) -> Option<Kept> {
         for _ in 0..MOST_TRIES {
             if let Some(kept) = self.tcache_once(address + 16) {
-                return Some(kept).filter(|kept| kept.chunks > 0);
+                return Some(kept);
             }
             for read in [address, address + self.layout.tcache.chunk_bytes()] {
                 self.pages[slot(read)].0 = 0;

@@ -22,6 +22,13 @@ const MOST_TCACHES: usize = 1 << 17;
 /// Arenas of so many resident bytes in all are walked by default, larger ones surveyed.
 pub const MOST_WALKED_BYTES: u64 = 64 << 20;
 
+/// Tcaches of an arena: those that hold chunks, and what may be one that holds none.
+#[derive(Clone, Default)]
+struct Found {
+    tcaches: u64,
+    empty: u64,
+}
+
 /// If more than one part in so many of the arenas' memory is not where it should be, statistics of the rest would mislead.
 const MOST_MISSING: u64 = 8;
 /// Chunks that a survey follows at least on lists of free chunks, and pieces per additional chunk.
@@ -204,6 +211,7 @@ impl<M: Memory> Reading<'_, M> {
         self.tcaches.sort_unstable();
         self.tcaches.dedup();
         let chunk_bytes = self.heap.layout.tcache.chunk_bytes();
+        let mut found = vec![Found::default(); self.statistics.arenas.len()];
         for &address in &self.tcaches {
             let behind = segments.partition_point(|segment| segment.start <= address);
             let Some(segment) = segments.get(behind.wrapping_sub(1)) else { continue };
@@ -211,10 +219,19 @@ impl<M: Memory> Reading<'_, M> {
             if self.heap.chunk_bytes(address.saturating_add(16)) != Some(chunk_bytes) {
                 continue;
             }
-            if let Some(kept) = self.heap.tcache(address) {
-                arena.tcaches.add(kept);
-                arena.tcache_metadata_bytes += chunk_bytes - chunk::OVERHEAD_BYTES;
+            match self.heap.tcache(address) {
+                Some(kept) if kept.chunks > 0 => {
+                    arena.tcaches.add(kept);
+                    found[segment.arena].tcaches += 1;
+                }
+                Some(_) => found[segment.arena].empty += 1,
+                None => {}
             }
+        }
+        // Each of the arena's threads has one, which may be empty.
+        for (arena, Found { tcaches, empty }) in self.statistics.arenas.iter_mut().zip(found) {
+            let all = tcaches + empty.min(arena.threads.saturating_sub(tcaches));
+            arena.tcache_metadata_bytes = all * (chunk_bytes - chunk::OVERHEAD_BYTES);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::screen::{Input, Screen};
 use crate::table;
+use crate::top::FAINT;
 use crate::top::charts::{self, Series};
 use crate::top::keys::{Request, of_every_view};
 use ramson_analysis::gc::{BETWEEN, Gc, Watcher};
@@ -71,24 +72,24 @@ fn draw(frame: &mut Frame, gc: &Gc, heap: &[(u64, u64)], rows: usize) {
     let head = lines(table::gc::head(gc));
     let dots = charts::dot_lines(height);
     let chart = if dots == 0 { 0 } else { dots + charts::TEXT_LINES };
-    let top = (head.len() + chart).min(height);
-    let fits = ((height - top) / 2).saturating_sub(LEAST_ROWS).max(LEAST_ROWS);
+    // The last line says how to leave.
+    let body = height.saturating_sub(1);
+    let top = (head.len() + chart).min(body);
+    let fits = ((body - top) / 2).saturating_sub(LEAST_ROWS).max(LEAST_ROWS);
     let rows = if rows == 0 { fits } else { fits.min(rows) };
     let rest = lines(table::gc::rest(gc, rows));
     let part = |from: usize, to: usize| Rect {
-        y: from.min(height) as u16,
-        height: to.min(height).saturating_sub(from) as u16,
+        y: from.min(body) as u16,
+        height: to.min(body).saturating_sub(from) as u16,
         ..area
     };
     frame.render_widget(Paragraph::new(head.clone()), part(0, head.len()));
     if chart > 0 {
         charts::draw_one(frame, part(head.len(), top), &series(gc, heap), span(heap));
     }
-    frame.render_widget(Paragraph::new(rest), part(top, height.saturating_sub(1)));
-    frame.render_widget(
-        Line::styled("q: quit", crate::top::FAINT),
-        part(height.saturating_sub(1), height),
-    );
+    frame.render_widget(Paragraph::new(rest), part(top, body));
+    let last = Rect { y: body as u16, height: (height - body) as u16, ..area };
+    frame.render_widget(Line::styled("q: quit", FAINT), last);
 }
 
 fn series(gc: &Gc, heap: &[(u64, u64)]) -> Series {

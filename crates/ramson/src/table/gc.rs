@@ -171,7 +171,8 @@ fn push_collections(out: &mut String, gc: &Gc, rows: usize) {
     out.push('\n');
     let shown = if rows == 0 { count } else { rows.min(count) };
     let last = &gc.collections[count - shown..];
-    let largest = last.iter().filter_map(|one| one.before_bytes.max(one.goal_bytes)).max();
+    let largest = |one: &Collection| one.before_bytes.max(one.goal_bytes).max(one.live_bytes);
+    let largest = last.iter().filter_map(largest).max();
     let end_ns = last.last().map_or(0, |one| one.end_ns);
     let heads = "collection:>10|before:>10|live:>10|goal:>10|pause:>8|earlier:>8@80|█ live ▒ collected · goal";
     let mut table = Table::new(out, heads);
@@ -192,7 +193,8 @@ fn push_collections(out: &mut String, gc: &Gc, rows: usize) {
 
 /// The heap as one line.
 fn bar(one: &Collection, largest: u64) -> String {
-    let cells = |bytes: u64| (bytes as f64 / largest.max(1) as f64 * BAR as f64).round() as usize;
+    let share = |bytes: u64| (bytes as f64 / largest.max(1) as f64).min(1.0);
+    let cells = |bytes: u64| (share(bytes) * BAR as f64).round() as usize;
     let [live, before, goal] =
         [one.live_bytes, one.before_bytes, one.goal_bytes].map(|bytes| bytes.map_or(0, cells));
     let cell = |index: usize| match index {
@@ -257,5 +259,6 @@ mod tests {
         };
         assert_eq!(bar(&one, 20), "██████████▒▒▒▒▒·····");
         assert_eq!(bar(&Collection::default(), 0), "");
+        assert_eq!(bar(&Collection { live_bytes: Some(10), ..one }, 5).chars().count(), BAR);
     }
 }

@@ -1,6 +1,8 @@
 //! Costs that count as the cost of samples, and those of them that move the interval.
 
 use super::*;
+use crate::counter;
+use crate::governor::WINDOW_NS;
 use crate::record::meter::Path;
 
 const BLOCK: u64 = 0x7000_0000_0000;
@@ -56,4 +58,19 @@ fn extents_cost_samples_nothing() {
     });
     assert!(recording.health(Health::SlowCycles) > before.0);
     assert_eq!(recording.file().mean_cycles(Path::Sample), before.1);
+}
+
+/// As among thousands of threads, whose CPU times the kernel adds up.
+#[test]
+fn dear_decisions_are_rare() {
+    let recording = recording();
+    let (recorder, file) = (&recording.recorder, recording.file());
+    let now_ns = recorder.now_ns();
+    recorder.govern(now_ns + WINDOW_NS);
+    // A millisecond or less.
+    let began = || counter::cycles().wrapping_sub(1_000_000);
+    (0..500).for_each(|_| file.count_path(Path::Decision, began()));
+    recorder.govern(now_ns + 2 * WINDOW_NS);
+    assert!(!recorder.is_window_over_at(now_ns + 4 * WINDOW_NS));
+    assert!(recorder.is_window_over_at(now_ns + 2 * WINDOW_NS + 1_000_000_000));
 }
