@@ -74,7 +74,8 @@ fn empty_caches_of_threads_are_not_live() {
     const THREADS: f64 = 300.0;
     let scratch = Scratch::new();
     let log = scratch.path("log");
-    let mut program = clean(program_with("real/waiting_threads.c", "waits", &["-pthread"]));
+    let mut program =
+        clean(program_with("real/waiting_threads.c", "waiting-threads", &["-pthread"]));
     let is_ready = || fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"));
     let running = Running::start(program.args(["300", "20000"]), &log, is_ready);
     let explained = explain(&scratch, running.0.id());
