@@ -66,8 +66,8 @@ pub struct Place {
     pub within: FrameName,
     /// What they wait for, in Go's words; null: it is not known, or they run.
     pub reason: Option<&'static str>,
-    /// The function with their go statement.
-    pub started_in: FrameName,
+    /// The function with their go statement; null: the runtime started them, as it does the first one.
+    pub started_in: Option<FrameName>,
     /// About how long the first of them waits, in ns; null: no collection has found one waiting.
     pub longest_ns: Option<u64>,
     /// The stack of most of them, leaf first; the last frame is the go statement.
@@ -89,14 +89,12 @@ pub struct GrowingPlace {
 impl Place {
     /// `wait in main.handle (chan receive), started in main.serve`.
     pub fn phrase(&self) -> String {
-        let [within, started_in] =
-            [&self.within, &self.started_in].map(|frame| printable(&frame.short()).into_owned());
+        let name = |frame: &FrameName| printable(&frame.short()).into_owned();
+        let within = name(&self.within);
+        let started = self.started_in.as_ref().map(|it| format!(", started in {}", name(it)));
         let reason = self.reason.map_or(String::new(), |reason| format!(" ({reason})"));
         let are = if self.reason.is_some() { "wait" } else { "are" };
-        // The runtime starts the first one.
-        let is_started = !self.started_in.name.starts_with("runtime.");
-        let started = if is_started { format!(", started in {started_in}") } else { String::new() };
-        format!("{are} in {within}{reason}{started}")
+        format!("{are} in {within}{reason}{}", started.unwrap_or_default())
     }
 }
 
@@ -148,7 +146,9 @@ fn places(look: &Look, named: Vec<(usize, Vec<FrameName>)>) -> Vec<(Place, Vec<u
         let longest_ns = (since_ns != 0).then(|| look.at_ns.saturating_sub(since_ns));
         let key = (within.name.to_string(), started_in.name.to_string(), reason);
         let (place, groups) = found.entry(key).or_insert_with(|| {
-            let (within, started_in) = (within.clone(), started_in.clone());
+            let is_of_runtime = started_in.name.starts_with("runtime.");
+            let started_in = Some(started_in.clone()).filter(|_| !is_of_runtime);
+            let within = within.clone();
             let place = Place {
                 count: 0,
                 stack_bytes: 0,
