@@ -5,8 +5,8 @@ use crate::named::{assemble_stacks, stack_number};
 use crate::naming::Names;
 use ramson_process::go_goroutines::{Group, Waiting};
 use ramson_profile::{FrameName, FrameTable, printable};
-use ramson_source::go;
-use ramson_source::{Failure, go::Goroutines as Look};
+use ramson_source::Failure;
+use ramson_source::go::{self, Goroutines as Look};
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
@@ -41,7 +41,7 @@ const PARTS: usize = 4;
 const LEAST_PART: u64 = 10;
 /// Between two looks is so many times what one takes.
 const PAUSE: u32 = 9;
-/// Of the rise, at most this part may have come back in between.
+/// A rise of which more than a tenth was lost in between is none.
 const MOST_FALL: u64 = 10;
 
 /// Those of a process.
@@ -64,7 +64,7 @@ pub struct Place {
     pub stack_bytes: u64,
     /// The innermost function that is not of Go's library.
     pub within: FrameName,
-    /// What they wait for, in Go's words; null: it is not known, or they run.
+    /// Reason why they wait, in Go's words; null: it is not known, or they run.
     pub reason: Option<&'static str>,
     /// The function with their go statement; null: the runtime started them, as it does the first one.
     pub started_in: Option<FrameName>,
@@ -108,7 +108,8 @@ pub fn goroutines(pid: u32, names: &Names) -> Option<Result<Goroutines, Failure>
         places.sort_by_key(|place| std::cmp::Reverse(place.count));
         Goroutines {
             count: places.iter().map(|it| it.count).sum(),
-            stack_bytes: places.iter().map(|it| it.stack_bytes).sum(),
+            // A program may lie.
+            stack_bytes: places.iter().fold(0, |sum: u64, it| sum.saturating_add(it.stack_bytes)),
             places,
         }
     }))
@@ -176,11 +177,12 @@ fn is_of_runtime(frames: &[FrameName]) -> bool {
     function.is_some_and(|it| it.starts_with("runtime.") && !OF_THE_PROGRAM.contains(&it))
 }
 
-/// What the runtime's innermost functions wait for.
+/// Returns the reason of the outermost function of the library that has one.
 fn reason(stack: &[FrameName]) -> Option<&'static str> {
     let library = stack.iter().take_while(|frame| is_of_library(&frame.name));
     let known = |frame: &FrameName| {
-        REASONS.iter().filter(|(start, _)| frame.name.starts_with(start)).map(|&(_, it)| it).next()
+        let found = REASONS.iter().find(|(start, _)| frame.name.starts_with(start));
+        found.map(|&(_, reason)| reason)
     };
     library.filter_map(known).last()
 }

@@ -183,14 +183,14 @@ fn stack_of(bucket: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// Memory from BASE on.
-    struct Words(Vec<u64>);
+    /// Memory from BASE on, of words; the rest cannot be read.
+    pub struct Words(pub Vec<u64>);
 
-    const BASE: u64 = 0x4000;
+    pub const BASE: u64 = 0x4000;
 
     impl Memory for Words {
         fn read(&self, address: u64, buffer: &mut [u8]) -> bool {

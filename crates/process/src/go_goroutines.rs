@@ -14,7 +14,7 @@ use std::ops::Range;
 const MOST: u64 = 1 << 20;
 /// Frames of a stack.
 const MOST_FRAMES: usize = 64;
-/// Of all different stacks: memory that is made to deceive may have any.
+/// Frames of all different stacks together: a program may lie.
 const MOST_FRAMES_IN_ALL: usize = 1 << 20;
 /// Bytes of a stack that are read at once, and at most.
 const FIRST_BYTES: u64 = 1024;
@@ -79,7 +79,7 @@ pub fn goroutines_of(pid: u32) -> Option<Result<Goroutines, NoGoHeap>> {
     answer.map(|found| found.and_then(checked))
 }
 
-/// What another user's worker says, if it can be true.
+/// Refuses an answer of another user's worker that cannot be true.
 fn checked(found: Goroutines) -> Result<Goroutines, NoGoHeap> {
     let is_group = |it: &Group| (1..=MOST).contains(&it.count) && it.stack_bytes <= MOST << 40;
     let is_there = |it: &Waiting| (it.group as usize) < found.groups.len();
@@ -289,28 +289,12 @@ fn callers(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::go::tests::{BASE, Words};
 
-    /// Memory from BASE on, of words; the rest cannot be read.
-    struct Words(Vec<u64>);
-
-    const BASE: u64 = 0x10_0000;
     const LIST: u64 = BASE;
     const FIRST: u64 = BASE + 0x100;
     const STACK: u64 = BASE + 0x1000;
     const CODE: u64 = 0x40_1000;
-
-    impl Memory for Words {
-        fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
-            let all: Vec<u8> = self.0.iter().flat_map(|word| word.to_le_bytes()).collect();
-            let from = address.checked_sub(BASE).and_then(|from| usize::try_from(from).ok());
-            let there = from.and_then(|from| all.get(from..from.checked_add(buffer.len())?));
-            there.map(|there| buffer.copy_from_slice(there)).is_some()
-        }
-
-        fn present_runs(&self, _: u64, _: u64, _: &mut dyn FnMut(u64, u64)) -> bool {
-            false
-        }
-    }
 
     impl Words {
         fn put(&mut self, address: u64, words: &[u64]) {

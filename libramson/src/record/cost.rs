@@ -24,7 +24,7 @@ const PLAUSIBLE_RATES: core::ops::Range<f64> = 0.05..20.0;
 const MAX_RATE_ERROR: f64 = 0.125;
 
 /// A window takes so many times what a decision costs: the kernel adds up the CPU time of all threads, which takes a millisecond for thousands of them.
-const WINDOWS_PER_DECISION: f64 = 1000.0;
+const DECISIONS_PER_WINDOW: f64 = 1000.0;
 const MOST_WINDOW_NS: f64 = 1e9;
 
 /// Measurements that the governor decides by. All zero is "no window yet". Two threads that end a window at once may mix two windows up: the mixture
@@ -253,9 +253,11 @@ impl Recorder {
             self.decide(Window { samples, drawn_bytes, slow_ns, cpu_ns: 0.0, wall_ns }, stamp);
         }
         self.profile().file.count_path(Path::Decision, begin_cycles);
-        let decision_ns = self.profile().file.mean_cycles(Path::Decision) / cycles_per_ns;
-        let window_ns = (decision_ns * WINDOWS_PER_DECISION).min(MOST_WINDOW_NS);
-        cost.window_ns.store(window_ns as u64, Relaxed);
+        if PLAUSIBLE_RATES.contains(&cycles_per_ns) {
+            let decision_ns = self.profile().file.mean_cycles(Path::Decision) / cycles_per_ns;
+            let window_ns = (decision_ns * DECISIONS_PER_WINDOW).min(MOST_WINDOW_NS);
+            cost.window_ns.store(window_ns as u64, Relaxed);
+        }
     }
 
     /// Returns the cycles that so many samples, frees and looks cost, as far as a larger interval would lower them. Frees beyond the samples are of

@@ -157,7 +157,7 @@ impl Watcher {
         &self.seen.heap
     }
 
-    /// What was seen until now, with the stacks that allocated.
+    /// Returns all that was seen until now, with the stacks that allocated.
     pub fn found(&mut self) -> Result<Gc, Failure> {
         let mut allocated = None;
         let mut allocated_in_seconds = 0.0;
