@@ -50,7 +50,11 @@ pub fn show(question: &Question) -> Result<(Gc, bool), Failure> {
             next_picture = Instant::now() + PICTURES;
             screen.draw(|frame| draw(frame, &found, watcher.heap(), question.rows))?;
         }
-        let Input::Key(key) = screen.next_input(next_look.min(next_picture))? else { continue };
+        let key = match screen.next_input(next_look.min(next_picture))? {
+            Input::Key(key) => key,
+            Input::Gone => break,
+            Input::Mouse(_) | Input::Nothing => continue,
+        };
         match of_every_view(key) {
             Some(Request::Quit) => break,
             Some(Request::Suspend) => screen.suspend()?,
